@@ -1,0 +1,104 @@
+# The one door: `make` lists the targets. Each sets up what it needs in .venv*, once; later runs need no network.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+# The newest patch of every Spark that is supported; the last one is what everything but the smoke run uses.
+SPARK_40 := 4.0.5
+SPARK_41 := 4.1.4
+SPARK_42 := 4.2.1
+SPARK_43 := 4.3.0
+
+MAIN_PYTHONS := 3.11 3.12 3.13 3.14
+OTHER_PYTHONS := 3.10 3.12 3.13
+
+python := .venv/bin/python
+# $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
+pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE)
+# `ci` repeats the same examples in every run; PROFILE=default looks for new ones.
+PROFILE := ci
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: java environment ## stream real data, kill the stream again and again, count every row (under 4 minutes)
+	@$(python) -m tests.demo
+
+.PHONY: test
+test: clean-reports java lint unit crash spark smoke-spark unit-pythons mutants ## everything that must pass
+	@$(python) .ci/tally.py .reports
+
+.PHONY: unit
+unit: environment ## the tests without a JVM (under a minute)
+	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture
+
+.PHONY: crash
+crash: environment ## every crash and every fault, enumerated
+	$(call pytest,.venv,crash) -n 2 tests/crash
+
+.PHONY: spark
+spark: java environment ## the tests in the newest Spark
+	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
+
+.PHONY: smoke-spark
+smoke-spark: java smoke-40 smoke-41 smoke-42 ## the main path in each older Spark
+
+smoke-%: FORCE
+	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
+	$(call pytest,.venv-spark$*,smoke-$*) tests/smoke
+
+.PHONY: unit-pythons
+unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## the unit tests on each other Python that is found
+
+# tests/unit/spark needs pyspark. The oldest Python takes the oldest dependencies that are admitted.
+unit-%: venv = .venv-py$(subst .,,$*)
+unit-%: FORCE
+	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
+	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' && set -x && \
+	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark; fi
+
+.PHONY: mutants
+mutants: environment ## apply known mistakes to the protocol and see each one caught
+	$(call pytest,.venv,mutants) -n 2 tests/mutants
+
+.PHONY: lint
+lint: environment ## ruff, mypy --strict, import contracts
+	$(python) -m ruff check
+	$(python) -m ruff format --check
+	$(python) -m mypy
+	.venv/bin/lint-imports --no-cache
+
+.PHONY: format
+format: environment ## let ruff rewrite what it can
+	$(python) -m ruff check --fix
+	$(python) -m ruff format
+
+.PHONY: bench
+bench: java environment ## measure against Spark's own file sink
+	@$(python) -m benchmarks
+
+.PHONY: docs
+docs: environment ## write docs/options.md from the option table
+	@$(python) -m ftfile.core.options >docs/options.md.new
+	@mv docs/options.md.new docs/options.md
+
+.PHONY: clean
+clean: ## remove environments, caches and reports
+	rm -rf .venv* .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+
+.PHONY: environment
+environment:
+	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,lint,demo,bench]' pyspark==$(SPARK_43)
+
+.PHONY: java
+java:
+	@.ci/java
+
+.PHONY: clean-reports
+clean-reports:
+	@rm -rf .reports
+
+FORCE:

@@ -1,0 +1,63 @@
+"""What all tests share: the seed, Hypothesis profiles, and that a run leaves nothing in the checkout."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xdist.workermanage import WorkerController
+
+ROOT = Path(__file__).parent
+LEFT_BY_TOOLS = {".hypothesis", ".mypy_cache", ".pytest_cache", ".reports", ".ruff_cache", "__pycache__"}
+
+# No deadlines: the machine may be busy. `ci` repeats the same examples in every run.
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "ci", parent=hypothesis.settings.get_profile("default"), derandomize=True
+)
+hypothesis.settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, help="repeat the run that printed this seed")
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is not None and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(config.option.seed)
+    inherited = getattr(config, "workerinput", {}).get("seed", config.option.seed)
+    config.option.seed = random.SystemRandom().getrandbits(32) if inherited is None else inherited
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Give each worker of xdist the seed of the run."""
+    node.workerinput["seed"] = node.config.option.seed
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"repeat with: --seed={config.option.seed}"
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of this run, for every generator that a test makes: `random.Random(seed)`."""
+    number: int = request.config.option.seed
+    return number
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checkout_stays_clean() -> Iterator[None]:
+    """Fail a run that leaves something in the checkout: tests write below `tmp_path` only."""
+    before = set(ROOT.iterdir())
+    yield
+    left = {path.name for path in set(ROOT.iterdir()) - before} - LEFT_BY_TOOLS
+    assert not left, f"the tests left {sorted(left)} in the checkout"
