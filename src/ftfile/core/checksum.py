@@ -1,0 +1,42 @@
+"""Checksums, written as `kind:hex` so that a stored one says how to check it."""
+
+from __future__ import annotations
+
+import zlib
+
+__all__ = ("Crc32", "checksum", "matches")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Crc32:
+    """A running CRC-32 (the polynomial of gzip and zip) over the bytes fed so far."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def update(self, data: Buffer) -> None:
+        """Add the next bytes."""
+        self._value = zlib.crc32(data, self._value)
+
+    def text(self) -> str:
+        """Return `crc32:` and 8 hex digits for all bytes fed so far."""
+        return f"crc32:{self._value:08x}"
+
+
+def checksum(data: Buffer) -> str:
+    """Return the checksum text of `data`."""
+    return f"crc32:{zlib.crc32(data):08x}"
+
+
+def matches(data: Buffer, expected: str) -> bool:
+    """Say whether `data` has the checksum `expected`.
+
+    Raises:
+        ValueError: the kind of `expected` is not known to this version.
+    """
+    if not expected.startswith("crc32:"):
+        raise ValueError(f"unknown kind of checksum {expected!r}: read it with a newer ftfile")
+    return checksum(data) == expected

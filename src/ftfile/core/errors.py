@@ -1,0 +1,211 @@
+"""All errors that ftfile raises, as one tree.
+
+Each class says whether trying again can help (`retry`), so that retrying code reads the answer
+and nothing else; drivers translate the errors of their SDK at the edge::
+
+    FtfileError
+    ├─ ConfigError              an option, or a combination of options, is wrong
+    ├─ SchemaError              a column's type or name cannot be stored
+    ├─ EncodingError            a value cannot be encoded
+    ├─ StorageError             operation, path, detail
+    │  ├─ NotFound · AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
+    │  ├─ Unsupported           the store or the stream cannot give what was asked for
+    │  ├─ StreamClosed          written to after close, abort or a failed sync
+    │  ├─ Unavailable           passing: may be tried again
+    │  └─ OutcomeUnknown        it may have happened: look before anything else
+    ├─ CorruptData              path, expected, found
+    └─ CommitError
+       ├─ InvalidMessages       what the tasks sent is no complete batch
+       ├─ ReplayMismatch        another history of this query
+       ├─ UnknownQuery · BatchGap
+       ├─ StaleFiles            staged files older than the vacuum horizon
+       ├─ NameCollision         two different files claim one name
+       ├─ MissingPart           a committed part is in none of its places
+       ├─ PublishTimeout        committed; publishing did not finish in time
+       └─ CommitOutcomeUnknown  the record may exist: look
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+__all__ = (
+    "AlreadyExists",
+    "BatchGap",
+    "CommitError",
+    "CommitOutcomeUnknown",
+    "ConfigError",
+    "CorruptData",
+    "EncodingError",
+    "FtfileError",
+    "InvalidMessages",
+    "MissingPart",
+    "NameCollision",
+    "NotADirectory",
+    "NotFound",
+    "OutOfSpace",
+    "OutcomeUnknown",
+    "PermissionDenied",
+    "PublishTimeout",
+    "ReplayMismatch",
+    "Retry",
+    "SchemaError",
+    "StaleFiles",
+    "StorageError",
+    "StreamClosed",
+    "Unavailable",
+    "UnknownQuery",
+    "Unsupported",
+)
+
+
+class Retry(enum.Enum):
+    """What trying the same call again can bring."""
+
+    NEVER = "never"
+    AGAIN = "again"
+    LOOK = "look"
+
+
+class FtfileError(Exception):
+    """Base of every error that ftfile raises on purpose."""
+
+    retry: ClassVar[Retry] = Retry.NEVER
+
+
+class ConfigError(FtfileError):
+    """An option is unknown, malformed, contradicts another, or asks for what is not there."""
+
+
+class SchemaError(FtfileError):
+    """A column cannot be stored: its type, its name, or a change since the last record."""
+
+
+class EncodingError(FtfileError):
+    """A value cannot be encoded in the chosen format."""
+
+
+class StorageError(FtfileError):
+    """A file-system operation failed.
+
+    Args:
+        operation: the port's method, such as `rename`.
+        path: what it was asked to act on.
+        detail: state found, and what to do.
+    """
+
+    def __init__(self, operation: str, path: str, detail: str) -> None:
+        super().__init__(operation, path, detail)
+        self.operation = operation
+        self.path = path
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.path!r}: {self.detail}"
+
+
+class NotFound(StorageError):
+    """Nothing is at the path."""
+
+
+class AlreadyExists(StorageError):
+    """Something is at the path already, and nothing is ever overwritten."""
+
+
+class PermissionDenied(StorageError):
+    """The store refuses this user the operation."""
+
+
+class OutOfSpace(StorageError):
+    """The store is full, or a quota is used up."""
+
+
+class NotADirectory(StorageError):
+    """A directory is needed and the path, or one of its parents, is a file."""
+
+
+class Unsupported(StorageError):
+    """The store or the stream cannot give the guarantee asked for; it is never weakened silently."""
+
+
+class StreamClosed(StorageError):
+    """The stream was closed, aborted, or lost its guarantees by a failed sync."""
+
+
+class Unavailable(StorageError):
+    """The store did not answer as it should; nothing happened and the call may be repeated."""
+
+    retry = Retry.AGAIN
+
+
+class OutcomeUnknown(StorageError):
+    """The store's reply was lost: the operation may or may not have taken effect."""
+
+    retry = Retry.LOOK
+
+
+class CorruptData(FtfileError):
+    """Bytes on storage are not what was recorded.
+
+    Args:
+        path: the file.
+        expected: what the log or the format asks for.
+        found: what is there.
+        hint: what to do about it.
+    """
+
+    def __init__(self, path: str, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(path, expected, found, hint)
+        self.path = path
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.path!r} is corrupt: expected {self.expected}, found {self.found}"
+        return f"{text}. {self.hint}" if self.hint else text
+
+
+class CommitError(FtfileError):
+    """A batch cannot be committed."""
+
+
+class InvalidMessages(CommitError):
+    """The tasks' messages do not make one complete batch of one query."""
+
+
+class ReplayMismatch(CommitError):
+    """The batch is in the log with other content: another history of this query."""
+
+
+class UnknownQuery(CommitError):
+    """The log has other queries and has never seen this one."""
+
+
+class BatchGap(CommitError):
+    """The batch does not follow the last one recorded for its query."""
+
+
+class StaleFiles(CommitError):
+    """Staged files are not younger than the vacuum horizon: they may be deleted at any moment."""
+
+
+class NameCollision(CommitError):
+    """Two different files claim the same final name; neither is touched."""
+
+
+class MissingPart(CommitError):
+    """A committed part is neither staged, nor at its final name, nor retired."""
+
+
+class PublishTimeout(CommitError):
+    """The batch is committed, and publishing it did not finish in time; a later start rolls it forward."""
+
+    retry = Retry.AGAIN
+
+
+class CommitOutcomeUnknown(CommitError):
+    """Whether the record was created could not be found out; nothing was deleted."""
+
+    retry = Retry.LOOK

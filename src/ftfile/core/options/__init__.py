@@ -1,0 +1,9 @@
+"""The options: one table is the only spelling; parsing, errors and docs/options.md are made from it."""
+
+from __future__ import annotations
+
+from ftfile.core.options.kinds import Kind
+from ftfile.core.options.parse import ParsedOptions, parse_options
+from ftfile.core.options.table import OPTIONS, Option
+
+__all__ = ("OPTIONS", "Kind", "Option", "ParsedOptions", "parse_options")

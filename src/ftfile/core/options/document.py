@@ -1,0 +1,58 @@
+"""docs/options.md from the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED, OPTIONS, Option
+from ftfile.core.units import format_duration, format_size
+
+__all__ = ("to_markdown",)
+
+_HEAD = """# Options
+
+Made from the option table by `make docs`; do not edit. Keys may be written in any case. An unknown key is an
+error that names the nearest known one; a value that is not understood is an error that says what is accepted.
+"""
+
+
+def to_markdown() -> str:
+    """Return the whole page."""
+    lines = [_HEAD]
+    for group, title in GROUPS.items():
+        options = [option for option in OPTIONS if option.group == group]
+        lines += [f"## {title}", "", "| option | for | default | takes | meaning |", "|---|---|---|---|---|"]
+        lines += [_row(option) for option in options]
+        lines.append("")
+    lines += ["## Not offered", "", "| you wrote | answer |", "|---|---|"]
+    for (name, value), text in NOT_OFFERED.items():
+        lines.append(f"| `{name}{'=' + value if value else ''}` | {_cell(text)} |")
+    lines += ["", "## The same thing by other systems' names", "", "| you wrote | answer |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(text)} |" for name, text in ELSEWHERE.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _row(option: Option) -> str:
+    uses = ", ".join(sorted(option.used_by, reverse=True))
+    kinds = f" ({', '.join(option.formats)})" if option.formats else ""
+    default = _default(option)
+    return f"| `{option.name}` | {uses}{kinds} | {default} | {_cell(option.kind.accepts)} | {_cell(option.doc)} |"
+
+
+def _default(option: Option) -> str:
+    if option.default_text:
+        return option.default_text
+    value: Any = option.default
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if option.kind.accepts.startswith("a size"):
+        return f"`{format_size(value)}`"
+    if option.kind.accepts.startswith("a duration"):
+        return f"`{format_duration(value)}`"
+    return f"`{_cell(repr(value) if isinstance(value, str) and not value.isalnum() else str(value))}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,85 @@
+"""What values an option takes: text in, value out, and the sentence that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ftfile.core.units import parse_duration_s, parse_size_bytes
+
+__all__ = ("BOOLEAN", "CHARACTER", "COLUMNS", "COUNT", "DURATION", "INTEGER", "SIZE", "TEXT", "VERSION", "Kind", "one_of")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one sort of value is written.
+
+    Attributes:
+        accepts: completes the sentence "it takes …".
+        parse: returns the value or raises ValueError.
+    """
+
+    accepts: str
+    parse: Callable[[str], Any]
+
+
+def one_of(*names: str) -> Kind:
+    """Return the kind of an option with a few named values; upper and lower case are the same."""
+    known = {name.lower(): name for name in names}
+
+    def parse(text: str) -> str:
+        try:
+            return known[text.strip().lower()]
+        except KeyError:
+            raise ValueError(text) from None
+
+    return Kind("one of " + ", ".join(f"`{name}`" for name in names), parse)
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.strip().lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        number = int(text.strip())
+        if number < least:
+            raise ValueError(text)
+        return number
+
+    return parse
+
+
+def _size(text: str) -> int:
+    size = parse_size_bytes(text)
+    if size < 1:
+        raise ValueError(text)
+    return size
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len({name.lower() for name in names}) != len(names):
+        raise ValueError(text)
+    return names
+
+
+def _character(text: str) -> str:
+    if len(text) != 1:
+        raise ValueError(text)
+    return text
+
+
+TEXT = Kind("text", lambda text: text)
+BOOLEAN = Kind("`true` or `false`", _boolean)
+COUNT = Kind("a whole number of 1 or more", _at_least(1))
+VERSION = Kind("a whole number of 0 or more", _at_least(0))
+INTEGER = Kind("a whole number", lambda text: int(text.strip()))
+SIZE = Kind("a size of at least one byte, such as `128MiB`, `64m` or `1000000`", _size)
+DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s)
+COLUMNS = Kind("column names separated by commas, none twice", _columns)
+CHARACTER = Kind("a single character", _character)

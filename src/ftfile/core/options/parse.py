@@ -1,0 +1,95 @@
+"""From what the user wrote to checked values; every mistake is an error that says what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, SPARK_KEYS, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("ParsedOptions", "parse_options")
+
+_USES = ("writing", "reading")
+_BY_KEY = {option.name.lower(): option for option in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedOptions:
+    """Checked values: what was given, over the defaults.
+
+    Attributes:
+        given: by the table's spelling, only what the user wrote.
+        spark: Spark's own keys among the options, in lower case.
+    """
+
+    given: dict[str, Any]
+    spark: dict[str, str]
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
+        if name in self.given:
+            return self.given[name]
+        return _BY_KEY[name.lower()].default
+
+    def for_format(self, format_name: str) -> dict[str, Any]:
+        """Return the given options that belong to a format.
+
+        Raises:
+            ConfigError: one belongs to other formats only.
+        """
+        found = {}
+        for name, value in self.given.items():
+            formats = _BY_KEY[name.lower()].formats
+            if formats and format_name not in formats:
+                raise ConfigError(f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}")
+            if formats:
+                found[name] = value
+        return found
+
+
+def parse_options(raw: Mapping[str, str], use: Literal["write", "read"]) -> ParsedOptions:
+    """Check names and values; keys in any case.
+
+    Raises:
+        ConfigError: names the option, the value, what is accepted, and the nearest known name.
+    """
+    given: dict[str, Any] = {}
+    spark: dict[str, str] = {}
+    for key, text in raw.items():
+        lower = key.lower()
+        if lower in SPARK_KEYS or lower.startswith("option."):
+            spark[lower] = text
+            continue
+        option = _BY_KEY.get(lower)
+        if option is None:
+            raise ConfigError(_unknown(key, use))
+        if use not in option.used_by:
+            raise ConfigError(f"option {option.name!r} is for {_USES[use == 'write']}, not for {_USES[use == 'read']}")
+        given[option.name] = _parse(option, text)
+    return ParsedOptions(given, spark)
+
+
+def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as options
+    try:
+        return option.kind.parse(text)
+    except ValueError:
+        if (option.name, text.strip().lower()) in NOT_OFFERED:
+            raise ConfigError(NOT_OFFERED[option.name, text.strip().lower()]) from None
+        raise ConfigError(f"option {option.name}={text!r} is not understood: it takes {option.kind.accepts}") from None
+
+
+def _unknown(key: str, use: str) -> str:
+    lower = key.lower()
+    if (lower, "") in NOT_OFFERED:
+        return NOT_OFFERED[lower, ""]
+    if lower in ELSEWHERE:
+        return f"there is no option {key!r}: {ELSEWHERE[lower]}"
+    names = {option.name.lower(): option.name for option in OPTIONS if use in option.used_by}
+    near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=0.6)]
+    if near:
+        return f"there is no option {key!r}: did you mean {' or '.join(near)}?"
+    return f"there is no option {key!r}; the options are {', '.join(sorted(names.values(), key=str.lower))}"

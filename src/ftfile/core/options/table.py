@@ -1,0 +1,187 @@
+"""The option table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ftfile.core.options.kinds import (
+    BOOLEAN,
+    CHARACTER,
+    COLUMNS,
+    COUNT,
+    DURATION,
+    INTEGER,
+    SIZE,
+    TEXT,
+    VERSION,
+    Kind,
+    one_of,
+)
+
+__all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "SPARK_KEYS", "Option")
+
+_WRITE = frozenset({"write"})
+_READ = frozenset({"read"})
+_BOTH = _WRITE | _READ
+
+GROUPS = {
+    "where": "Where and what",
+    "files": "Files",
+    "format": "Formats",
+    "guarantees": "Guarantees",
+    "reading": "Reading",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+        name: the spelling in docs and messages; users may write it in any case.
+        default: the parsed value when it is not given.
+        formats: the formats it belongs to; empty when it does not depend on the format.
+        default_text: what the docs say where the default is not one value.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    group: str
+    formats: tuple[str, ...] = ()
+    used_by: frozenset[str] = _WRITE
+    default_text: str = ""
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "path",
+        TEXT,
+        None,
+        "The directory: a local path or a URL such as `file:///data/out`. A relative path is made absolute on the driver.",
+        "where",
+        used_by=_BOTH,
+    ),
+    Option("fileFormat", one_of("parquet", "json", "csv", "text"), "parquet", "How rows are encoded.", "where"),
+    Option(
+        "partitionBy",
+        COLUMNS,
+        (),
+        "Columns that become directories `column=value`, named as Spark names them. "
+        "Spark's own `.partitionBy()` never reaches a Python sink: use this option.",
+        "files",
+    ),
+    Option(
+        "maxBytesPerFile",
+        SIZE,
+        None,
+        "A file closes after the record with which it reaches this size; for Parquet, about there.",
+        "files",
+    ),
+    Option("maxRecordsPerFile", COUNT, None, "A file closes after this many records.", "files"),
+    Option(
+        "rolling",
+        one_of("batch"),
+        "batch",
+        "When files end: `batch` finishes every file in the micro-batch that wrote it, so that each batch is visible at once.",
+        "files",
+    ),
+    Option(
+        "onNewQuery",
+        one_of("fail", "continue"),
+        "fail",
+        "What happens when a query writes for the first time where other queries have written: a deleted checkpoint looks "
+        "just like it. `continue` lets several queries share the directory.",
+        "guarantees",
+    ),
+    Option(
+        "onGap",
+        one_of("fail", "accept"),
+        "fail",
+        "What happens when a batch does not follow the last one recorded. `accept` records a new start.",
+        "guarantees",
+    ),
+    Option(
+        "onReplayMismatch",
+        one_of("fail", "keep"),
+        "fail",
+        "What happens when a batch that is committed comes again with other content: a copied or restored checkpoint. "
+        "`keep` keeps what is recorded.",
+        "guarantees",
+    ),
+    Option(
+        "onMissingPart",
+        one_of("warn", "fail"),
+        "warn",
+        "What happens when a published file is found missing: another program moved or deleted it.",
+        "guarantees",
+    ),
+    Option(
+        "onSchemaChange",
+        one_of("fail", "widen", "any"),
+        "fail",
+        "What happens when the schema is not the recorded one. `widen` takes new columns and wider types, `any` everything "
+        "that each file can hold.",
+        "guarantees",
+    ),
+    Option(
+        "fingerprint",
+        one_of("content", "strong"),
+        "content",
+        "How a batch is compared with its replay when Spark's offsets are not at hand: `content` sums columns, `strong` "
+        "hashes rows and sees values that changed places.",
+        "guarantees",
+    ),
+    Option(
+        "publishTimeout",
+        DURATION,
+        60.0,
+        "How long publishing a committed batch is tried again when the store fails for a while.",
+        "guarantees",
+    ),
+    Option(
+        "versionAsOf",
+        VERSION,
+        None,
+        "Read the directory as it was at this version of its log.",
+        "reading",
+        used_by=_READ,
+        default_text="the newest",
+    ),
+)
+
+SPARK_KEYS = frozenset({"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"})
+
+NOT_OFFERED: dict[tuple[str, str], str] = {
+    ("rolling", "policy"): "rolling=policy, files that stay open over several micro-batches, is not offered by this version: "
+    "files end with their batch (rolling=batch); maxBytesPerFile and maxRecordsPerFile split within it",
+    **{
+        (name.lower(), ""): f"{name} would keep files open over several micro-batches, which this version does not offer: "
+        "files end with their batch; maxBytesPerFile and maxRecordsPerFile split within it"
+        for name in ("maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverAt", "eventTimeInterval")
+    },
+    **{
+        (name.lower(), ""): f"{name} is not offered by this version: each batch write is its own commit, so write a "
+        "foreachBatch through writeStream.format('ftfile') instead, which is exactly once by itself"
+        for name in ("txnAppId", "txnVersion")
+    },
+}
+
+ELSEWHERE: dict[str, str] = {
+    "format": "the file format is fileFormat",
+    "filepath": "the directory is path",
+    "maxlength": "the size limit is maxBytesPerFile",
+    "batchsize": "the size limit is maxBytesPerFile",
+    "maxfilesize": "the size limit is maxBytesPerFile",
+    "sink.rolling-policy.file-size": "the size limit is maxBytesPerFile",
+    "targetfilesize": "the size limit is maxBytesPerFile",
+    "flush.size": "the limit of records is maxRecordsPerFile",
+    "partitioncolumns": "partition columns are partitionBy",
+    "partition.fields": "partition columns are partitionBy",
+    "delimiter": "the separator is sep",
+    "codec": "the codec is compression",
+    "compression.codec": "the codec is compression",
+    "mergeschema": "changes of the schema are governed by onSchemaChange",
+}

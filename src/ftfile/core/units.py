@@ -1,0 +1,68 @@
+"""Sizes and durations as users write them."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ("format_duration", "format_size", "parse_duration_s", "parse_size_bytes")
+
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_SECONDS = {
+    "ms": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+}
+
+
+def parse_size_bytes(text: str) -> int:
+    """Return bytes: `1048576`, `128m`, `128MB`, `128MiB`; every unit is a power of 1024, as in Spark.
+
+    Raises:
+        ValueError: not a size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(text)
+    return int(match[1]) * 1024 ** _POWERS[match[2].lower()]
+
+
+def parse_duration_s(text: str) -> float:
+    """Return seconds: `90s`, `5 min`, `1.5h`, `7d`, `250ms`.
+
+    Raises:
+        ValueError: not a duration with its unit.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    unit = match[2].lower() if match else ""
+    seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
+    if not match or seconds is None:
+        raise ValueError(text)
+    return float(match[1]) * seconds
+
+
+def format_size(size_bytes: int) -> str:
+    """Return the shortest exact text that `parse_size_bytes` reads back."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        whole, rest = divmod(size_bytes, 1024 ** _POWERS[unit[0].lower()])
+        if whole and not rest:
+            return f"{whole}{unit}"
+    return f"{size_bytes}B"
+
+
+def format_duration(seconds: float) -> str:
+    """Return the shortest exact text that `parse_duration_s` reads back."""
+    for unit in ("d", "h", "min"):
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:g}{unit}"
+    return f"{seconds:g}s"

@@ -1,0 +1,112 @@
+"""URLs taken apart, the way Hadoop, and so Spark, reads a path: one text means one directory everywhere.
+
+- `/data/out` is the local directory of that name; `file:/data/out` and `file:///data/out` are the same.
+- Nothing is percent-decoded, and `?`, `#`, blanks and colons in a path are ordinary characters:
+  `file:/a%20b` is a directory called `a%20b`.
+- Repeated and trailing slashes, `.` and `..` are resolved textually; `..` never climbs above the root.
+- Schemes may be written in any case. Relative paths are refused: what they are relative to differs from one
+  process to the next, so whoever takes one from a user makes it absolute first.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.core.clock import Clock
+
+__all__ = ("Location", "normalise", "parse")
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a directory is, and what its driver needs besides.
+
+    Attributes:
+        scheme: in lower case.
+        authority: what stands between `//` and the next slash (host, bucket, store's name); may be empty.
+        path: absolute and canonical; `/` alone where the URL has none.
+        settings: the driver's own, from the options `storage.<name>`; it refuses those it does not know.
+        clock: for modification times and waits of drivers that keep their own.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock = SYSTEM_CLOCK
+
+    @property
+    def url(self) -> str:
+        """Return the canonical text."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    def refuse_settings(self) -> None:
+        """Say that this driver has no settings of its own.
+
+        Raises:
+            ConfigError: there are some.
+        """
+        if self.settings:
+            names = ", ".join(f"storage.{name}" for name in sorted(self.settings))
+            raise ConfigError(f"the driver of {self.scheme!r} has no settings of its own; remove {names}")
+
+
+def normalise(url: str) -> str:
+    """Return the one canonical URL of a URL or an absolute local path; idempotent.
+
+    Raises:
+        ConfigError: it is empty, relative, or not of the form its scheme needs.
+    """
+    return parse(url).url
+
+
+def parse(url: str) -> Location:
+    """Take a URL or an absolute local path apart.
+
+    Raises:
+        ConfigError: it is empty, relative, or not of the form its scheme needs.
+    """
+    if not url or "\0" in url:
+        raise ConfigError(f"the path {url!r} is empty or contains NUL; give a URL or an absolute path")
+    match = _SCHEME.match(url)
+    if match is None:
+        if not url.startswith("/"):
+            raise ConfigError(f"the path {url!r} is relative; give an absolute path or a URL")
+        return Location("file", "", _canonical(url))
+    scheme, path = match[1].lower(), url[match.end() :]
+    authority = ""
+    if path.startswith("//"):
+        authority, slash, path = path[2:].partition("/")
+        path = slash + path
+    elif not path.startswith("/"):
+        hint = "a relative path whose first name has a colon must be made absolute"
+        raise ConfigError(f"{url!r} has no slash after its scheme; write {scheme}:///path, and {hint}")
+    if scheme == "file":
+        authority = _require_local(url, authority, path)
+    return Location(scheme, authority, _canonical(path))
+
+
+def _require_local(url: str, authority: str, path: str) -> str:
+    if authority.lower() not in {"", "localhost"}:
+        raise ConfigError(
+            f"{url!r} names the host {authority!r}, but local files have none: write file:///{authority}{path}"
+        )
+    if not path:
+        raise ConfigError(f"{url!r} has no path; write file:///path")
+    return ""
+
+
+def _canonical(path: str) -> str:
+    # POSIX gives a leading "//" a meaning of its own, and normpath keeps it; here it is one slash.
+    return posixpath.normpath("/" + path.lstrip("/"))

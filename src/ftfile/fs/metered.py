@@ -1,0 +1,104 @@
+"""Counting: how many calls, how long they took, how many bytes moved."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.core.clock import Clock
+    from ftfile.fs.api import FileSystem, InputFile, OutputStream
+
+__all__ = ("Counters", "MeteredFileSystem")
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a file system was asked so far, by method names of the port, its streams and its files.
+
+    Attributes:
+        calls: calls begun.
+        failures: calls that raised.
+        seconds: time spent inside; calls side by side add up.
+        bytes_read: returned by `read` and `read_at`.
+        bytes_written: accepted by `write`, `put` and `create_exclusive`.
+    """
+
+    calls: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+class MeteredFileSystem(WrapperFileSystem):
+    """Keeps `counters` of every call; a pickled copy goes on from the counts of that moment.
+
+    Args:
+        inner: the file system that does the work.
+        clock: measures the seconds.
+    """
+
+    def __init__(self, inner: FileSystem, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(inner)
+        self.counters = Counters()
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run `call`, count it and time it."""
+        del path
+        started_s = self._clock.monotonic_s()
+        failed = True
+        try:
+            result = call()
+            failed = False
+        finally:
+            elapsed_s = self._clock.monotonic_s() - started_s
+            with self._lock:
+                self.counters.calls[operation] += 1
+                self.counters.failures[operation] += failed
+                self.counters.seconds[operation] = self.counters.seconds.get(operation, 0.0) + elapsed_s
+        if operation in {"read", "read_at"} and isinstance(result, bytes):
+            with self._lock:
+                self.counters.bytes_read += len(result)
+        elif operation == "write" and isinstance(result, int):
+            self._count_written(result)
+        return result
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file whose writes are counted."""
+        return WrapperStream(super().create(path), self)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file whose reads are counted."""
+        return WrapperFile(super().open(path), self)
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole, durable file in one step."""
+        super().create_exclusive(path, content)
+        self._count_written(len(content))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there."""
+        super().put(path, content)
+        self._count_written(len(content))
+
+    def _count_written(self, size_bytes: int) -> None:
+        with self._lock:
+            self.counters.bytes_written += size_bytes

@@ -1,0 +1,101 @@
+"""From a URL to a file system; a driver is imported when its scheme is first asked for.
+
+A driver from outside is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value
+a function from `Location` to a file system rooted at the location's path. `register` does the same for one
+process only: Spark's workers are other processes and do not see it.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from typing import TYPE_CHECKING
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import ConfigError
+from ftfile.fs.location import Location, normalise, parse
+from ftfile.fs.retrying import RetryingFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
+    from ftfile.core.clock import Clock
+    from ftfile.core.retry import RetryPolicy
+    from ftfile.fs.api import FileSystem
+
+    Factory: TypeAlias = Callable[[Location], FileSystem]
+
+__all__ = (
+    "ENTRY_POINT_GROUP",
+    "known_schemes",
+    "normalise",
+    "open_filesystem",
+    "register",
+    "unregister",
+)
+
+ENTRY_POINT_GROUP = "ftfile.filesystems"
+
+_BUILT_IN = {"file": "ftfile.fs.local:open_location", "memory": "ftfile.fs.memory:open_location"}
+
+_registered: dict[str, Factory] = {}
+
+
+def register(scheme: str, factory: Factory) -> None:
+    """Make `factory` open the URLs of a scheme in this process, also of one that is installed."""
+    _registered[scheme.lower()] = factory
+
+
+def unregister(scheme: str) -> None:
+    """Undo `register`; idempotent."""
+    _registered.pop(scheme.lower(), None)
+
+
+def known_schemes() -> tuple[str, ...]:
+    """Return every scheme that `open_filesystem` accepts in this process, sorted."""
+    return tuple(sorted({*_installed(), *_BUILT_IN, *_registered}))
+
+
+def open_filesystem(
+    url: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    policy: RetryPolicy | None = None,
+) -> FileSystem:
+    """Open the directory at `url`, which need not exist yet, as the root of a file system that retries.
+
+    Args:
+        url: a URL or an absolute local path.
+        settings: the driver's own.
+        clock: sleeps between retries.
+        policy: of the retries.
+
+    Raises:
+        ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
+    """
+    parsed = parse(url)
+    location = Location(parsed.scheme, parsed.authority, parsed.path, dict(settings or {}), clock)
+    return RetryingFileSystem(_factory(parsed.scheme, url)(location), policy, clock)
+
+
+def _installed() -> dict[str, str]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign schemes alone
+
+    return {entry.name.lower(): entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _factory(scheme: str, url: str) -> Factory:
+    if scheme in _registered:
+        return _registered[scheme]
+    name = _BUILT_IN.get(scheme) or _installed().get(scheme)
+    if name is None:
+        known = ", ".join(known_schemes())
+        raise ConfigError(f"no driver for the scheme {scheme!r} of {url!r} is installed; there are: {known}")
+    try:
+        factory: Factory = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"the driver {name!r} of the scheme {scheme!r} cannot be loaded: {error}"
+        ) from error
+    return factory

@@ -1,0 +1,90 @@
+"""Confinement: a directory of one file system as the root of another."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from ftfile.fs.paths import join, parent_of, require_valid
+from ftfile.fs.wrapper import WrapperFileSystem
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import FileInfo, FileSystem, InputFile, OutputStream
+
+__all__ = ("RootedFileSystem",)
+
+
+class RootedFileSystem(WrapperFileSystem):
+    """Sees nothing but what is below `prefix`; errors and open files keep the inner file system's full path.
+
+    Args:
+        inner: the file system that does the work.
+        prefix: the directory that becomes the root; it need not exist yet.
+    """
+
+    def __init__(self, inner: FileSystem, prefix: str) -> None:
+        require_valid("root", prefix)
+        super().__init__(inner)
+        self.prefix = prefix
+        self._root_durable = not prefix
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing."""
+        return self.inner.create(self._below("create", path))
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        return self.inner.open(self._below("open", path))
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file in one go."""
+        return self.inner.read(self._below("read", path))
+
+    def stat(self, path: str) -> FileInfo:
+        """Return what is at `path`."""
+        return dataclasses.replace(self.inner.stat(self._below("stat", path)), path=path)
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory."""
+        cut = len(self.prefix) + 1 if self.prefix else 0
+        children = self.inner.list(self._below("list", path))
+        return [dataclasses.replace(child, path=child.path[cut:]) for child in children]
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
+        self.inner.make_directories(self._below("make_directories", path))
+        if not self._root_durable:
+            directory = self.prefix
+            while directory:
+                directory = parent_of(directory)
+                self.inner.sync_directory(directory)
+            self._root_durable = True
+
+    def sync_directory(self, path: str) -> None:
+        """Make all names in the directory durable."""
+        self.inner.sync_directory(self._below("sync_directory", path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, never over anything."""
+        self.inner.rename(self._below("rename", source), self._below("rename", target))
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole, durable file in one step."""
+        self.inner.create_exclusive(self._below("create_exclusive", path), content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there."""
+        self.inner.put(self._below("put", path), content)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self.inner.delete(self._below("delete", path))
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove a directory if it is empty."""
+        return self.inner.remove_directory(self._below("remove_directory", path))
+
+    def _below(self, operation: str, path: str) -> str:
+        # Checked before joining: "../x" must not be joined into something that looks harmless.
+        require_valid(operation, path)
+        return join(self.prefix, path)

@@ -1,0 +1,151 @@
+"""Names in memory: directories of names that stand for numbered files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import AlreadyExists, NotADirectory, NotFound
+from ftfile.fs.paths import join, parent_of, require_valid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("DIRECTORY", "Tree")
+
+# Stands in a directory where a file has its number.
+DIRECTORY = 0
+
+
+class Tree:
+    """Directories by path, each a map from name to file number or `DIRECTORY`; the root always exists.
+
+    Looks up with the port's errors; not safe for threads by itself.
+    """
+
+    __slots__ = ("directories",)
+
+    def __init__(self, directories: dict[str, dict[str, int]] | None = None) -> None:
+        self.directories = {"": {}} if directories is None else directories
+
+    def copy(self) -> Tree:
+        """Return an independent tree with the same names and numbers."""
+        return Tree({path: names.copy() for path, names in self.directories.items()})
+
+    def find(self, path: str) -> int | None:
+        """Return the file's number, `DIRECTORY`, or None for nothing."""
+        if path in self.directories:
+            return DIRECTORY
+        parent, _, name = path.rpartition("/")
+        return self.directories.get(parent, {}).get(name)
+
+    def number_at(self, operation: str, path: str) -> int:
+        """Return the file's number, or `DIRECTORY`.
+
+        Raises:
+            NotFound: nothing is there.
+            NotADirectory: a parent is a file.
+        """
+        require_valid(operation, path)
+        number = self.find(path)
+        if number is None:
+            self._names(operation, path, parent_of(path))
+            raise NotFound(operation, path, "nothing is there")
+        return number
+
+    def file_at(self, operation: str, path: str) -> int:
+        """Return the number of a file.
+
+        Raises:
+            NotFound: nothing or a directory is there.
+            NotADirectory: a parent is a file.
+        """
+        number = self.number_at(operation, path)
+        if number == DIRECTORY:
+            raise NotFound(operation, path, "a directory is there, and a file was asked for")
+        return number
+
+    def require_free(self, operation: str, path: str) -> None:
+        """Check that a file may get this name.
+
+        Raises:
+            AlreadyExists: something is there.
+            NotFound: the parent directory is missing.
+            NotADirectory: a parent is a file.
+        """
+        require_valid(operation, path)
+        if self.find(path) is not None:
+            raise AlreadyExists(operation, path, "something is there already; nothing is ever overwritten")
+        self._names(operation, path, parent_of(path))
+
+    def children(self, operation: str, path: str) -> list[tuple[str, int]]:
+        """Return path and number of everything directly in a directory.
+
+        Raises:
+            NotFound: there is no such directory.
+            NotADirectory: it, or a parent, is a file.
+        """
+        require_valid(operation, path)
+        names = self._names(operation, path, path)
+        return [(join(path, name), number) for name, number in names.items()]
+
+    def missing_directories(self, operation: str, path: str) -> list[str]:
+        """Return which of the directory and its parents do not exist, outermost first.
+
+        Raises:
+            NotADirectory: a file is in the way.
+        """
+        require_valid(operation, path)
+        missing: list[str] = []
+        while path not in self.directories:
+            if self.find(path) is not None:
+                detail = f"the file {path!r} is where a directory is needed; move it or choose another path"
+                raise NotADirectory(operation, path, detail)
+            missing.insert(0, path)
+            path = parent_of(path)
+        return missing
+
+    def walk(self) -> Iterator[tuple[str, int]]:
+        """Yield path and number of everything below the root, a directory before what is in it."""
+        waiting = [""]
+        for directory in waiting:
+            for name, number in self.directories[directory].items():
+                path = join(directory, name)
+                if number == DIRECTORY:
+                    waiting.append(path)
+                yield path, number
+
+    def add_directory(self, path: str) -> None:
+        """Make a directory in an existing one."""
+        self.bind(path, DIRECTORY)
+        self.directories.setdefault(path, {})
+
+    def removable(self, operation: str, path: str) -> bool:
+        """Return whether there is such a directory and it is empty; the root stays.
+
+        Raises:
+            NotADirectory: a file is there.
+        """
+        missing = self.missing_directories(operation, path)
+        return bool(path) and not missing and not self.directories[path]
+
+    def remove_directory(self, path: str) -> None:
+        """Take an empty directory away."""
+        self.unbind(path)
+        del self.directories[path]
+
+    def bind(self, path: str, number: int) -> None:
+        """Give a file a name."""
+        parent, _, name = path.rpartition("/")
+        self.directories[parent][name] = number
+
+    def unbind(self, path: str) -> int:
+        """Take a name away and return the number it stood for."""
+        parent, _, name = path.rpartition("/")
+        return self.directories[parent].pop(name)
+
+    def _names(self, operation: str, path: str, directory: str) -> dict[str, int]:
+        names = self.directories.get(directory)
+        if names is None:
+            self.missing_directories(operation, directory)
+            raise NotFound(operation, path, f"the directory {directory!r} is missing")
+        return names

@@ -1,0 +1,31 @@
+"""The error tree: texts, pickling, and what a retry can bring."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from ftfile.core import errors
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.NotFound("stat", "a/b", "nothing there"), errors.CorruptData("a", "1 byte", "2 bytes", "restore"), errors.BatchGap("x")],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_pickling(error: errors.FtfileError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (type(error), str(error))
+
+
+def test_texts() -> None:
+    assert str(errors.NotFound("stat", "a/b", "nothing there")) == "stat 'a/b': nothing there"
+    assert str(errors.CorruptData("a", "1 byte", "2 bytes")) == "'a' is corrupt: expected 1 byte, found 2 bytes"
+
+
+def test_only_what_may_pass_is_tried_again() -> None:
+    again = {name for name in errors.__all__ if getattr(getattr(errors, name), "retry", None) is errors.Retry.AGAIN}
+    look = {name for name in errors.__all__ if getattr(getattr(errors, name), "retry", None) is errors.Retry.LOOK}
+    assert again == {"Unavailable", "PublishTimeout"}
+    assert look == {"OutcomeUnknown", "CommitOutcomeUnknown"}

@@ -1,0 +1,73 @@
+"""The option table: spelling, errors, documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.options import OPTIONS, parse_options
+from ftfile.core.options.document import to_markdown
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_keys_in_any_case_and_defaults() -> None:
+    parsed = parse_options({"PATH": "/x", "maxbytesperfile": "1 MiB", "PublishTimeout": "2min"}, "write")
+    assert parsed.given == {"path": "/x", "maxBytesPerFile": 1 << 20, "publishTimeout": 120.0}
+    assert parsed["fileFormat"] == "parquet"
+    assert parsed["maxRecordsPerFile"] is None
+
+
+def test_sparks_own_keys_are_known() -> None:
+    parsed = parse_options({"checkpointLocation": "/c", "queryname": "q", "owner": "me", "option.path": "x"}, "write")
+    assert parsed.given == {}
+    assert parsed.spark["checkpointlocation"] == "/c"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("maxRecordsPerFiles", "1", "did you mean maxRecordsPerFile"),
+        ("qwertz", "1", "the options are "),
+        ("flush.size", "1", "the limit of records is maxRecordsPerFile"),
+        ("rolloverInterval", "1h", "this version does not offer"),
+        ("rolling", "policy", "not offered by this version"),
+        ("rolling", "x", "it takes one of `batch`"),
+        ("maxRecordsPerFile", "0", "a whole number of 1 or more"),
+        ("maxRecordsPerFile", "1.5", "a whole number of 1 or more"),
+        ("maxBytesPerFile", "0", "a size of at least one byte"),
+        ("maxBytesPerFile", "-3", "a size of at least one byte"),
+        ("publishTimeout", "90", "a duration with its unit"),
+        ("partitionBy", "a,,b", "column names separated by commas"),
+        ("partitionBy", "a,A", "none twice"),
+        ("onGap", "maybe", "one of `fail`, `accept`"),
+        ("versionAsOf", "1", "is for reading, not for writing"),
+    ],
+)
+def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        parse_options({key: value}, "write")
+
+
+def test_options_of_another_format_are_named() -> None:
+    parsed = parse_options({"header": "true"}, "write")
+    assert parsed.for_format("csv") == {"header": True}
+    with pytest.raises(ConfigError, match="'header' is for fileFormat=csv, and fileFormat is json"):
+        parsed.for_format("json")
+
+
+def test_names_are_unique_in_any_case() -> None:
+    names = [option.name.lower() for option in OPTIONS]
+    assert len(set(names)) == len(names)
+
+
+def test_the_page_of_options_is_current() -> None:
+    assert (ROOT / "docs" / "options.md").read_text() == to_markdown(), "run `make docs`"
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_has_its_line_in_the_page(option: object) -> None:
+    assert f"| `{option.name}` |" in to_markdown()  # type: ignore[attr-defined]

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import io
+import itertools
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ftfile.core.errors import StreamClosed
+from ftfile.fs.memory import MemoryFileSystem
+from ftfile.fs.metered import MeteredFileSystem
+from ftfile.fs.streams import as_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONTENT = b"".join(b"line %d\n" % number for number in range(50_000))
+numbers = itertools.count()
+
+
+@pytest.fixture
+def filesystem() -> Iterator[MeteredFileSystem]:
+    memory = MemoryFileSystem(f"streams-{next(numbers)}")
+    memory.put("file", CONTENT)
+    yield MeteredFileSystem(memory)
+    MemoryFileSystem.drop(memory.name)
+
+
+def test_reads_as_python_files_do(filesystem: MeteredFileSystem) -> None:
+    with as_file(filesystem.open("file")) as ours, io.BytesIO(CONTENT) as theirs:
+        assert ours.readable()
+        assert ours.seekable()
+        assert not ours.writable()
+        for offset, whence in ((0, 0), (17, 0), (1_000, 1), (-5, 2), (10, 2), (-100, 1)):
+            assert ours.seek(offset, whence) == theirs.seek(offset, whence) == ours.tell()
+            assert ours.read(300) == theirs.read(300)
+            assert ours.readline() == theirs.readline()
+        assert ours.seek(0) == theirs.seek(0)
+        assert list(ours) == list(theirs)
+        assert ours.read() == b""
+
+
+def test_small_reads_are_buffered_and_large_ones_are_not_cut(filesystem: MeteredFileSystem) -> None:
+    with as_file(filesystem.open("file"), buffer_bytes=4_096) as file:
+        for _ in range(100):
+            file.read(10)
+        assert filesystem.counters.calls["read_at"] == 1
+        file.seek(0)
+        file.read(300_000)
+    assert filesystem.counters.calls["read_at"] <= 4
+
+
+def test_impossible_seeks_are_refused(filesystem: MeteredFileSystem) -> None:
+    with as_file(filesystem.open("file")) as file:
+        for offset, whence in ((-1, 0), (0, 7)):
+            with pytest.raises(ValueError, match=r"seek|whence"):
+                file.raw.seek(offset, whence)
+
+
+def test_closing_releases_the_file(filesystem: MeteredFileSystem) -> None:
+    opened = filesystem.open("file")
+    as_file(opened).close()
+    with pytest.raises(StreamClosed):
+        opened.read_at(0, 1)
+
+
+def test_arrow_reads_through_it(filesystem: MeteredFileSystem) -> None:
+    table = pa.table({"number": list(range(10_000)), "text": [str(number) for number in range(10_000)]})
+    with filesystem.create("table.parquet") as stream:
+        pq.write_table(table, stream)
+    with as_file(filesystem.open("table.parquet")) as file:
+        assert pq.read_table(file, columns=["text"]) == table.select(["text"])
