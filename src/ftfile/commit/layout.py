@@ -1,0 +1,93 @@
+"""Every path of the protocol, relative to the directory: the one place that formats and parses them.
+
+Nothing below `_ftfile` ends like a data file: readers that do not skip names with a leading underscore
+(DuckDB, Polars) find data by its ending.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = (
+    "FORMAT_FILE",
+    "LOG",
+    "META",
+    "PUBLISHED_HINT",
+    "RETIRED",
+    "STAGED",
+    "STATE",
+    "BaseName",
+    "ancestors",
+    "base_path",
+    "companion_path",
+    "parent",
+    "parse_base_name",
+    "record_path",
+    "retired_path",
+    "staged_directory",
+)
+
+META = "_ftfile"
+FORMAT_FILE = f"{META}/format"
+LOG = f"{META}/log"
+STATE = f"{META}/state"
+HINTS = f"{META}/hints"
+STAGED = f"{META}/staged"
+RETIRED = f"{META}/retired"
+PUBLISHED_HINT = f"{HINTS}/published"
+DIRECTORIES = (META, LOG, STATE, HINTS, STAGED, RETIRED)
+
+_BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BaseName:
+    """A base of the writers' state: the version it covers, and a suffix, since several may be written."""
+
+    version: int
+    unique: str
+
+
+def record_path(version: int) -> str:
+    """Return where the record of `version` is created."""
+    return f"{LOG}/{version:020d}.record"
+
+
+def companion_path(version: int, nonce: str) -> str:
+    """Return where a large record keeps its adds and removes."""
+    return f"{LOG}/{version:020d}-{nonce}.adds"
+
+
+def base_path(name: BaseName) -> str:
+    """Return where a base lies."""
+    return f"{STATE}/{name.version:020d}-{name.unique}.base"
+
+
+def parse_base_name(path: str) -> BaseName | None:
+    """Return what the name of a file in the state directory says, or None for any other file."""
+    match = _BASE_NAME.fullmatch(path.rsplit("/", 1)[-1])
+    return BaseName(int(match[1]), match[2]) if match else None
+
+
+def staged_directory(owner: str, batch: int) -> str:
+    """Return where the attempts of one batch of a query (or of a job, batch 0) write."""
+    return f"{STAGED}/{owner}/{batch}"
+
+
+def retired_path(add_id: str) -> str:
+    """Return where a removed part is hidden until nobody needs it."""
+    return f"{RETIRED}/{add_id}.retired"
+
+
+def parent(path: str) -> str:
+    """Return the directory of a path; the root is the empty string."""
+    return path.rpartition("/")[0]
+
+
+def ancestors(directory: str) -> list[str]:
+    """Return the directory and all above it up to the root, deepest first."""
+    found = [directory]
+    while found[-1]:
+        found.append(parent(found[-1]))
+    return found

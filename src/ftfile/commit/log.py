@@ -1,0 +1,239 @@
+"""The log of one directory: read on to the head, create the next version."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.bases import newest_base, read_base
+from ftfile.commit.model import StreamAuthor
+from ftfile.commit.record_format import decode_record, encode_record
+from ftfile.commit.state import LogState
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import (
+    AlreadyExists,
+    CommitOutcomeUnknown,
+    CorruptData,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+)
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from ftfile.commit.model import Record
+    from ftfile.commit.state import LogView
+    from ftfile.core.clock import Clock
+    from ftfile.core.ids import IdSource
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("LAYOUT_VERSION", "CommitLog")
+
+LAYOUT_VERSION = b"ftfile directory, layout 1\n"
+CREATE_TRIES = 5
+READ_ON_TRIES = 100
+
+_log = get_logger(__name__)
+
+
+class CommitLog:
+    """A directory's log, with a cache of its state that is checked before every use.
+
+    Args:
+        fs: rooted at the directory.
+        clock: for the time in records and for waiting.
+        ids: for nonces and names.
+        start: what the caller knows already; used when its record still exists and no base is newer.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: IdSource = SYSTEM_IDS,
+        start: LogView | None = None,
+    ) -> None:
+        self.fs = fs
+        self.clock = clock
+        self.ids = ids
+        self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
+        self._durable_to = -1
+        self._prepared = False
+        self._lock = threading.RLock()
+
+    def prepare_directory(self) -> None:
+        """Create the directory and what it needs; repeatable, free after the first time.
+
+        Raises:
+            CorruptData: the directory has a layout that this version does not know.
+            NotADirectory: a file is in the way.
+        """
+        if self._prepared:
+            return
+        for directory in ("", *layout.DIRECTORIES):
+            self.fs.make_directories(directory)
+        try:
+            self.fs.create_exclusive(layout.FORMAT_FILE, LAYOUT_VERSION)
+        except AlreadyExists:
+            self.check_layout()
+        # Whoever made a directory may have died before its name was durable, so everybody syncs all of them.
+        for directory in (layout.META, ""):
+            self.fs.sync_directory(directory)
+        self._prepared = True
+
+    def check_layout(self) -> None:
+        """Refuse a directory that a later ftfile laid out.
+
+        Raises:
+            CorruptData: its layout is not known here.
+            NotFound: it is no ftfile directory.
+        """
+        found = self.fs.read(layout.FORMAT_FILE)
+        if found != LAYOUT_VERSION:
+            raise CorruptData(
+                layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), "Use the version of ftfile that wrote it"
+            )
+
+    def read_on(self, *, durable: bool = False) -> LogState:
+        """Return the state at the head of the log.
+
+        Args:
+            durable: for callers that act on what they read: make it durable first, since whoever wrote it
+                may have died before it was.
+        """
+        with self._lock:
+            for _ in range(READ_ON_TRIES):
+                state = self._start()
+                began = state.version
+                while (record := self.read_record(state.version + 1)) is not None:
+                    state.apply(record)
+                newest = newest_base(self.fs)
+                # Records up to a base may be gone or, created anew by a committer left behind, mean nothing.
+                if newest is None or newest.version <= began:
+                    if durable:
+                        self._make_durable(state.version)
+                    return state
+                self._state = None
+            raise StorageError("read_on", layout.LOG, "the log's bases changed faster than they could be read")
+
+    def create(self, record: Record) -> bool:
+        """Create the record and say whether it is now part of the log; False when its version is another's.
+
+        A lost reply is settled by looking for the record's nonce.
+
+        Raises:
+            CommitOutcomeUnknown: looking did not help; nothing was deleted.
+            StorageError: it was certainly not created.
+        """
+        with self._lock:
+            if not self._create(record):
+                return False
+            if not self._is_part_of_the_log(record):
+                self._state = None
+                return False
+            self._durable_to = record.version
+            if self._state is not None:
+                self._state.apply(record)
+            return True
+
+    def read_record(self, version: int) -> Record | None:
+        """Return a record, or None when there is none at that version (yet, or any more)."""
+        path = layout.record_path(version)
+        try:
+            content = self.fs.read(path)
+        except NotFound:
+            return None
+        return decode_record(content, path, self.fs.read)
+
+    def find_batch(self, query_id: str, batch_id: int) -> Record | None:
+        """Return the record of a batch at or before its query's last, or None when it is no longer in the log."""
+        state = self.read_on()
+        version = state.queries[query_id].version if query_id in state.queries else -1
+        while (record := self.read_record(version)) is not None:
+            author = record.author
+            if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
+                return record if author.batch_id == batch_id else None
+            version -= 1
+        return None
+
+    def _start(self) -> LogState:
+        """Return the cached state if its record is still there, else the newest base, else the empty log."""
+        if self._state is not None and self._state.version >= 0:
+            record = self.read_record(self._state.version)
+            if record is not None and record.nonce == self._state.nonce:
+                return self._state
+        self._prepared = False
+        self._state = self._newest_base_state() or LogState()
+        self._durable_to = self._state.version
+        return self._state
+
+    def _newest_base_state(self) -> LogState | None:
+        while (name := newest_base(self.fs)) is not None:
+            try:
+                return read_base(self.fs, name)
+            except NotFound:
+                continue  # replaced by a newer one since the listing
+        return None
+
+    def _make_durable(self, version: int) -> None:
+        if version > self._durable_to:
+            self.fs.sync_directory(layout.LOG)
+            self._durable_to = version
+
+    def _create(self, record: Record) -> bool:
+        path = layout.record_path(record.version)
+        encoded = encode_record(record, layout.companion_path(record.version, record.nonce))
+        if encoded.companion is not None:
+            self._create_companion(encoded.companion.path, encoded.companion.content)
+        doubt: StorageError | None = None
+        for tried in range(CREATE_TRIES):
+            try:
+                self.fs.create_exclusive(path, encoded.content)
+            except AlreadyExists:
+                return self._is_own(record)
+            except (OutcomeUnknown, Unavailable) as error:
+                _log.warning("creating version %d had no certain outcome, looking: %s", record.version, error)
+                doubt = error
+                self.clock.sleep(0.05 * 2**tried)
+            else:
+                return True
+        raise CommitOutcomeUnknown(
+            f"version {record.version} may or may not have been created ({doubt}); nothing was deleted. "
+            "Start the query again: it finds out and goes on"
+        ) from doubt
+
+    def _create_companion(self, path: str, content: bytes) -> None:
+        try:
+            self.fs.create_exclusive(path, content)
+        except (AlreadyExists, OutcomeUnknown):
+            if self.fs.read(path) != content:
+                raise
+
+    def _is_own(self, record: Record) -> bool:
+        """Say whether the record that took our version is our own, made by a try whose reply was lost."""
+        found = self.read_record(record.version)
+        newest = newest_base(self.fs) if found is None else None
+        if found is None and (newest is None or newest.version < record.version):
+            path = layout.record_path(record.version)
+            raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
+        if found is None or found.nonce != record.nonce:
+            return False
+        self.fs.sync_directory(layout.LOG)
+        return True
+
+    def _is_part_of_the_log(self, record: Record) -> bool:
+        """Ask the bases: a slot at or before one of them may have been emptied, and our record in it be dead."""
+        newest = newest_base(self.fs)
+        if newest is None or newest.version < record.version:
+            return True
+        base = self._newest_base_state()
+        included = base is not None and base.includes(record.version, record.nonce)
+        if included is None and not isinstance(record.author, StreamAuthor):
+            raise CommitOutcomeUnknown(
+                f"the log went far past version {record.version} while it was being created: look for the job in "
+                "ftfile.open(path).history() before writing it again"
+            )
+        return bool(included)

@@ -1,0 +1,192 @@
+"""The values of the log: what a record says. Frozen; `record_format` turns them into bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = (
+    "Add",
+    "Author",
+    "DueJob",
+    "Fingerprint",
+    "JobAuthor",
+    "MaintenanceAuthor",
+    "Origin",
+    "Record",
+    "Remove",
+    "SourceRange",
+    "StreamAuthor",
+    "Transaction",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which batches of which query (or batch-write job) the rows of an add come from."""
+
+    query_id: str
+    first_batch: int
+    last_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """The piece of a segment that went into a part made from segments: `[start, end)` in bytes or rows."""
+
+    add_id: str
+    unit: Literal["bytes", "rows"]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Rows that a record brings: a part (a file of its own) or a segment (a range of a spool).
+
+    Attributes:
+        id: unique for ever; what removes, jobs and ranges refer to.
+        path: where it was written, relative to the directory.
+        final_path: the name under which a part is published; None for a segment, which never is.
+        offset: first byte within `path`; 0 for a part.
+        length: bytes on storage.
+        logical_length: bytes before the filters.
+        checksum: of the bytes on storage, as `core.checksum` writes it.
+        bucket: output sub-directory, empty for the directory itself.
+        encoding: key of the definition that says how to decode.
+        filters: byte filters in the order in which they were applied.
+        ranges: for a part made from segments, the piece of each.
+    """
+
+    id: str
+    kind: Literal["part", "segment"]
+    path: str
+    final_path: str | None
+    length: int
+    logical_length: int
+    checksum: str
+    rows: int
+    bucket: str
+    encoding: str
+    origin: Origin
+    offset: int = 0
+    filters: tuple[str, ...] = ()
+    ranges: tuple[SourceRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A live add that a record ends, with what publishing needs to hide it."""
+
+    id: str
+    kind: Literal["part", "segment"]
+    path: str
+    final_path: str | None
+
+    @classmethod
+    def of(cls, add: Add) -> Remove:
+        """Return the remove that ends `add`."""
+        return cls(add.id, add.kind, add.path, add.final_path)
+
+
+@dataclass(frozen=True, slots=True)
+class DueJob:
+    """One part to be made from segments: which, why now, and how often it has failed."""
+
+    id: str
+    segments: tuple[str, ...]
+    reason: str
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAuthor:
+    """One micro-batch of one streaming query.
+
+    `offsets_hash` is the hash of Spark's whole `offsets/N` file and `offsets` its source offsets; None when unknown.
+    """
+
+    query_id: str
+    run_id: str
+    batch_id: int
+    offsets_hash: str | None = None
+    offsets: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A user's own identity of a batch write: versions of one application only go up."""
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobAuthor:
+    """One batch write."""
+
+    job_id: str
+    transaction: Transaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceAuthor:
+    """One maintenance operation, such as `compact`."""
+
+    operation: str
+    job_id: str
+
+
+Author = StreamAuthor | JobAuthor | MaintenanceAuthor
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a batch held, independent of the order of rows and of partitioning.
+
+    Attributes:
+        kind: how it was made, with its version; only equal kinds compare.
+        digest: the sums.
+        covers_content: whether equality may stand for equal rows.
+    """
+
+    kind: str
+    digest: str
+    covers_content: bool
+
+    def same_content(self, other: Fingerprint | None) -> bool:
+        """Say whether both prove equal content."""
+        return other is not None and self.covers_content and self == other
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One version of the directory. Creating it is the commit.
+
+    Attributes:
+        version: 0, 1, 2 … without a gap.
+        nonce: unique per record and kept over retries: tells an own record from another's.
+        time_ms: the author's clock, for information.
+        tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
+        lineage_start: the batch with which the author's query starts anew; None when it goes on.
+        horizon_ms: staged files not younger than this may be deleted; None when unchanged.
+        schema: key of the definition of the rows' schema.
+        definitions: schemas and encodings that the log did not have before.
+        payload: what the use case keeps here; opaque.
+    """
+
+    version: int
+    nonce: str
+    author: Author
+    time_ms: int
+    adds: tuple[Add, ...] = ()
+    removes: tuple[Remove, ...] = ()
+    due: tuple[DueJob, ...] = ()
+    tasks: int = 0
+    lineage_start: int | None = None
+    horizon_ms: int | None = None
+    schema: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    fingerprint: Fingerprint | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    payload: Any = None

@@ -1,0 +1,119 @@
+"""Before the record: check what is staged, make it durable, and write down what the next version says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.model import Add, Record, Remove
+from ftfile.commit.snapshot import take_snapshot
+from ftfile.core.errors import CorruptData, NotFound, StaleFiles
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.proposal import Proposal, Rewrite
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("check_staged", "prepare")
+
+_log = get_logger(__name__)
+
+
+def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
+    """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable.
+
+    Raises:
+        CorruptData: a file is missing or has another length than its writer counted.
+        StaleFiles: vacuum may delete a file at any moment.
+    """
+    adds = tuple(adds)
+    paths = {add.path for add in adds}
+    directories = {layout.parent(path) for path in paths}
+    found = {info.path: info for directory in directories for info in _list(fs, directory)}
+    for add in adds:
+        _check_file(add, found.get(add.path), horizon_ms)
+    if fs.capabilities.directory_sync:
+        chain = {above for directory in directories for above in layout.ancestors(directory)}
+        for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
+            fs.sync_directory(directory)
+
+
+def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, lineage_start: int | None) -> Record:
+    """Return the record that follows the head: everything in it holds at that very version."""
+    accepted = [] if proposal.overwrite else _accepted(log.fs, head, proposal.rewrites)
+    if proposal.overwrite:
+        removed: Iterable[Add] = take_snapshot(log, head.version).adds.values() if head.version >= 0 else ()
+    else:
+        removed = [add for rewrite in accepted for add in rewrite.inputs]
+    adds = (*proposal.adds, *(add for rewrite in accepted for add in rewrite.adds))
+    _check_names(adds)
+    return Record(
+        version=head.version + 1,
+        nonce=nonce,
+        author=proposal.author,
+        time_ms=log.clock.now_ms(),
+        adds=adds,
+        removes=tuple(Remove.of(add) for add in removed),
+        due=proposal.due,
+        tasks=proposal.tasks,
+        lineage_start=lineage_start,
+        horizon_ms=proposal.horizon_ms,
+        schema=proposal.schema,
+        definitions={key: text for key, text in proposal.definitions.items() if key not in head.definitions},
+        fingerprint=proposal.fingerprint,
+        metrics=proposal.metrics,
+        payload=proposal.payload,
+    )
+
+
+def _accepted(fs: FileSystem, head: LogState, rewrites: Iterable[Rewrite]) -> list[Rewrite]:
+    """Drop, deleting nothing, what replaces adds that are gone or taken, or whose files may be gone."""
+    accepted: list[Rewrite] = []
+    claimed: set[str] = set()
+    for rewrite in rewrites:
+        inputs = {add.id for add in rewrite.inputs}
+        if inputs & claimed or not all(head.is_live(add_id, rewrite.known_at) for add_id in inputs):
+            _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
+            continue
+        try:
+            check_staged(fs, rewrite.adds, head.horizon_ms)
+        except (StaleFiles, CorruptData) as error:
+            _log.warning("dropping a rewrite, it will be made again: %s", error)
+            continue
+        claimed |= inputs
+        accepted.append(rewrite)
+    return accepted
+
+
+def _check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
+    expected = f"{add.length} bytes" if add.kind == "part" else f"{add.offset + add.length} bytes or more"
+    advice = "The attempt that wrote it failed or the file was changed: start the query again"
+    if info is None:
+        raise CorruptData(add.path, expected, "no such file", advice)
+    end = add.offset + add.length
+    if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
+        raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", advice)
+    if info.modified_ms <= horizon_ms:
+        raise StaleFiles(
+            f"{add.path!r} was last written at {info.modified_ms} ms, and vacuum may delete everything unrecorded up to "
+            f"{horizon_ms} ms: the batch took longer than the grace. Start the query again, and vacuum with a longer grace"
+        )
+
+
+def _check_names(adds: Iterable[Add]) -> None:
+    """Assert that no two adds share a name: none is ever used twice."""
+    parts = [add for add in adds if add.kind == "part"]
+    assert len({add.id for add in adds}) == len(tuple(adds)), "two adds with one id"
+    assert len({add.path for add in parts}) == len(parts), "two parts in one file"
+    assert len({add.final_path for add in parts}) == len(parts), "two parts with one final name"
+
+
+def _list(fs: FileSystem, directory: str) -> list[FileInfo]:
+    try:
+        return fs.list(directory)
+    except NotFound:
+        return []

@@ -1,0 +1,64 @@
+"""What a use case asks the protocol to commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.commit.model import Add, Author, DueJob, Fingerprint
+    from ftfile.commit.state import LogState
+
+__all__ = ("Proposal", "Rewrite")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The same rows in other files: accepted as a whole or dropped, never in part.
+
+    Attributes:
+        inputs: the adds it replaces.
+        adds: what replaces them.
+        known_at: the version at which the inputs were seen to be live.
+    """
+
+    inputs: tuple[Add, ...]
+    adds: tuple[Add, ...]
+    known_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A batch, a batch write or a maintenance operation, ready to be recorded.
+
+    Attributes:
+        adds: new rows; their files are staged and complete.
+        rewrites: each dropped, without harm to the rest, when an input is no longer live or its files are too old.
+        overwrite: replace everything that is live in the version before the one created.
+        claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
+        tasks: how many tasks wrote it.
+        definitions: by key, the schemas and encodings that adds and `schema` refer to.
+        check: the use case's own objections to following a head; called with every head that is tried.
+    """
+
+    author: Author
+    adds: tuple[Add, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    overwrite: bool = False
+    claims_replay: bool = False
+    fingerprint: Fingerprint | None = None
+    tasks: int = 0
+    due: tuple[DueJob, ...] = ()
+    horizon_ms: int | None = None
+    schema: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    payload: Any = None
+    check: Callable[[LogState], None] | None = None
+
+    def check_head(self, head: LogState) -> None:
+        """Raise the use case's objection to following this head, if it has one."""
+        if self.check is not None:
+            self.check(head)

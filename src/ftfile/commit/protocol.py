@@ -1,0 +1,63 @@
+"""The commit protocol, top to bottom.
+
+Creating version v+1 exclusively is the commit. All before it is garbage if we die; all after it can be
+repeated by anybody. docs/protocol.md says why each step stands where it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit.bases import keep_base
+from ftfile.commit.lineage import lineage_start
+from ftfile.commit.prepare import check_staged, prepare
+from ftfile.commit.publish import raise_own, roll_forward, wait_for_removed
+from ftfile.commit.replay import check_replay
+from ftfile.core.errors import InvalidMessages
+
+if TYPE_CHECKING:
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.policy import Policy
+    from ftfile.commit.proposal import Proposal
+
+__all__ = ("Committed", "commit")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How a commit ended: at which version of the log, and whether the batch had been there before."""
+
+    version: int
+    replayed: bool
+
+
+def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
+    """Make a batch part of the directory exactly once, and publish it; repeatable with the same batch.
+
+    Raises:
+        CommitError: see each class; whichever it is, nothing that could be committed was deleted.
+        StorageError: the store failed before the record was created.
+    """
+    nonce = log.ids.unique()
+    while True:
+        head = log.read_on(durable=True)
+        log.prepare_directory()
+        problems = roll_forward(log, head, policy)
+        raise_own(problems, proposal.author)
+        if head.finds(proposal.author):
+            check_replay(log, head, proposal.author, proposal.fingerprint, policy)
+            return Committed(head.version, replayed=True)
+        if proposal.claims_replay:
+            raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
+        start = lineage_start(head, proposal.author, policy)
+        proposal.check_head(head)
+        check_staged(log.fs, proposal.adds, head.horizon_ms)
+        record = prepare(log, head, proposal, nonce, start)
+        wait_for_removed(problems, record)
+        if log.create(record):
+            break
+    # Committed. From here on we may die: whoever comes next rolls forward.
+    raise_own(roll_forward(log, head, policy), proposal.author, record.version)
+    keep_base(log.fs, log.ids, head)
+    return Committed(record.version, replayed=False)

@@ -1,0 +1,271 @@
+"""Publishing: make a record's parts visible and hide those it removed. Every step may be repeated.
+
+A part is staged, final or retired; only publishing moves it, and never over another file. Whoever dies
+in the middle is followed by somebody who does it all again: see `roll_forward`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import enum
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.commit import layout
+from ftfile.commit.hints import PublishedHint, read_published, write_published
+from ftfile.commit.model import StreamAuthor
+from ftfile.core.checksum import matches
+from ftfile.core.errors import (
+    AlreadyExists,
+    FtfileError,
+    MissingPart,
+    NameCollision,
+    NotFound,
+    PublishTimeout,
+    Retry,
+    StorageError,
+)
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import Add, Author, Record, Remove
+    from ftfile.commit.policy import Policy
+    from ftfile.commit.state import LogState, Unpublished
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("Problem", "publish", "raise_own", "roll_forward", "wait_for_removed")
+
+PUBLISH_THREADS = 32
+FIRST_WAIT_S = 0.05
+LONGEST_WAIT_S = 5.0
+
+_Item = TypeVar("_Item")
+_log = get_logger(__name__)
+
+
+class _Step(enum.Enum):
+    DONE = "done"
+    NOWHERE = "nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something of a record that could not be published."""
+
+    version: int
+    query_id: str | None
+    add_ids: frozenset[str]
+    error: FtfileError
+
+
+def roll_forward(log: CommitLog, head: LogState, policy: Policy) -> list[Problem]:
+    """Publish everything up to the head that is not known to be published, oldest first.
+
+    Returns:
+        What could not be published; it stays on the list of the state, and so of the next base.
+
+    Raises:
+        MissingPart: a part is nowhere and the policy says `fail`.
+    """
+    _skip_published(log, head)
+    if not head.unpublished:
+        return []
+    problems = []
+    for version in sorted(head.unpublished):
+        problem = publish(log, head.unpublished[version], policy.publish_timeout_s)
+        if problem is not None and isinstance(problem.error, MissingPart):
+            if policy.on_missing_part == "fail":
+                raise problem.error
+            _log.warning("%s", problem.error)
+        elif problem is not None:
+            problems.append(problem)
+            continue
+        del head.unpublished[version]
+    if not head.unpublished:
+        write_published(log.fs, PublishedHint(head.version, head.nonce))
+    return problems
+
+
+def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
+    """Raise the first problem of the author's own query, or of the version just created; warn of all others."""
+    query_id = author.query_id if isinstance(author, StreamAuthor) else None
+    for problem in problems:
+        if problem.version == version or (query_id is not None and problem.query_id == query_id):
+            raise problem.error
+        _log.warning("version %d, of another writer, is not wholly published: %s", problem.version, problem.error)
+
+
+def wait_for_removed(problems: Sequence[Problem], record: Record) -> None:
+    """Refuse a record that removes what is not published yet: publishing it later would bring it back."""
+    removed = {remove.id for remove in record.removes}
+    for problem in problems:
+        if problem.add_ids & removed:
+            raise problem.error
+
+
+def publish(log: CommitLog, entry: Unpublished, timeout_s: float) -> Problem | None:
+    """Retire what the record removed, place what it added, make the names durable; repeat what may pass."""
+    deadline = log.clock.monotonic_s() + timeout_s
+    wait_s = FIRST_WAIT_S
+    while True:
+        try:
+            retire(log.fs, entry.removes)
+            nowhere = place(log.fs, entry.adds)
+            sync_names(log.fs, entry)
+            missing = still_live(log, nowhere)
+        except FtfileError as error:
+            if error.retry is Retry.NEVER:
+                return _problem(entry, error)
+            if log.clock.monotonic_s() + wait_s > deadline:
+                text = f"version {entry.version} is committed, but not all of it is published after {timeout_s:g} s"
+                late = PublishTimeout(f"{text} ({error}); the next start of any query on the directory goes on")
+                late.__cause__ = error
+                return _problem(entry, late)
+            _log.warning("publishing version %d again in %g s: %s", entry.version, wait_s, error)
+            log.clock.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+        else:
+            clear_stage(log.fs, entry.adds)
+            return _problem(entry, _missing(missing), missing) if missing else None
+
+
+def retire(fs: FileSystem, removes: Sequence[Remove]) -> None:
+    """Move removed parts out of sight; one that is there already, or nowhere, is done."""
+    _in_pool(fs, lambda remove: _retire_one(fs, remove), removes)
+
+
+def place(fs: FileSystem, adds: Sequence[Add]) -> list[Add]:
+    """Move staged parts to their final names and return those that are at neither place."""
+    for directory in sorted({layout.parent(add.final_path or "") for add in adds} - {""}):
+        fs.make_directories(directory)
+    steps = _in_pool(fs, lambda add: _place_one(fs, add), adds)
+    return [add for add, step in zip(adds, steps, strict=True) if step is _Step.NOWHERE]
+
+
+def sync_names(fs: FileSystem, entry: Unpublished) -> None:
+    """Make the new names durable, with those of their directories, which another committer may have made."""
+    if not fs.capabilities.directory_sync:
+        return
+    directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
+    directories |= {layout.RETIRED} if entry.removes else set()
+    # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
+    for directory in sorted(directories):
+        fs.sync_directory(directory)
+
+
+def clear_stage(fs: FileSystem, adds: Sequence[Add]) -> None:
+    """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
+    for directory in {layout.parent(add.path) for add in adds}:
+        try:
+            fs.remove_directory(directory)
+        except StorageError as error:
+            _log.debug("left %s behind: %s", directory, error)
+
+
+def still_live(log: CommitLog, adds: Sequence[Add]) -> list[Add]:
+    """Return those of the adds that no record has removed since: read the log again before calling one missing."""
+    if not adds:
+        return []
+    removed = log.read_on(durable=True).removed
+    return [add for add in adds if add.id not in removed and not log.fs.exists(layout.retired_path(add.id))]
+
+
+def _retire_one(fs: FileSystem, remove: Remove) -> None:
+    assert remove.final_path is not None, f"{remove.id} is no part"
+    try:
+        fs.rename(remove.final_path, layout.retired_path(remove.id))
+    except NotFound:
+        _log.debug("%s is retired already", remove.final_path)
+    except AlreadyExists:
+        # A copy came late and brought it back: the retired one is complete, so this one goes.
+        fs.delete(remove.final_path)
+
+
+def _place_one(fs: FileSystem, add: Add) -> _Step:
+    assert add.final_path is not None, f"part {add.id} has no final name"
+    try:
+        fs.rename(add.path, add.final_path)
+    except AlreadyExists:
+        return _settle_both(fs, add, add.final_path)
+    except NotFound:
+        target = _look(fs, add.final_path)
+        if target is None:
+            # The source may have come to light only now, when a lost reply made us look twice.
+            return _Step.NOWHERE if _look(fs, add.path) is None else _place_one(fs, add)
+        if target.size_bytes != add.length:
+            raise NameCollision(
+                f"{add.final_path!r} should be the part {add.id} of {add.length} bytes and has {target.size_bytes}: "
+                "another program wrote or changed it. Move it away and start again"
+            ) from None
+    return _Step.DONE
+
+
+def _settle_both(fs: FileSystem, add: Add, final_path: str) -> _Step:
+    """Both names exist: fine when they are one file, or when the final one has the recorded content."""
+    source, target = _look(fs, add.path), _look(fs, final_path)
+    if source is None or target is None:
+        return _place_one(fs, add) if target is None else _Step.DONE
+    same = source.identity is not None and source.identity == target.identity
+    if not same and not (target.size_bytes == add.length and matches(fs.read(final_path), add.checksum)):
+        raise NameCollision(
+            f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
+            f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
+        )
+    fs.delete(add.path)
+    return _Step.DONE
+
+
+def _look(fs: FileSystem, path: str) -> FileInfo | None:
+    try:
+        return fs.stat(path)
+    except NotFound:
+        return None
+
+
+def _skip_published(log: CommitLog, head: LogState) -> None:
+    """Believe the hint as far as the record it names is the one in the log."""
+    hint = read_published(log.fs) if head.unpublished else None
+    if hint is None or hint.version < min(head.unpublished):
+        return
+    record = log.read_record(hint.version)
+    if record is not None and record.nonce == hint.nonce:
+        head.unpublished = {version: entry for version, entry in head.unpublished.items() if version > hint.version}
+
+
+def _in_pool(fs: FileSystem, call: Callable[[_Item], _Step | None], items: Sequence[_Item]) -> list[_Step | None]:
+    """Call for every item, side by side where a call costs more than a thread; raise the first error after the last."""
+    context = contextvars.copy_context()
+
+    def attempt(item: _Item) -> _Step | FtfileError | None:
+        try:
+            return context.copy().run(call, item)
+        except FtfileError as error:
+            return error
+
+    threads = min(fs.capabilities.concurrency, PUBLISH_THREADS, len(items))
+    if threads <= 1:
+        outcomes = [attempt(item) for item in items]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            outcomes = list(pool.map(attempt, items))
+    for outcome in outcomes:
+        if isinstance(outcome, FtfileError):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]
+
+
+def _missing(adds: Sequence[Add]) -> MissingPart:
+    names = ", ".join(repr(add.final_path) for add in adds[:5])
+    return MissingPart(
+        f"{len(adds)} committed part(s) are neither staged nor at their final name, the first: {names}. "
+        "They were published, and something moved or deleted them since"
+    )
+
+
+def _problem(entry: Unpublished, error: FtfileError, adds: Sequence[Add] | None = None) -> Problem:
+    ids = frozenset(add.id for add in (adds if adds is not None else entry.adds))
+    return Problem(entry.version, entry.query_id, ids, error)

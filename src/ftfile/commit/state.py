@@ -1,0 +1,148 @@
+"""What a committer must know of the log: the fold of all records, small and independent of the number of files."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.model import Add, DueJob, Fingerprint, JobAuthor, Record, Remove, StreamAuthor
+
+if TYPE_CHECKING:
+    from ftfile.commit.model import Author
+
+__all__ = ("LogState", "LogView", "QueryState", "Unpublished")
+
+RECENT_RECORDS = 256
+VIEW_QUERIES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """The last record of one query, and where its lineage began. Never forgotten."""
+
+    last_batch: int
+    version: int
+    run_id: str
+    offsets_hash: str | None
+    fingerprint: Fingerprint | None
+    lineage_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """What publishing a record has to do, as far as it is not known to be done."""
+
+    version: int
+    query_id: str | None
+    adds: tuple[Add, ...]
+    removes: tuple[Remove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The little of a state that a task needs to see whether its batch is committed; at most 64 KiB pickled."""
+
+    version: int
+    nonce: str
+    last_batches: dict[str, int]
+
+    def to_state(self) -> LogState:
+        """Return a state that answers `finds` for streams, and nothing else, from here on."""
+        queries = {
+            query_id: QueryState(last_batch, self.version, "", None, None, 0)
+            for query_id, last_batch in self.last_batches.items()
+        }
+        return LogState(version=self.version, nonce=self.nonce, queries=queries)
+
+
+@dataclass(slots=True)
+class LogState:
+    """The log up to and including `version`, which is -1 for an empty log.
+
+    Attributes:
+        nonce: of the record at `version`: a cached state is only as good as this still matches.
+        segments: live segments; parts are not listed, so that the size does not follow the number of files.
+        removed: id of every add removed since version `removed_since`, and the version that removed it.
+        recent: (version, nonce) of the last records: tells whether a record of ours is part of a base.
+        unpublished: by version, what roll forward has to look at.
+    """
+
+    version: int = -1
+    nonce: str = ""
+    queries: dict[str, QueryState] = field(default_factory=dict)
+    transactions: dict[str, int] = field(default_factory=dict)
+    horizon_ms: int = 0
+    schema: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    segments: dict[str, Add] = field(default_factory=dict)
+    due: tuple[DueJob, ...] = ()
+    tasks: int = 0
+    removed: dict[str, int] = field(default_factory=dict)
+    removed_since: int = 0
+    recent: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=RECENT_RECORDS))
+    unpublished: dict[int, Unpublished] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        """Take in the next record.
+
+        Raises:
+            AssertionError: it is not the next, ends an add twice, or is a second record of one batch.
+        """
+        assert record.version == self.version + 1, (record.version, self.version)
+        self.version, self.nonce = record.version, record.nonce
+        self.recent.append((record.version, record.nonce))
+        self._apply_author(record)
+        self.horizon_ms = max(self.horizon_ms, record.horizon_ms or 0)
+        self.schema = record.schema or self.schema
+        self.definitions.update(record.definitions)
+        for remove in record.removes:
+            assert remove.id not in self.removed, f"version {record.version} removes {remove.id} a second time"
+            self.removed[remove.id] = record.version
+            self.segments.pop(remove.id, None)
+        for add in record.adds:
+            if add.kind == "segment":
+                self.segments[add.id] = add
+        self.due, self.tasks = record.due, record.tasks
+        parts = tuple(add for add in record.adds if add.kind == "part")
+        removes = tuple(remove for remove in record.removes if remove.kind == "part")
+        if parts or removes:
+            query_id = record.author.query_id if isinstance(record.author, StreamAuthor) else None
+            self.unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
+
+    def finds(self, author: Author) -> bool:
+        """Say whether this batch, or this transaction, is in the log; a batch before the query's last counts."""
+        if isinstance(author, StreamAuthor):
+            query = self.queries.get(author.query_id)
+            return query is not None and author.batch_id <= query.last_batch
+        if isinstance(author, JobAuthor) and author.transaction is not None:
+            last = self.transactions.get(author.transaction.app_id)
+            return last is not None and author.transaction.version <= last
+        return False
+
+    def includes(self, version: int, nonce: str) -> bool | None:
+        """Say whether this very record is part of the log up to here; None when it is too long ago to tell."""
+        if self.recent and self.recent[0][0] <= version:
+            return (version, nonce) in self.recent
+        return None
+
+    def is_live(self, add_id: str, known_at: int) -> bool:
+        """Say whether an add that was live at version `known_at` still is; too long ago to tell counts as no."""
+        return known_at >= self.removed_since - 1 and add_id not in self.removed
+
+    def view(self) -> LogView:
+        """Return what tasks need; of very many queries the ones that wrote last."""
+        newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
+        return LogView(self.version, self.nonce, {query_id: query.last_batch for query_id, query in newest})
+
+    def _apply_author(self, record: Record) -> None:
+        author = record.author
+        if isinstance(author, StreamAuthor):
+            last = self.queries.get(author.query_id)
+            assert last is None or author.batch_id > last.last_batch, f"two records of {author}"
+            start = record.lineage_start if record.lineage_start is not None else last and last.lineage_start
+            self.queries[author.query_id] = QueryState(
+                author.batch_id, record.version, author.run_id, author.offsets_hash, record.fingerprint, start or 0
+            )
+        elif isinstance(author, JobAuthor) and author.transaction is not None:
+            self.transactions[author.transaction.app_id] = author.transaction.version

@@ -1,0 +1,274 @@
+"""Reading on, bases, dead slots, the record format."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit import bases, layout
+from ftfile.commit.bases import decode_base, encode_base, newest_base, read_base, write_base
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import (
+    Add,
+    DueJob,
+    Fingerprint,
+    JobAuthor,
+    MaintenanceAuthor,
+    Origin,
+    Record,
+    Remove,
+    SourceRange,
+    StreamAuthor,
+    Transaction,
+)
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.commit.record_format import decode_record, encode_record
+from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.wrapper import WrapperFileSystem
+
+if TYPE_CHECKING:
+    from tests.unit.commit.conftest import Driver
+
+    from ftfile.commit.model import Author
+
+SEGMENT = Add(
+    "s1", "segment", "_ftfile/staged/q/0/a.spool", None, 10, 20, "crc32:00000000", 3, "a=1", "e", Origin("q", 0, 4), 100,
+    ("zstd", "aead"),
+)  # fmt: skip
+PART = replace(
+    SEGMENT, id="p1", kind="part", final_path="a=1/p", offset=0, ranges=(SourceRange("s1", "bytes", 0, 10),), filters=()
+)
+
+
+def _no_companion(path: str) -> bytes:
+    raise AssertionError(path)
+
+
+class TestRecordFormat:
+    @pytest.mark.parametrize(
+        "author",
+        [
+            StreamAuthor("q", "r", 3, "sha256:1", [{"0": 5}, None]),
+            StreamAuthor("q", "r", 3),
+            JobAuthor("j"),
+            JobAuthor("j", Transaction("a", 7)),
+            MaintenanceAuthor("compact", "j"),
+        ],
+    )
+    def test_round_trip(self, author: Author) -> None:
+        record = Record(
+            4, "n", author, 5, (SEGMENT, PART), (Remove.of(PART), Remove.of(SEGMENT)), (DueJob("d", ("s1",), "size", 2),),
+            8, 3, 99, "sch", {"sch": "x"}, Fingerprint("k", "d", covers_content=True), {"rows": 1}, {"any": [1, "\n\u2028é"]},
+        )  # fmt: skip
+        encoded = encode_record(record, "unused")
+        assert encoded.companion is None
+        assert decode_record(encoded.content, "path", _no_companion) == record
+
+    def test_a_large_record_keeps_its_adds_in_a_companion(self) -> None:
+        record = Record(0, "n", JobAuthor("j"), 0, (PART,))
+        encoded = encode_record(record, "log/x.adds", companion_from=10)
+        companion = encoded.companion
+        assert companion is not None
+        assert b"p1" not in encoded.content
+        assert decode_record(encoded.content, "path", {"log/x.adds": companion.content}.__getitem__) == record
+        for damaged in (companion.content[:-1], companion.content.replace(b"p1", b"p2")):
+            with pytest.raises(CorruptData, match=r"log/x\.adds"):
+                decode_record(encoded.content, "path", lambda _, damaged=damaged: damaged)
+
+    def test_every_damaged_byte_and_every_truncation_is_detected(self) -> None:
+        content = encode_record(Record(0, "n", JobAuthor("j"), 0, (PART,)), "unused").content
+        for position in range(len(content)):
+            damaged = bytearray(content)
+            damaged[position] ^= 1
+            for broken in (bytes(damaged), content[:position]):
+                with pytest.raises(CorruptData, match="path"):
+                    decode_record(broken, "path", _no_companion)
+
+    def test_a_later_format_is_refused(self) -> None:
+        from ftfile.commit.record_format import to_checked_text
+
+        with pytest.raises(CorruptData, match="newer ftfile"):
+            decode_record(to_checked_text([b'{"ftfile":2}', b"{}"]), "path", _no_companion)
+
+
+def test_large_batches_go_through_the_log(driver: Driver) -> None:
+    adds = tuple(driver.stage(0) for _ in range(40))
+    record = Record(0, "n", driver.author(0), 0, adds)
+    driver.log.prepare_directory()
+    import ftfile.commit.log as log_module
+
+    original = log_module.encode_record
+    try:
+        log_module.encode_record = lambda record, path: original(record, path, companion_from=100)
+        assert driver.log.create(record)
+    finally:
+        log_module.encode_record = original
+    assert driver.log.read_record(0) == record
+    assert driver.fs.exists(layout.companion_path(0, "n"))
+
+
+class TestBases:
+    def test_round_trip(self, driver: Driver) -> None:
+        driver.commit_new(0, offsets_hash="h", definitions={"e": 1}, schema="e", tasks=2)
+        add = driver.stage(5)
+        segment = replace(SEGMENT, id="live")
+        driver.create_record(adds=(add, segment), due=(DueJob("d", ("live",), "size"),), horizon_ms=5, tasks=3)
+        driver.create_record(author=JobAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
+        state = CommitLog(driver.fs).read_on()
+        assert decode_base(encode_base(state), "path") == state
+        assert set(state.segments) == {"live"}
+        assert state.removed == {add.id: 2}
+
+    def test_a_base_stands_for_all_records_up_to_it(self, driver: Driver) -> None:
+        for batch in range(3):
+            driver.commit_new(batch)
+        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        for version in range(3):
+            driver.fs.delete(layout.record_path(version))
+        driver.restart()
+        assert driver.log.read_on().queries["query-1"].last_batch == 2
+        assert driver.commit(2, driver.stage(2)).replayed
+        driver.commit_new(3)
+        assert driver.log.read_on().version == 3
+
+    def test_it_lists_what_is_not_published_and_roll_forward_starts_there(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
+        write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())
+        driver.fs.delete(layout.record_path(0))
+        driver.restart()
+        driver.commit_new(1)
+        assert add.final_path in driver.visible()
+
+    def test_a_cache_older_than_the_newest_base_starts_over_from_it(self, driver: Driver) -> None:
+        """The records between are gone, and one of them was made again by a committer left behind."""
+        driver.commit_new(0)
+        stale = CommitLog(driver.fs)
+        stale.read_on()
+        driver.commit_new(1)
+        driver.commit_new(2)
+        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        for version in (1, 2):
+            driver.fs.delete(layout.record_path(version))
+        assert stale.read_on().version == 2
+        stale = CommitLog(driver.fs, start=replace(driver.log.read_on().view(), version=0, nonce="gone"))
+        assert stale.read_on().version == 2
+
+    def test_a_record_in_a_dead_slot_publishes_nothing_and_starts_over(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        add = driver.stage(1)
+        theirs: list[Add] = []
+
+        class Sleepy(WrapperFileSystem):
+            """Falls asleep before creating its record; meanwhile the log goes on and drops its old records."""
+
+            slept = False
+
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path == layout.record_path(1) and not self.slept:
+                    self.slept = True
+                    others = type(driver)(driver.fs, "query-2").with_policy(on_new_query="continue")
+                    theirs.extend(others.commit_new(batch) for batch in range(3))
+                    write_base(driver.fs, SYSTEM_IDS, others.log.read_on())
+                    for version in range(3):
+                        driver.fs.delete(layout.record_path(version))
+                super().create_exclusive(path, content)
+
+        done = commit(CommitLog(Sleepy(driver.fs)), driver.propose(1, add), driver.policy)
+        assert done.version == 4
+        assert {a.final_path for a in [add, *theirs]} < driver.visible()
+
+    def test_of_a_job_whose_slot_was_passed_long_ago_nothing_is_claimed(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        state = driver.log.read_on()
+        state.version = 500
+        state.recent.clear()
+        state.recent.append((500, "x"))
+
+        class Sleepy(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path == layout.record_path(1):
+                    write_base(driver.fs, SYSTEM_IDS, state)
+                super().create_exclusive(path, content)
+
+        with pytest.raises(CommitOutcomeUnknown, match="history"):
+            commit(CommitLog(Sleepy(driver.fs)), Proposal(JobAuthor("j"), adds=(driver.stage(1),)), driver.policy)
+
+    def test_bases_are_written_now_and_then_and_old_ones_dropped(
+        self, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bases, "BASE_EVERY", 8)
+        for batch in range(29):
+            driver.commit(batch)
+        names = [layout.parse_base_name(info.path) for info in driver.fs.list(layout.STATE)]
+        assert sorted(name.version for name in names if name) == [15, 23]
+
+    def test_a_base_replaced_while_it_is_opened_is_looked_for_again(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+
+        class Racing(WrapperFileSystem):
+            raced = False
+
+            def read(self, path: str) -> bytes:
+                if path.endswith(".base") and not self.raced:
+                    self.raced = True
+                    driver.commit_new(1)
+                    write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+                    driver.fs.delete(path)
+                return super().read(path)
+
+        assert CommitLog(Racing(driver.fs)).read_on().version == 1
+
+    def test_a_damaged_base_is_an_error(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        name = newest_base(driver.fs)
+        assert name is not None
+        driver.fs.put(layout.base_path(name), b"{}\n")
+        with pytest.raises(CorruptData):
+            read_base(driver.fs, name)
+
+
+class TestCache:
+    def test_a_directory_that_was_replaced_is_read_anew(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        driver.commit_new(1)
+        for info in driver.fs.list(layout.LOG):
+            driver.fs.delete(info.path)
+        driver.fs.delete(layout.PUBLISHED_HINT)
+        assert driver.log.read_on().version == -1
+        driver.create_record(author=MaintenanceAuthor("test", "other"))
+        driver.create_record(author=MaintenanceAuthor("test", "other2"))
+        assert driver.log.read_on().queries == {}
+
+    def test_a_view_is_small_and_answers_for_its_queries(self, driver: Driver) -> None:
+        driver.with_policy(on_new_query="continue")
+        for number in range(300):
+            driver.create_record(author=StreamAuthor(f"{number:036d}", "r", 0), lineage_start=0)
+        view = driver.log.read_on().view()
+        assert len(pickle.dumps(view)) < 64 * 1024
+        driver.create_record(author=StreamAuthor(f"{299:036d}", "r", 1))
+        seen = CommitLog(driver.fs, start=view).read_on()
+        assert seen.finds(StreamAuthor(f"{299:036d}", "r", 1))
+        assert not seen.finds(StreamAuthor(f"{299:036d}", "r", 2))
+
+    def test_find_batch_reads_back(self, driver: Driver) -> None:
+        for batch in range(3):
+            driver.commit_new(batch)
+        found = driver.log.find_batch("query-1", 1)
+        assert found is not None
+        assert found.version == 1
+        assert driver.log.find_batch("query-1", 9) is None
+        assert driver.log.find_batch("nobody", 0) is None
+
+
+def test_a_missing_directory_is_an_empty_log(driver: Driver) -> None:
+    assert driver.log.read_on().version == -1
+    with pytest.raises(NotFound):
+        driver.log.check_layout()

@@ -1,0 +1,601 @@
+"""The protocol, clause by clause: each test fails when its clause is taken out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit import layout
+from ftfile.commit.hints import PublishedHint, read_published, write_published
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import JobAuthor, MaintenanceAuthor, Remove, StreamAuthor, Transaction
+from ftfile.commit.proposal import Proposal, Rewrite
+from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.snapshot import open_add, take_snapshot
+from ftfile.core.errors import (
+    AlreadyExists,
+    BatchGap,
+    CommitOutcomeUnknown,
+    CorruptData,
+    InvalidMessages,
+    MissingPart,
+    NameCollision,
+    OutcomeUnknown,
+    ReplayMismatch,
+    StaleFiles,
+    Unavailable,
+    UnknownQuery,
+)
+from ftfile.fs.wrapper import WrapperFileSystem
+
+if TYPE_CHECKING:
+    from tests.unit.commit.conftest import Driver
+
+    from ftfile.fs.api import FileSystem
+
+
+class TestFirstCommit:
+    def test_publishes_the_part_and_empties_the_stage(self, driver: Driver) -> None:
+        add = driver.stage(0, b"a\nb\n")
+        assert driver.commit(0, add) == Committed(0, replayed=False)
+        assert driver.visible() == {add.final_path}
+        assert driver.text(add.final_path or "") == b"a\nb\n"
+        assert not driver.fs.exists(layout.staged_directory("query-1", 0))
+
+    def test_an_empty_batch_is_a_record_too(self, driver: Driver) -> None:
+        assert [driver.commit(batch).version for batch in range(3)] == [0, 1, 2]
+        assert driver.log.read_on().queries["query-1"].last_batch == 2
+
+    def test_record_holds_what_was_proposed(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.commit(0, add, offsets_hash="h", definitions={"text": {"x": 1}}, schema="text", metrics={"rows": 1}, payload=[7])
+        record = driver.log.read_record(0)
+        assert record is not None
+        assert record.adds == (add,)
+        assert record.author == StreamAuthor("query-1", "run-1", 0, "h", None)
+        assert (record.definitions, record.schema, record.metrics, record.payload) == ({"text": {"x": 1}}, "text", {"rows": 1}, [7])
+        assert record.lineage_start == 0
+
+    def test_definitions_are_written_once(self, driver: Driver) -> None:
+        for batch in range(2):
+            driver.commit(batch, definitions={"text": {"x": 1}})
+        second = driver.log.read_record(1)
+        assert second is not None
+        assert second.definitions == {}
+
+    def test_a_staged_file_of_another_length_is_refused(self, driver: Driver) -> None:
+        add = replace(driver.stage(0), length=3)
+        with pytest.raises(CorruptData, match="4 bytes"):
+            driver.commit(0, add)
+        assert driver.log.read_record(0) is None
+
+    def test_a_staged_file_that_is_gone_is_refused(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.fs.delete(add.path)
+        with pytest.raises(CorruptData, match="no such file"):
+            driver.commit(0, add)
+
+    def test_a_directory_of_a_later_layout_is_refused(self, driver: Driver) -> None:
+        driver.fs.make_directories(layout.META)
+        driver.fs.create_exclusive(layout.FORMAT_FILE, b"ftfile directory, layout 2\n")
+        with pytest.raises(CorruptData, match="Use the version of ftfile that wrote it"):
+            driver.commit(0)
+
+
+class TestReplay:
+    def test_equal_content_is_a_success_and_adds_nothing(self, driver: Driver) -> None:
+        first = driver.commit_new(0)
+        again = driver.stage(0)
+        assert driver.commit(0, again) == Committed(0, replayed=True)
+        assert driver.visible() == {first.final_path}
+
+    def test_in_a_new_process(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        driver.restart()
+        assert driver.commit(0, driver.stage(0)).replayed
+
+    def test_other_content_is_another_history(self, driver: Driver) -> None:
+        first = driver.commit_new(0)
+        with pytest.raises(ReplayMismatch, match="another history"):
+            driver.commit(0, driver.stage(0), digest="other")
+        assert driver.visible() == {first.final_path}
+
+    def test_keep_keeps_what_is_recorded(self, driver: Driver) -> None:
+        first = driver.commit_new(0)
+        driver.with_policy(on_replay_mismatch="keep")
+        assert driver.commit(0, driver.stage(0), digest="other").replayed
+        assert driver.visible() == {first.final_path}
+
+    def test_a_fingerprint_that_does_not_cover_content_proves_nothing(self, driver: Driver) -> None:
+        fingerprint = replace(driver.propose(0).fingerprint, covers_content=False)  # type: ignore[type-var]
+        driver.commit(0, driver.stage(0), fingerprint=fingerprint)
+        with pytest.raises(ReplayMismatch):
+            driver.commit(0, driver.stage(0), fingerprint=fingerprint)
+
+    def test_equal_offsets_accept_other_rows_with_a_warning(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+        driver.commit_new(0, offsets_hash="h")
+        assert driver.commit(0, driver.stage(0), digest="other", offsets_hash="h").replayed
+        assert "not deterministic" in caplog.text
+
+    def test_other_offsets_refuse_equal_rows(self, driver: Driver) -> None:
+        driver.commit_new(0, offsets_hash="h")
+        with pytest.raises(ReplayMismatch, match="offsets"):
+            driver.commit(0, driver.stage(0), offsets_hash="another")
+
+    def test_any_batch_up_to_the_last_counts_as_found(self, driver: Driver) -> None:
+        for batch in range(3):
+            driver.commit_new(batch, digest=str(batch))
+        assert driver.commit(1, driver.stage(1), digest="1").replayed
+        with pytest.raises(ReplayMismatch):
+            driver.commit(1, driver.stage(1), digest="2")
+        assert len(driver.visible()) == 3
+
+    def test_a_replay_message_without_a_record_is_an_error(self, driver: Driver) -> None:
+        with pytest.raises(InvalidMessages, match="no record"):
+            driver.commit(0, claims_replay=True)
+        assert driver.log.read_record(0) is None
+
+    def test_rolls_forward_to_the_head(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.create_record(author=driver.author(0), adds=(add,), fingerprint=driver.propose(0).fingerprint, lineage_start=0)
+        assert driver.visible() == set()
+        assert driver.commit(0, driver.stage(0)).replayed
+        assert driver.visible() == {add.final_path}
+
+    def test_a_record_found_is_made_durable_before_it_is_acted_on(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        synced: list[str] = []
+
+        class Watched(WrapperFileSystem):
+            def sync_directory(self, path: str) -> None:
+                synced.append(path)
+                super().sync_directory(path)
+
+        log = CommitLog(Watched(driver.fs))
+        commit(log, driver.propose(0), driver.policy)
+        assert layout.LOG in synced
+
+    def test_a_transaction_up_to_the_last_version_counts_as_found(self, driver: Driver) -> None:
+        def write(version: int) -> Committed:
+            author = JobAuthor(f"job{version}", Transaction("app", version))
+            return commit(driver.log, Proposal(author, adds=(driver.stage(0),)), driver.policy)
+
+        assert [write(v).replayed for v in (3, 3, 2, 4)] == [False, True, True, False]
+        assert len(driver.visible()) == 2
+
+
+class TestLineage:
+    def test_a_new_query_among_others_is_refused(self, driver: Driver, fs: FileSystem) -> None:
+        driver.commit_new(0)
+        other = type(driver)(fs, "query-2")
+        with pytest.raises(UnknownQuery, match="onNewQuery=continue"):
+            other.commit(0, other.stage(0))
+        other.with_policy(on_new_query="continue").commit_new(0)
+        driver.commit_new(1)
+        assert len(driver.visible()) == 3
+
+    def test_batch_jobs_are_no_other_query(self, driver: Driver) -> None:
+        commit(driver.log, Proposal(JobAuthor("job"), adds=(driver.stage(0),)), driver.policy)
+        driver.commit_new(0)
+
+    def test_a_first_batch_other_than_zero_is_a_gap(self, driver: Driver) -> None:
+        with pytest.raises(BatchGap, match="expects batch 0"):
+            driver.commit(7, driver.stage(7))
+        driver.with_policy(on_gap="accept").commit_new(7)
+        assert driver.log.read_on().queries["query-1"].lineage_start == 7
+
+    def test_a_gap_is_refused_and_may_be_accepted(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        with pytest.raises(BatchGap, match="expects batch 1"):
+            driver.commit(2, driver.stage(2))
+        driver.with_policy(on_gap="accept").commit_new(2)
+        record = driver.log.read_record(1)
+        assert record is not None
+        assert record.lineage_start == 2
+
+
+class LostReply(WrapperFileSystem):
+    """Loses the reply of creating a record, once, after or before it took effect."""
+
+    def __init__(self, inner: FileSystem, *, took_effect: bool, times: int = 1) -> None:
+        super().__init__(inner)
+        self.took_effect = took_effect
+        self.times = times
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        if path.endswith(".record") and self.times:
+            self.times -= 1
+            if self.took_effect:
+                super().create_exclusive(path, content)
+            raise OutcomeUnknown("create_exclusive", path, "no reply")
+        super().create_exclusive(path, content)
+
+
+class TestNonce:
+    @pytest.mark.parametrize("took_effect", [True, False])
+    def test_a_lost_reply_is_settled_by_looking(self, driver: Driver, *, took_effect: bool) -> None:
+        add = driver.stage(0)
+        log = CommitLog(LostReply(driver.fs, took_effect=took_effect))
+        assert commit(log, driver.propose(0, add), driver.policy) == Committed(0, replayed=False)
+        assert driver.visible() == {add.final_path}
+        assert driver.log.read_on().version == 0
+
+    def test_no_answer_for_long_is_unknown_and_deletes_nothing(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        log = CommitLog(LostReply(driver.fs, took_effect=False, times=99), clock=_NoWait())
+        with pytest.raises(CommitOutcomeUnknown, match="nothing was deleted"):
+            commit(log, driver.propose(0, add), driver.policy)
+        assert driver.fs.exists(add.path)
+
+    def test_something_that_is_no_record_in_its_place_is_an_error(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        driver.fs.make_directories(layout.record_path(1))
+        with pytest.raises(CorruptData, match="Move it away"):
+            driver.commit(1, driver.stage(1))
+
+    def test_a_version_taken_by_another_leads_to_the_next(self, driver: Driver) -> None:
+        add = driver.stage(0)
+
+        class Rival(WrapperFileSystem):
+            beaten = False
+
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record") and not self.beaten:
+                    self.beaten = True
+                    driver.create_record(author=MaintenanceAuthor("test", "rival"))
+                super().create_exclusive(path, content)
+
+        assert commit(CommitLog(Rival(driver.fs)), driver.propose(0, add), driver.policy).version == 1
+
+    def test_the_same_batch_by_another_driver_is_found_after_the_race(self, driver: Driver) -> None:
+        add, theirs = driver.stage(0), driver.stage(0)
+
+        class Rival(WrapperFileSystem):
+            beaten = False
+
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record") and not self.beaten:
+                    self.beaten = True
+                    proposal = driver.propose(0, theirs)
+                    driver.create_record(author=proposal.author, adds=(theirs,), fingerprint=proposal.fingerprint)
+                super().create_exclusive(path, content)
+
+        assert commit(CommitLog(Rival(driver.fs)), driver.propose(0, add), driver.policy) == Committed(0, replayed=True)
+        assert driver.visible() == {theirs.final_path}
+
+
+class _NoWait:
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_s(self) -> float:
+        return self.passed_s
+
+    def sleep(self, seconds: float) -> None:
+        self.passed_s += seconds
+
+
+class TestHorizon:
+    def test_files_not_younger_are_refused_by_the_stores_time(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        modified_ms = driver.fs.stat(add.path).modified_ms
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=modified_ms)
+        with pytest.raises(StaleFiles, match="longer grace"):
+            driver.commit(0, add)
+        full = f"{driver.fs.root}/{add.path}"  # type: ignore[attr-defined]
+        os.utime(full, ns=(0, (modified_ms + 1) * 1_000_000))
+        driver.commit(0, add)
+
+    def test_holds_at_the_head_that_is_prepared_on(self, driver: Driver) -> None:
+        """A horizon that appears between the first look and the record is seen by the second try."""
+        add = driver.stage(0)
+
+        class Vacuum(WrapperFileSystem):
+            ran = False
+
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record") and not self.ran:
+                    self.ran = True
+                    driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=2**60)
+                super().create_exclusive(path, content)
+
+        with pytest.raises(StaleFiles):
+            commit(CommitLog(Vacuum(driver.fs)), driver.propose(0, add), driver.policy)
+        assert driver.log.read_on().version == 0
+
+    def test_a_rewrite_that_is_too_old_is_dropped_and_the_batch_goes_on(self, driver: Driver) -> None:
+        old = driver.commit_new(0)
+        rewritten = driver.stage(0)
+        driver.create_record(
+            author=MaintenanceAuthor("vacuum", "v"), horizon_ms=driver.fs.stat(rewritten.path).modified_ms
+        )
+        add = driver.stage(1)
+        full = f"{driver.fs.root}/{add.path}"  # type: ignore[attr-defined]
+        os.utime(full, ns=(0, 2**61))
+        driver.commit(1, add, rewrites=(Rewrite((old,), (rewritten,), known_at=0),))
+        assert driver.visible() == {old.final_path, add.final_path}
+
+
+class TestRewrites:
+    def test_replaces_and_retires(self, driver: Driver) -> None:
+        old = driver.commit_new(0)
+        new = driver.stage(0)
+        driver.commit(1, rewrites=(Rewrite((old,), (new,), known_at=0),))
+        assert driver.visible() == {new.final_path}
+        assert driver.fs.exists(layout.retired_path(old.id))
+        assert set(take_snapshot(driver.log).adds) == {new.id}
+        assert set(take_snapshot(driver.log, 0).adds) == {old.id}
+
+    def test_inputs_no_longer_live_drop_the_rewrite_and_delete_nothing(self, driver: Driver) -> None:
+        old = driver.commit_new(0)
+        first, second, add = driver.stage(0), driver.stage(0), driver.stage(2)
+        driver.commit(1, rewrites=(Rewrite((old,), (first,), known_at=0),))
+        driver.commit(2, add, rewrites=(Rewrite((old,), (second,), known_at=0),))
+        assert driver.visible() == {first.final_path, add.final_path}
+        assert driver.fs.exists(second.path)
+
+    def test_inputs_claimed_twice_in_one_record_are_taken_once(self, driver: Driver) -> None:
+        old = driver.commit_new(0)
+        first, second = driver.stage(0), driver.stage(0)
+        driver.commit(1, rewrites=(Rewrite((old,), (first,), known_at=0), Rewrite((old,), (second,), known_at=0)))
+        assert driver.visible() == {first.final_path}
+
+    def test_overwrite_replaces_what_is_live_at_the_head_it_is_created_on(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        new = driver.stage(1)
+        late = driver.stage(9)
+
+        class Rival(WrapperFileSystem):
+            beaten = False
+
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record") and not self.beaten:
+                    self.beaten = True
+                    driver.create_record(author=JobAuthor("late"), adds=(late,))
+                super().create_exclusive(path, content)
+
+        commit(CommitLog(Rival(driver.fs)), driver.propose(1, new, overwrite=True), driver.policy)
+        assert driver.visible() == {new.final_path}
+        assert set(take_snapshot(driver.log).adds) == {new.id}
+
+
+class TestPublish:
+    def test_earlier_records_are_published_before_a_new_one_is_created(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
+        seen: list[set[str]] = []
+
+        class Watched(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record"):
+                    seen.append(driver.visible())
+                super().create_exclusive(path, content)
+
+        commit(CommitLog(Watched(driver.fs)), driver.propose(1, driver.stage(1)), driver.policy)
+        assert seen == [{add.final_path}]
+
+    def test_also_when_the_first_try_loses_its_version(self, driver: Driver) -> None:
+        theirs = driver.stage(5)
+        seen: list[set[str]] = []
+
+        class Rival(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record"):
+                    seen.append(driver.visible())
+                    if len(seen) == 1:
+                        driver.create_record(author=JobAuthor("rival"), adds=(theirs,))
+                super().create_exclusive(path, content)
+
+        commit(CommitLog(Rival(driver.fs)), driver.propose(0, driver.stage(0)), driver.policy)
+        assert seen == [set(), {theirs.final_path}]
+
+    def test_a_collision_names_both_and_is_an_error_at_every_start(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.fs.create_exclusive(add.final_path or "", b"foreign")
+        for _ in range(2):
+            driver.restart()
+            with pytest.raises(NameCollision, match=f"{add.path}.*{add.final_path}"):
+                driver.commit(0, add)
+        assert driver.text(add.final_path or "") == b"foreign"
+        assert driver.text(add.path) == b"row\n"
+        driver.fs.delete(add.final_path or "")
+        driver.restart()
+        driver.commit(0)
+        assert driver.text(add.final_path or "") == b"row\n"
+
+    def test_a_collision_does_not_keep_the_batchs_other_parts_back(self, driver: Driver) -> None:
+        blocked, free = driver.stage(0), driver.stage(0)
+        driver.fs.create_exclusive(blocked.final_path or "", b"foreign")
+        with pytest.raises(NameCollision):
+            driver.commit(0, blocked, free)
+        assert free.final_path in driver.visible()
+
+    def test_anothers_collision_is_a_warning(self, driver: Driver, fs: FileSystem, caplog: pytest.LogCaptureFixture) -> None:
+        add = driver.stage(0)
+        driver.fs.create_exclusive(add.final_path or "", b"foreign")
+        with pytest.raises(NameCollision):
+            driver.commit(0, add)
+        other = type(driver)(fs, "query-2").with_policy(on_new_query="continue")
+        other.commit_new(0)
+        assert "not wholly published" in caplog.text
+
+    def test_a_record_that_removes_waits_for_what_it_removes(self, driver: Driver, fs: FileSystem) -> None:
+        add = driver.stage(0)
+        driver.fs.create_exclusive(add.final_path or "", b"foreign")
+        with pytest.raises(NameCollision):
+            driver.commit(0, add)
+        other = type(driver)(fs, "query-2").with_policy(on_new_query="continue")
+        with pytest.raises(NameCollision):
+            other.commit(0, overwrite=True)
+        assert driver.log.read_on().version == 0
+
+    def test_both_names_of_one_file_are_settled(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        root = driver.fs.root  # type: ignore[attr-defined]
+        os.link(f"{root}/{add.path}", f"{root}/{add.final_path}")
+        driver.commit(0, add)
+        assert driver.visible() == {add.final_path}
+        assert not driver.fs.exists(add.path)
+
+    def test_a_copy_with_the_recorded_content_is_settled(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.fs.create_exclusive(add.final_path or "", b"row\n")
+        driver.commit(0, add)
+        assert not driver.fs.exists(add.path)
+
+    def test_a_part_that_a_consumer_moved_is_a_warning_or_an_error(
+        self, driver: Driver, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        add = driver.commit_new(0)
+        driver.fs.delete(add.final_path or "")
+        driver.fs.delete(layout.PUBLISHED_HINT)
+        driver.restart()
+        driver.with_policy(on_missing_part="fail")
+        with pytest.raises(MissingPart, match="moved or deleted"):
+            driver.commit_new(1)
+        driver.with_policy(on_missing_part="warn")
+        driver.commit_new(1)
+        assert "moved or deleted" in caplog.text
+
+    def test_a_part_that_is_nowhere_may_have_been_removed_meanwhile(self, driver: Driver) -> None:
+        """A slow publisher of version 0 meets version 1, which replaced its part, and publishes nothing."""
+        old = driver.commit_new(0)
+        log = CommitLog(driver.fs)
+        entry = log.read_on().unpublished[0]
+        new = driver.stage(0)
+        driver.commit(1, rewrites=(Rewrite((old,), (new,), known_at=0),))
+        from ftfile.commit.publish import publish
+
+        assert publish(log, entry, timeout_s=1) is None
+        assert driver.visible() == {new.final_path}
+
+    def test_passing_failures_are_tried_again_and_then_raised(self, driver: Driver) -> None:
+        class Flaky(WrapperFileSystem):
+            fails = 2
+
+            def rename(self, source: str, target: str) -> None:
+                if self.fails:
+                    self.fails -= 1
+                    raise Unavailable("rename", source, "busy")
+                super().rename(source, target)
+
+        flaky = Flaky(driver.fs)
+        log = CommitLog(flaky, clock=_NoWait())
+        add = driver.stage(0)
+        commit(log, driver.propose(0, add), driver.policy)
+        assert driver.visible() == {add.final_path}
+        flaky.fails = 10**6
+        with pytest.raises(Exception, match="committed, but not all of it is published"):
+            commit(log, driver.propose(1, driver.stage(1)), driver.policy)
+        assert driver.log.read_on().version == 1
+
+    def test_a_lost_reply_of_a_rename_is_settled(self, driver: Driver) -> None:
+        class Silent(WrapperFileSystem):
+            times = 1
+
+            def rename(self, source: str, target: str) -> None:
+                super().rename(source, target)
+                if self.times:
+                    self.times -= 1
+                    raise OutcomeUnknown("rename", source, "no reply")
+
+        add = driver.stage(0)
+        commit(CommitLog(Silent(driver.fs), clock=_NoWait()), driver.propose(0, add), driver.policy)
+        assert driver.visible() == {add.final_path}
+
+    def test_leftovers_in_the_stage_harm_nothing(self, driver: Driver) -> None:
+        leftover, add = driver.stage(0), driver.stage(0)
+        driver.commit(0, add)
+        assert driver.fs.exists(leftover.path)
+        driver.commit_new(1)
+
+
+class TestHints:
+    def test_the_hint_names_a_published_prefix(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        head = driver.log.read_on()
+        assert read_published(driver.fs) == PublishedHint(0, head.nonce)
+
+    def test_it_does_not_pass_what_is_unpublished(self, driver: Driver, fs: FileSystem) -> None:
+        add = driver.stage(0)
+        driver.fs.create_exclusive(add.final_path or "", b"foreign")
+        with pytest.raises(NameCollision):
+            driver.commit(0, add)
+        type(driver)(fs, "query-2").with_policy(on_new_query="continue").commit_new(0)
+        assert read_published(driver.fs) is None
+
+    @pytest.mark.parametrize("content", [b"", b"torn", b'{"version": 9, "nonce": "x"}\ncrc32:00000000\n'])
+    def test_a_bad_hint_is_as_good_as_none(self, driver: Driver, content: bytes) -> None:
+        add = driver.stage(0)
+        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
+        driver.fs.put(layout.PUBLISHED_HINT, content)
+        driver.commit_new(1)
+        assert add.final_path in driver.visible()
+
+    def test_a_hint_of_another_log_is_not_believed(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
+        write_published(driver.fs, PublishedHint(0, "nonce of a record that is not here"))
+        driver.commit_new(1)
+        assert add.final_path in driver.visible()
+
+    def test_without_hints_nothing_changes(self, driver: Driver) -> None:
+        adds = [driver.commit_new(batch) for batch in range(3)]
+        driver.fs.delete(layout.PUBLISHED_HINT)
+        driver.restart()
+        driver.commit_new(3)
+        assert {add.final_path for add in adds} < driver.visible()
+
+
+class TestSnapshot:
+    def test_finds_a_part_wherever_it_lies(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
+        assert open_add(driver.fs, add, driver.fs.read) == b"row\n"  # staged
+        driver.commit(1)
+        assert open_add(driver.fs, add, driver.fs.read) == b"row\n"  # final
+        driver.commit(2, overwrite=True)
+        assert open_add(driver.fs, add, driver.fs.read) == b"row\n"  # retired
+
+    def test_looks_at_the_final_name_again_when_the_part_moves_meanwhile(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        asked: list[str] = []
+
+        def opener(path: str) -> bytes:
+            asked.append(path)
+            if path == add.path:
+                driver.fs.rename(add.path, add.final_path or "")
+            return driver.fs.read(path)
+
+        assert open_add(driver.fs, add, opener) == b"row\n"
+        assert asked == [add.final_path, add.path, add.final_path]
+
+    def test_a_part_that_is_nowhere_is_an_error(self, driver: Driver) -> None:
+        add = driver.commit_new(0)
+        driver.fs.delete(add.final_path or "")
+        with pytest.raises(CorruptData, match="neither staged nor published nor retired"):
+            open_add(driver.fs, add, driver.fs.read)
+
+    def test_an_unknown_version_is_an_error(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        with pytest.raises(Exception, match="versionAsOf=3: the newest version is 0"):
+            take_snapshot(driver.log, 3)
+
+
+def test_removes_are_of_live_adds_only(driver: Driver) -> None:
+    add = driver.commit_new(0)
+    driver.create_record(author=MaintenanceAuthor("test", "a"), removes=(Remove.of(add),))
+    with pytest.raises(AssertionError, match="a second time"):
+        driver.create_record(author=MaintenanceAuthor("test", "b"), removes=(Remove.of(add),))
+
+
+def test_versions_are_never_created_twice(driver: Driver) -> None:
+    driver.commit_new(0)
+    with pytest.raises(AlreadyExists):
+        driver.fs.create_exclusive(layout.record_path(0), b"")
