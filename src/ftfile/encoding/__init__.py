@@ -1,0 +1,1 @@
+"""Formats: Arrow batches to bytes and back."""

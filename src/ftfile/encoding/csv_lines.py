@@ -1,0 +1,84 @@
+"""`fileFormat=csv`: rows that Spark's CSV source reads with its default options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import pyarrow as pa
+
+from ftfile.encoding.api import Format
+from ftfile.encoding.csv_dialect import CsvDialect
+from ftfile.encoding.csv_reader import read_csv
+from ftfile.encoding.csv_writer import CsvEncoder
+from ftfile.encoding.schema_check import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ftfile.encoding.api import ByteWriter, Encoder
+
+__all__ = ("CsvLines",)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLines(Format):
+    """CSV.
+
+    Attributes:
+        columns: for reading, those of a file without a header in their order; None for those of the schema.
+    """
+
+    name: ClassVar[str] = "csv"
+
+    dialect: CsvDialect = field(default_factory=CsvDialect)
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def extension(self) -> str:
+        """Return `.csv`."""
+        return ".csv"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> CsvLines:
+        """See `Format.from_options`."""
+        return cls(CsvDialect.from_options(options))
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        """See `Format.definition`; without a header, the names of the columns belong to it."""
+        columns = {} if self.dialect.header else {"columns": schema.names}
+        return self.dialect.definition() | columns
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> CsvLines:
+        """See `Format.from_definition`."""
+        columns = definition.get("columns")
+        return cls(CsvDialect.from_options(definition), tuple(columns) if columns else None)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """See `Format.check_schema`; CSV has no nesting, and Spark reads other bytes than were written."""
+        problems = []
+        for column in schema:
+            if pa.types.is_nested(column.type):
+                problems.append(
+                    f"column `{column.name}`: {column.type}: use to_json(`{column.name}`), json or parquet"
+                )
+            elif pa.types.is_binary(column.type):
+                problems.append(
+                    f"column `{column.name}`: binary: use base64(`{column.name}`), json or parquet"
+                )
+        if len(schema) == 1 and schema.field(0).nullable and not self.dialect.null_value:
+            problems.append(
+                f"column `{schema.field(0).name}`: its nulls would be empty lines, which readers skip: "
+                "set nullValue, as in nullValue=\\N, or use text"
+            )
+        refuse(self.name, problems)
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        """See `Format.encoder`."""
+        return CsvEncoder(schema, target, self.dialect)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """See `Format.decode`."""
+        names = None if self.dialect.header else (self.columns or tuple(schema.names))
+        return read_csv(file, schema, self.dialect, names)

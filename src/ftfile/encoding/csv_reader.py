@@ -1,0 +1,103 @@
+"""CSV to rows: every field as a string first, so that null and "" stay apart."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from ftfile.encoding.line_reader import batch_of, corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.encoding.csv_dialect import CsvDialect
+
+__all__ = ("read_csv",)
+
+_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES_MAX = (1 << 31) - 1
+
+
+def read_csv(
+    file: BinaryIO, schema: pa.Schema, dialect: CsvDialect, names: tuple[str, ...] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a seekable file, columns matched by name; missing ones are null.
+
+    `names` are those of the columns in the file; None where a header has them.
+
+    Raises:
+        CorruptData: the file is not such CSV.
+    """
+    size_bytes = file.seek(0, os.SEEK_END)
+    if size_bytes == 0:
+        return
+    _check_end(file, dialect.line_sep.encode())
+    rows_given, block_bytes = 0, _BLOCK_BYTES
+    while True:
+        rows_read = 0
+        try:
+            for batch in _open(file, schema, dialect, names, block_bytes):
+                rows_read += batch.num_rows
+                if rows_read > rows_given:
+                    new = batch.slice(batch.num_rows - (rows_read - rows_given))
+                    rows_given = rows_read
+                    yield _typed(new, schema, dialect, file)
+        except pa.ArrowInvalid as error:
+            # Arrow cannot read a record that is longer than a block: start again with longer blocks.
+            if block_bytes >= min(size_bytes, _BLOCK_BYTES_MAX):
+                raise corrupt(file, "CSV", error) from error
+            block_bytes = min(block_bytes * 8, _BLOCK_BYTES_MAX)
+        else:
+            return
+
+
+def _check_end(file: BinaryIO, line_sep: bytes) -> None:
+    file.seek(-min(len(line_sep), file.tell()), os.SEEK_CUR)
+    if (end := file.read()) != line_sep:
+        raise corrupt(file, f"a line separator {line_sep!r} at the end", repr(end))
+
+
+def _open(
+    file: BinaryIO, schema: pa.Schema, dialect: CsvDialect, names: tuple[str, ...] | None, block_bytes: int
+) -> arrow_csv.CSVStreamingReader:
+    file.seek(0)
+    doubled = dialect.escape == dialect.quote
+    return arrow_csv.open_csv(
+        file,
+        arrow_csv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=False),
+        arrow_csv.ParseOptions(
+            delimiter=dialect.sep,
+            quote_char=dialect.quote,
+            double_quote=doubled,
+            escape_char=False if doubled else dialect.escape,
+            newlines_in_values=True,
+            ignore_empty_lines=False,
+        ),
+        arrow_csv.ConvertOptions(
+            column_types={column.name: pa.string() for column in schema},
+            include_columns=schema.names,
+            include_missing_columns=True,
+            null_values=sorted(dialect.nulls_as_read),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema, dialect: CsvDialect, file: BinaryIO) -> pa.RecordBatch:
+    columns = []
+    for column in schema:
+        try:
+            columns.append(_values(batch.column(column.name), column.type, dialect))
+        except ValueError as error:
+            raise corrupt(file, f"{column.type} in column `{column.name}`", error) from error
+    return batch_of(columns, schema, batch.num_rows)
+
+
+def _values(text: pa.StringArray, arrow: pa.DataType, dialect: CsvDialect) -> pa.Array:
+    if pa.types.is_temporal(arrow) and not dialect.times.is_iso(arrow):
+        return dialect.times.pattern(arrow).read(text, arrow, dialect.times.zone)
+    return text.cast(arrow)

@@ -1,0 +1,114 @@
+"""`fileFormat=parquet`: row groups large enough to scan fast, in types that every reader knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ftfile.core.errors import ConfigError
+from ftfile.encoding.api import Format
+from ftfile.encoding.line_reader import batch_of, corrupt
+from ftfile.encoding.nested import rebuild
+from ftfile.encoding.parquet_encoder import ParquetEncoder
+from ftfile.encoding.spark_types import spark_schema_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ftfile.encoding.api import ByteWriter, Encoder
+
+__all__ = ("ParquetFormat",)
+
+_READ_BATCH_ROWS = 65_536
+
+# What Spark calls the codecs: its name for files, and the level that costs little.
+_EXTENSIONS = {
+    "none": "",
+    "snappy": ".snappy",
+    "gzip": ".gz",
+    "zstd": ".zstd",
+    "lz4": ".lz4raw",
+    "brotli": ".br",
+}
+_LEVELS = {"zstd": 1, "gzip": 6, "brotli": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFormat(Format):
+    """Parquet.
+
+    Attributes:
+        compression: a name of Spark's; `lz4` is LZ4_RAW, which is what today's readers mean by it.
+        level: of the codec; None for one that costs little.
+    """
+
+    name: ClassVar[str] = "parquet"
+
+    compression: str = "zstd"
+    level: int | None = None
+
+    @property
+    def extension(self) -> str:
+        """Return the ending that Spark gives such files, as in `.zstd.parquet`."""
+        return f"{_EXTENSIONS[self.compression]}.parquet"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> ParquetFormat:
+        """See `Format.from_options`."""
+        compression, level = options.get("compression", "zstd"), options.get("compressionLevel")
+        if compression not in _EXTENSIONS:
+            raise ConfigError(
+                f"option compression={compression!r}: for parquet it takes {', '.join(_EXTENSIONS)}"
+            )
+        if level is not None:
+            if compression not in _LEVELS:
+                leveled = ", ".join(_LEVELS)
+                raise ConfigError(
+                    f"compressionLevel={level} with compression={compression}: only {leveled} have levels"
+                )
+            low, high = (
+                pa.Codec.minimum_compression_level(compression),
+                pa.Codec.maximum_compression_level(compression),
+            )
+            if not low <= level <= high:
+                raise ConfigError(
+                    f"option compressionLevel={level}: for {compression} it takes {low} to {high}"
+                )
+        return cls(compression, level)
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
+        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
+        return {"compression": self.compression, "compressionLevel": self.level}
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> ParquetFormat:
+        """See `Format.from_definition`."""
+        return cls.from_options(definition)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """See `Format.check_schema`; Parquet holds every type that Spark sends."""
+        spark_schema_json(schema)
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        """See `Format.encoder`."""
+        return ParquetEncoder(schema, target, self.compression, self.level or _LEVELS.get(self.compression))
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """See `Format.decode`; page checksums are verified."""
+        try:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            present = set(parquet.schema_arrow.names)
+            names = [name for name in schema.names if name in present]
+            for batch in parquet.iter_batches(_READ_BATCH_ROWS, columns=names, use_threads=False):
+                columns = [
+                    rebuild(batch.column(column.name), column.type, pa.Array.cast)
+                    if column.name in present
+                    else pa.nulls(batch.num_rows, column.type)
+                    for column in schema
+                ]
+                yield batch_of(columns, schema, batch.num_rows)
+        except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
+            raise corrupt(file, "a Parquet file", error) from error

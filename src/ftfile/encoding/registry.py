@@ -1,0 +1,47 @@
+"""Formats by name. A format's module, and what it needs, is imported when that format is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, cast
+
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.encoding.api import Format
+
+__all__ = ("FORMATS", "format_from_definition", "format_from_options")
+
+FORMATS = {
+    "parquet": "ftfile.encoding.parquet_file:ParquetFormat",
+    "json": "ftfile.encoding.json_lines:JsonLines",
+    "csv": "ftfile.encoding.csv_lines:CsvLines",
+    "text": "ftfile.encoding.text_lines:TextLines",
+}
+
+
+def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
+    """Return the format called `name` with parsed option values by their names in the option table.
+
+    Raises:
+        ConfigError: the format is unknown, or values contradict each other.
+    """
+    return _load(name).from_options(options)
+
+
+def format_from_definition(definition: Mapping[str, Any]) -> Format:
+    """Return the format that the log describes: its `name`, and what its `definition()` gave.
+
+    Raises:
+        ConfigError: this version does not know the format.
+    """
+    return _load(definition["name"]).from_definition(definition)
+
+
+def _load(name: str) -> type[Format]:
+    if name not in FORMATS:
+        raise ConfigError(f"fileFormat={name!r} is not known; known are {', '.join(FORMATS)}")
+    module, _, attribute = FORMATS[name].partition(":")
+    return cast("type[Format]", getattr(importlib.import_module(module), attribute))

@@ -1,0 +1,194 @@
+"""Spark's schema JSON (`StructType.json()`) to Arrow and back, without pyspark.
+
+Spark 4.0 to 4.3 spell the types below alike; `time(p)`, `geometry(...)` and `geography(...)` came with 4.1.
+A collation is written as `string` with `__COLLATIONS` in the metadata of the field, and as `string collate X`
+where a type stands alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ("arrow_schema", "spark_schema_json")
+
+_COLLATIONS_KEY = "__COLLATIONS"
+_DEFAULT_COLLATION = "utf8_binary"
+
+_ATOMIC: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "decimal": pa.decimal128(10, 0),
+}
+_SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name != "decimal"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_PRECISION_MAX = 38
+_CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
+_COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
+
+# What to do about types that no file format here gives back as they went in; the first match counts.
+_ADVICE = (
+    (re.compile(r"variant"), "store its JSON text: to_json(column)"),
+    (re.compile(r"time(\(|$)"), "store it as a string: cast(column AS STRING)"),
+    (re.compile(r"interval"), "store it as a string, or as a number of months or microseconds"),
+    (re.compile(r"geo(metry|graphy)"), "store it as WKB: st_asbinary(column)"),
+    (re.compile(r"(void|null)$"), "give it a type: cast(column AS STRING)"),
+)
+
+
+class _Problems:
+    """Collects every column that cannot be stored, so that one error names them all."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add(self, path: str, what: str, advice: str) -> None:
+        self.found.append(f"column `{path}`: {what}; {advice}" if path else f"{what}; {advice}")
+
+    def names(self, path: str, names: Iterable[str]) -> None:
+        """Refuse names that differ by nothing, or by case only: Spark's readers call them ambiguous."""
+        counts = Counter(name.lower() for name in names)
+        for name, count in counts.items():
+            if count > 1:
+                self.add(f"{path}{name}", f"{count} columns have this name (case aside)", "rename them apart")
+
+    def check(self) -> None:
+        if self.found:
+            raise SchemaError("the schema cannot be stored:\n  " + "\n  ".join(self.found))
+
+
+def arrow_schema(schema_json: str) -> pa.Schema:
+    """Return the Arrow schema for the text of a Spark `StructType.json()`.
+
+    `char(n)` and `varchar(n)` become strings, TIMESTAMP becomes microseconds in UTC, TIMESTAMP_NTZ
+    microseconds without a zone. Comments and other metadata of columns are dropped.
+
+    Raises:
+        SchemaError: names every column that cannot be stored, and what to do about it.
+    """
+    try:
+        schema = json.loads(schema_json)
+        fields = schema["fields"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise SchemaError(f"not the JSON text of a Spark StructType: {schema_json[:200]!r}") from error
+    problems = _Problems()
+    if not fields:
+        problems.add("", "the schema has no columns", "select at least one")
+    problems.names("", (field["name"] for field in fields))
+    arrow = pa.schema([_field(field, "", problems) for field in fields])
+    problems.check()
+    return arrow
+
+
+def _field(field: dict[str, Any], prefix: str, problems: _Problems) -> pa.Field:
+    name, path = field["name"], prefix + field["name"]
+    metadata = field.get("metadata") or {}
+    for where, collation in metadata.get(_COLLATIONS_KEY, {}).items():
+        # The path in the metadata starts at this field; the value is `provider.collation`.
+        _check_collation(prefix + where, collation.rpartition(".")[2], problems)
+    return pa.field(name, _type(field["type"], path, problems), bool(field.get("nullable", True)))
+
+
+def _type(spark: str | dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
+    if isinstance(spark, dict):
+        return _nested(spark, path, problems)
+    if atomic := _ATOMIC.get(spark):
+        return atomic
+    if match := _DECIMAL.fullmatch(spark):
+        precision, scale = int(match[1]), int(match[2])
+        if 0 < precision <= _PRECISION_MAX and 0 <= scale <= precision:
+            return pa.decimal128(precision, scale)
+        problems.add(
+            path, f"type {spark} is out of bounds", "cast it to DECIMAL(p, s) with 0 <= s <= p <= 38"
+        )
+    elif match := _COLLATED.fullmatch(spark):
+        _check_collation(path, match[1], problems)
+    elif not _CHARACTERS.fullmatch(spark):
+        advice = next((text for kind, text in _ADVICE if kind.match(spark)), "cast it to a supported type")
+        problems.add(path, f"type {spark} cannot be stored", advice)
+    return pa.string()
+
+
+def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
+    kind = spark.get("type")
+    if kind == "array":
+        element = _type(spark["elementType"], f"{path}.element", problems)
+        return pa.list_(pa.field("element", element, bool(spark.get("containsNull", True))))
+    if kind == "map":
+        key = _type(spark["keyType"], f"{path}.key", problems)
+        value = _type(spark["valueType"], f"{path}.value", problems)
+        nullable = bool(spark.get("valueContainsNull", True))
+        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, nullable))
+    if kind == "struct":
+        fields = spark["fields"]
+        if not fields:
+            problems.add(path, "a struct without fields cannot be stored", "drop the column")
+        problems.names(f"{path}.", (field["name"] for field in fields))
+        return pa.struct([_field(field, f"{path}.", problems) for field in fields])
+    if kind == "udt":
+        name = spark.get("pyClass") or spark.get("class") or "?"
+        problems.add(path, f"user-defined type {name} cannot be stored", "select its fields instead")
+    else:
+        problems.add(path, f"type {kind} cannot be stored", "cast it to a supported type")
+    return pa.string()
+
+
+def _check_collation(path: str, collation: str, problems: _Problems) -> None:
+    if collation.lower() != _DEFAULT_COLLATION:
+        advice = "no file format keeps collations: cast(column AS STRING COLLATE UTF8_BINARY)"
+        problems.add(path, f"a string with collation {collation} cannot be stored", advice)
+
+
+def spark_schema_json(schema: pa.Schema) -> str:
+    """Return the text of the Spark `StructType.json()` for an Arrow schema; the inverse of `arrow_schema`.
+
+    Raises:
+        SchemaError: a column has a type that Spark cannot have sent.
+    """
+    return json.dumps(
+        {"type": "struct", "fields": [_spark_field(field) for field in schema]},
+        separators=(",", ":"),
+        sort_keys=True,
+    )
+
+
+def _spark_field(field: pa.Field) -> dict[str, Any]:
+    spark = _spark_type(field.type, field.name)
+    return {"name": field.name, "type": spark, "nullable": field.nullable, "metadata": {}}
+
+
+def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
+    if name := _SPARK_NAMES.get(arrow):
+        return name
+    if isinstance(arrow, pa.Decimal128Type):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if isinstance(arrow, pa.StructType):
+        return {"type": "struct", "fields": [_spark_field(field) for field in arrow]}
+    if isinstance(arrow, pa.ListType):
+        element = _spark_type(arrow.value_type, f"{path}.element")
+        return {"type": "array", "elementType": element, "containsNull": arrow.value_field.nullable}
+    if isinstance(arrow, pa.MapType):
+        key = _spark_type(arrow.key_type, f"{path}.key")
+        value = _spark_type(arrow.item_type, f"{path}.value")
+        nullable = arrow.item_field.nullable
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nullable}
+    raise SchemaError(f"column `{path}`: Arrow type {arrow} is no type of Spark's that can be stored")

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ftfile.encoding.registry import format_from_options
+from ftfile.encoding.spark_types import arrow_schema, spark_schema_json
+from tests.unit.encoding.rows import (
+    DATE,
+    LEAF_TYPES,
+    TEXTUAL_TYPES,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    batches,
+    decode,
+    encode,
+    encode_files,
+    for_reading,
+    nested_types,
+    write_and_read,
+)
+
+ZONES = st.sampled_from(["UTC", "America/New_York", "Asia/Kolkata", "Europe/London", "-03:30"])
+EXACT_PATTERNS = st.sampled_from(["yyyy-MM-dd HH:mm:ss.SSSSSSXXX", "ss''mm'h'HH'T'dd.MM.yyyy/SSSSSS[XXX]"])
+TIMES = {
+    "timeZone": ZONES,
+    "timestampFormat": EXACT_PATTERNS,
+    "timestampNTZFormat": st.sampled_from(["yyyyMMddHHmmssSSSSSS", "dd-MM-uuuu'T'HH:mm:ss.SSSSSS"]),
+    "dateFormat": st.sampled_from(["dd/MM/yyyy", "yyyyMMdd"]),
+}
+JSON_OPTIONS = st.fixed_dictionaries(
+    {}, optional={"ignoreNullFields": st.booleans(), "lineSep": st.sampled_from(["\n", "\r\n", "\x1e", "|\r|"]), **TIMES}
+)
+CSV_OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "header": st.booleans(),
+        "sep": st.sampled_from([",", ";", "|", "\t", "-", "1", "N"]),
+        "quote": st.sampled_from(['"', "'"]),
+        "escape": st.sampled_from(["\\", '"', "'", "#"]),
+        "quoteAll": st.booleans(),
+        "nullValue": st.sampled_from(["", "\\N", "NULL", "true", "0", "é", "a.b", "\\\\"]),
+        "lineSep": st.sampled_from(["\n", "\r\n", "\r"]),
+        **TIMES,
+    },
+).filter(lambda options: not {options.get("sep", ","), options.get("quote", '"')} & set(options.get("nullValue", "")))
+PARQUET_OPTIONS = st.fixed_dictionaries(
+    {}, optional={"compression": st.sampled_from(["none", "snappy", "gzip", "zstd", "lz4", "brotli"])}
+)
+
+
+@given(batches(nested_types(st.just(pa.string()))), JSON_OPTIONS)
+def test_json(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
+    write_and_read("json", options, batch)
+
+
+@given(batches(TEXTUAL_TYPES, columns_min=2), CSV_OPTIONS)
+def test_csv(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
+    write_and_read("csv", options, batch)
+
+
+@given(batches(st.sampled_from([pa.string(), pa.binary()])), st.sampled_from(["\n", "\r\n", "||"]))
+def test_text(batch: pa.RecordBatch, line_sep: str) -> None:
+    kind = batch.schema.field(0).type
+    sep = line_sep if pa.types.is_string(kind) else line_sep.encode()
+    values = [value for value in batch.column(0).to_pylist() if value is not None and not sep_in(value, sep)]
+    write_and_read("text", {"lineSep": line_sep}, pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["line"]))
+
+
+def sep_in(value: Any, sep: Any) -> bool:  # noqa: ANN401 - both strings, or both bytes
+    """Say whether a line ends within the value, or earlier than it should because of how it ends."""
+    return sep in value or (value + sep).find(sep) < len(value)
+
+
+@given(batches(nested_types(LEAF_TYPES.filter(lambda arrow: not pa.types.is_floating(arrow)))), PARQUET_OPTIONS)
+def test_parquet(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
+    write_and_read("parquet", options, batch)
+
+
+@given(batches(nested_types(LEAF_TYPES)))
+def test_spark_schema(batch: pa.RecordBatch) -> None:
+    text = spark_schema_json(batch.schema)
+    assert spark_schema_json(arrow_schema(text)) == text
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text", "parquet"])
+@given(data=st.data(), limit_bytes=st.integers(1, 300))
+def test_limit(name: str, data: st.DataObject, limit_bytes: int) -> None:
+    """Files end right after the row that reaches the limit, and together hold every row once, in order."""
+    # Floats, dates and timestamps have more than one text in JSON, depending on the rows beside them.
+    types = st.just(pa.string()) if name == "text" else st.sampled_from([pa.string(), pa.int64(), DATE])
+    columns = 1 if name == "text" else 2
+    given_batches = data.draw(st.lists(batches(types, columns, rows_max=30), min_size=1, max_size=3))
+    schema = pa.schema([(f"c{index}", pa.string()) for index in range(columns)])
+    given_batches = [
+        pa.RecordBatch.from_arrays([one_line(batch.column(index)) for index in range(columns)], schema=schema)
+        for batch in given_batches
+    ]
+    file_format = format_from_options(name, {})
+    files = encode_files(file_format, given_batches, limit_bytes)
+    rows = [row for batch in given_batches for row in batch.to_pylist()]
+    read = [decode(for_reading(file_format, schema), file, schema) for file in files]
+    assert [row for file in read for row in file] == rows
+    if name != "parquet":
+        for file, found in zip(files[:-1], read[:-1], strict=True):
+            last = len(encode(file_format, pa.RecordBatch.from_pylist(found[-1:], schema)))
+            assert len(file) - last < limit_bytes <= len(file)
+        assert len(files[-1]) < limit_bytes
+
+
+def one_line(column: pa.Array) -> pa.Array:
+    texts = ["" if value is None else str(value).replace("\n", "") for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "parquet"])
+def test_reading_other_columns(name: str) -> None:
+    """Columns are found by name; those that the file does not have are null, those not asked for are left out."""
+    written = pa.schema([("a", pa.int32()), ("b", pa.string()), ("t", TIMESTAMP)])
+    file_format = format_from_options(name, {})
+    data = encode(file_format, pa.RecordBatch.from_pylist([{"a": 1, "b": "x", "t": 0}], written))
+    reading = for_reading(file_format, written)
+    wanted = pa.schema([("new", TIMESTAMP_NTZ), ("b", pa.string()), ("a", pa.int64())])
+    assert decode(reading, data, wanted) == [{"new": None, "b": "x", "a": 1}]
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text", "parquet"])
+def test_reading_no_columns_counts_rows(name: str, tmp_path: Any) -> None:  # noqa: ANN401
+    schema = pa.schema([pa.field("v", pa.string(), nullable=False)])
+    file_format = format_from_options(name, {})
+    path = tmp_path / "file"
+    path.write_bytes(encode(file_format, pa.RecordBatch.from_pylist([{"v": "a"}, {"v": "b"}], schema)))
+    with path.open("rb") as file:
+        found = list(for_reading(file_format, schema).decode(file, pa.schema([])))
+    assert sum(batch.num_rows for batch in found) == 2
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text", "parquet"])
+def test_no_rows(name: str) -> None:
+    schema = pa.schema([pa.field("v", pa.string(), nullable=False)])
+    file_format = format_from_options(name, {})
+    data = encode(file_format, pa.RecordBatch.from_pylist([], schema))
+    assert decode(for_reading(file_format, schema), data, schema) == []
