@@ -1,0 +1,33 @@
+"""ftfile: a fault-tolerant, exactly-once file sink for Spark Structured Streaming, in Python, without a jar.
+
+    df.writeStream.format("ftfile").option("path", "/data/out").option("checkpointLocation", "...").start()
+    ftfile.open("/data/out").to_arrow()
+
+Importing this package imports nothing else; names below are looked up when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ftfile.core.version import __version__
+    from ftfile.source.directory import open_directory as open  # noqa: A004 - ftfile.open reads best
+    from ftfile.spark.datasource import FtFileDataSource
+
+__all__ = ("FtFileDataSource", "__version__", "open")
+
+_HOMES = {
+    "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
+    "__version__": ("ftfile.core.version", "__version__"),
+    "open": ("ftfile.source.directory", "open_directory"),
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - as many types as names
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ftfile' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - importing this package imports nothing
+
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,67 @@
+"""What a Spark checkpoint tells of a query: its id, and the offsets of a batch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ftfile.core.errors import ConfigError, NotFound, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.fs.registry import normalise, open_filesystem
+
+__all__ = ("BatchOffsets", "read_offsets", "read_query_id")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """Spark's `offsets/N` file: a hash of all of it, and each source's offset."""
+
+    hash: str
+    offsets: list[Any]
+
+
+def read_query_id(checkpoint: str | None) -> str | None:
+    """Return the id in the checkpoint's `metadata` file, or None when there is none (yet) or it cannot be read."""
+    content = _read(checkpoint, "metadata")
+    if content is None:
+        return None
+    try:
+        return str(json.loads(content)["id"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def read_offsets(checkpoint: str | None, batch_id: int) -> BatchOffsets | None:
+    """Return the offsets of a batch, or None when the checkpoint is not known or cannot be read here.
+
+    The file is a version line, a line of batch metadata with its time, and one line per source. The hash covers the
+    whole file: a file source's offset alone is equal for other data.
+    """
+    content = _read(checkpoint, f"offsets/{batch_id}")
+    if content is None:
+        return None
+    lines = content.decode("utf-8", "replace").splitlines()[2:]
+    return BatchOffsets("sha256:" + hashlib.sha256(content).hexdigest(), [_as_json(line) for line in lines])
+
+
+def _as_json(line: str) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def _read(checkpoint: str | None, name: str) -> bytes | None:
+    if checkpoint is None:
+        return None
+    try:
+        return open_filesystem(normalise(checkpoint)).read(name)
+    except NotFound:
+        return None
+    except (StorageError, ConfigError) as error:
+        _log.warning("cannot read %s of the checkpoint, replays are compared by content instead: %s", name, error)
+        return None

@@ -1,0 +1,107 @@
+"""The sink as one object: planned on the driver, pickled to the tasks, built anew for the commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit.lineage import check_known_query
+from ftfile.commit.log import CommitLog
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import FtfileError
+from ftfile.core.logs import get_logger, log_context
+from ftfile.fs.registry import open_filesystem
+from ftfile.sink.checkpoint import read_query_id
+from ftfile.sink.driver import check_head, check_messages, make_proposal
+from ftfile.sink.identity import StreamIdentity
+from ftfile.sink.task import write_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+
+    from ftfile.commit.protocol import Committed
+    from ftfile.commit.state import LogView
+    from ftfile.sink.config import SinkConfig
+    from ftfile.sink.identity import TaskIdentity, WriterIdentity
+    from ftfile.sink.message import TaskCommit
+
+__all__ = ("SinkWriter", "forget_logs", "open_log")
+
+LOGS_KEPT = 16
+
+_log = get_logger(__name__)
+_logs: dict[str, CommitLog] = {}
+
+
+def open_log(path: str) -> CommitLog:
+    """Return this process's log of a directory; its cached state is checked before every use."""
+    if path not in _logs:
+        if len(_logs) >= LOGS_KEPT:
+            _logs.pop(next(iter(_logs)))
+        _logs[path] = CommitLog(open_filesystem(path))
+    return _logs[path]
+
+
+def forget_logs() -> None:
+    """Drop this process's caches, as a new process would start."""
+    _logs.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkWriter:
+    """Settings, and what was known of the log when the batch was planned. Picklable, a few kilobytes."""
+
+    config: SinkConfig
+    view: LogView
+
+    @classmethod
+    def plan(cls, config: SinkConfig) -> SinkWriter:
+        """Look at the directory before any task starts; refuse early what the commit would refuse.
+
+        Raises:
+            FtfileError: as `commit` would, for the schema, the partition columns and a query that is not known here.
+        """
+        log = open_log(config.path)
+        head = log.read_on()
+        check_head(config, head)
+        query_id = read_query_id(config.checkpoint)
+        if query_id is not None:
+            check_known_query(head, query_id, config.policy)
+        return cls(config, head.view())
+
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
+        """Write one attempt's rows; nothing of it is seen until the driver commits."""
+        with _context(identity.writer):
+            return write_task(self.config, self.view, identity, batches, open_filesystem(self.config.path))
+
+    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> Committed:
+        """Commit a batch exactly once; repeatable.
+
+        Args:
+            messages: of all tasks.
+            batch_id: as the caller knows it; None for a batch write.
+        """
+        try:
+            whole = check_messages(messages, batch_id)
+        except FtfileError as error:
+            _log.error("batch %s is refused: %s", batch_id, error)
+            raise
+        with _context(whole[0].identity.writer):
+            done = commit(open_log(self.config.path), make_proposal(self.config, whole), self.config.policy)
+            _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
+            return done
+
+    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> None:
+        """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
+        known = [message for message in messages if message is not None]
+        with _context(known[0].identity.writer) if known else log_context(batch=batch_id):
+            _log.warning("Spark aborts the batch; %d staged parts stay for vacuum", sum(len(m.parts) for m in known))
+
+
+def _context(writer: WriterIdentity) -> AbstractContextManager[None]:
+    if isinstance(writer, StreamIdentity):
+        return log_context(query=writer.query_id, batch=writer.batch_id)
+    return log_context(job=writer.job_id)

@@ -1,0 +1,188 @@
+"""An ftfile directory as Python sees it: `ftfile.open(path)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.snapshot import read_records, take_snapshot
+from ftfile.core.errors import ConfigError, NotFound
+from ftfile.encoding.spark_types import arrow_schema
+from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.source.reading import read_add
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.commit.model import Record
+    from ftfile.commit.snapshot import Snapshot
+
+__all__ = ("Directory", "FinishedFile", "Version", "open_directory")
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedFile:
+    """One committed file.
+
+    Attributes:
+        path: relative to the directory.
+        rows: records in it.
+        size_bytes: on storage.
+        partition: the sub-directory `column=value/…`, empty without `partitionBy`.
+        query_id: the streaming query that wrote it, or the id of a batch write.
+        batch_id: the micro-batch; 0 for a batch write.
+        checksum: of the bytes on storage.
+    """
+
+    path: str
+    rows: int
+    size_bytes: int
+    partition: str
+    query_id: str
+    batch_id: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One commit.
+
+    Attributes:
+        operation: `stream`, `batch`, or a maintenance operation.
+        query_id: of a streaming write, else None.
+        batch_id: of a streaming write, else None.
+        time_ms: the writer's clock, milliseconds since 1970 UTC.
+        rows: records in the files added.
+        size_bytes: of the files added.
+        files: how many were added.
+        files_removed: how many were removed.
+        offsets: Spark's source offsets of the batch, when the checkpoint was known; one entry per source.
+    """
+
+    version: int
+    operation: str
+    query_id: str | None
+    batch_id: int | None
+    time_ms: int
+    rows: int
+    size_bytes: int
+    files: int
+    files_removed: int
+    offsets: list[Any] | None
+
+
+class Directory:
+    """Reads what is committed and nothing else; every call looks at the log anew. Needs no Spark."""
+
+    def __init__(self, path: str) -> None:
+        self.path = normalise(path)
+        self._fs = open_filesystem(self.path)
+        self._log = CommitLog(self._fs)
+        try:
+            self._log.check_layout()
+        except NotFound as error:
+            raise ConfigError(
+                f"{path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"ftfile.open({self.path!r})"
+
+    def version(self) -> int:
+        """Return the newest version; -1 when nothing has been committed yet."""
+        return self._log.read_on().version
+
+    def files(self, version: int | None = None) -> list[FinishedFile]:
+        """Return the files of a version, by default the newest, in the order of their commits.
+
+        Raises:
+            ConfigError: there is no such version.
+        """
+        return [
+            FinishedFile(
+                add.final_path or add.path,
+                add.rows,
+                add.length,
+                add.bucket,
+                add.origin.query_id,
+                add.origin.last_batch,
+                add.checksum,
+            )
+            for add in take_snapshot(self._log, version).adds.values()
+        ]
+
+    def history(self) -> list[Version]:
+        """Return all commits, oldest first."""
+        return [_version(record) for record in read_records(self._log)]
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return the live adds of a version with what is needed to read them."""
+        return take_snapshot(self._log, version)
+
+    def spark_schema(self, version: int | None = None) -> str:
+        """Return the rows' schema as Spark's JSON.
+
+        Raises:
+            ConfigError: nothing has been committed, so that there is none.
+        """
+        return _schema_of(take_snapshot(self._log, version), self.path)
+
+    def to_batches(self, version: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version, file by file, in bounded memory."""
+        snapshot = take_snapshot(self._log, version)
+        schema = arrow_schema(_schema_of(snapshot, self.path))
+        for add in snapshot.adds.values():
+            yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
+
+    def to_arrow(self, version: int | None = None) -> pa.Table:
+        """Return all rows of a version; empty, with its schema, when there are none.
+
+        Raises:
+            ConfigError: nothing has been committed, or there is no such version.
+            CorruptData: a file is not what was committed.
+        """
+        schema = arrow_schema(self.spark_schema(version))
+        return pa.Table.from_batches(self.to_batches(version), schema)
+
+
+def open_directory(path: str) -> Directory:
+    """Open a directory that the sink wrote, for reading.
+
+    Args:
+        path: an absolute local path or a URL.
+
+    Raises:
+        ConfigError: it is no ftfile directory.
+    """
+    return Directory(path)
+
+
+def _schema_of(snapshot: Snapshot, path: str) -> str:
+    if snapshot.schema is None:
+        raise ConfigError(f"nothing has been committed to {path!r} yet, so its columns are not known")
+    schema: str = snapshot.definitions[snapshot.schema]
+    return schema
+
+
+def _version(record: Record) -> Version:
+    author = record.author
+    stream = author if isinstance(author, StreamAuthor) else None
+    operation = "stream" if stream else "batch"
+    if isinstance(author, MaintenanceAuthor):
+        operation = author.operation
+    return Version(
+        version=record.version,
+        operation=operation,
+        query_id=stream.query_id if stream else None,
+        batch_id=stream.batch_id if stream else None,
+        time_ms=record.time_ms,
+        rows=sum(add.rows for add in record.adds),
+        size_bytes=sum(add.length for add in record.adds),
+        files=len(record.adds),
+        files_removed=len(record.removes),
+        offsets=stream.offsets if stream else None,
+    )

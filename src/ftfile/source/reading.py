@@ -1,0 +1,65 @@
+"""One add to Arrow batches: found wherever it lies now, checked against the log, decoded as the log says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.commit.snapshot import open_add
+from ftfile.core.errors import CorruptData
+from ftfile.encoding.registry import format_from_definition
+from ftfile.fs.streams import as_file
+from ftfile.sink.partition_paths import parse_bucket_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.commit.model import Add
+    from ftfile.fs.api import FileSystem, InputFile
+
+__all__ = ("read_add",)
+
+
+def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an add with the columns of `schema`, those of its path included.
+
+    Args:
+        fs: rooted at the directory.
+        add: of a snapshot.
+        encoding: its definition in the log.
+        schema: of the snapshot, or columns of it.
+
+    Raises:
+        CorruptData: it is nowhere, or is not what the log says.
+    """
+    partition_by = encoding["partitionBy"]
+    in_path = pa.schema([field for field in schema if field.name in partition_by])
+    in_file = pa.schema([field for field in schema if field.name not in partition_by])
+    values = parse_bucket_path(add.bucket, in_path) if len(in_path) else {}
+    rows = 0
+    with open_add(fs, add, fs.open) as file:
+        _check_length(file, add)
+        for batch in format_from_definition(encoding["format"]).decode(as_file(file), in_file):
+            rows += batch.num_rows
+            yield _with_path_columns(batch, values, schema) if values else batch
+    if rows != add.rows:
+        raise CorruptData(add.final_path or add.path, f"{add.rows} rows", f"{rows} rows", _ADVICE)
+
+
+_ADVICE = "Another program changed it: restore it from a copy"
+
+
+def _check_length(file: InputFile, add: Add) -> None:
+    if file.size_bytes != add.length:
+        raise CorruptData(add.final_path or add.path, f"{add.length} bytes", f"{file.size_bytes} bytes", _ADVICE)
+
+
+def _with_path_columns(batch: pa.RecordBatch, values: dict[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        pa.repeat(values[field.name], batch.num_rows)
+        if field.name in values
+        else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

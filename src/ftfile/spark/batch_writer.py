@@ -1,0 +1,44 @@
+"""The writer of one batch write: one commit of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.sink.writer import SinkWriter
+from ftfile.spark.messages import TaskCommitMessage, unwrap
+from ftfile.spark.quick_ack import acknowledge_at_once
+from ftfile.spark.settings import sink_config
+from ftfile.spark.task_context import job_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.types import StructType
+
+__all__ = ("FtFileBatchWriter",)
+
+
+class FtFileBatchWriter(DataSourceArrowWriter):
+    """Appends a DataFrame as one commit; all of it is seen, or nothing."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        self._writer = SinkWriter.plan(sink_config(options, schema, overwrite=overwrite))
+        self._job_id = SYSTEM_IDS.unique()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt of one task, in an executor."""
+        acknowledge_at_once()
+        return TaskCommitMessage(self._writer.write(job_task(self._job_id), iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the job, on the driver."""
+        self._writer.commit(unwrap(messages), None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Note it, and delete nothing."""
+        self._writer.abort(unwrap(messages), None)

@@ -1,0 +1,49 @@
+"""`format("ftfile")`: what Spark calls. Heavy imports wait until they are needed, since Spark loads this to look it up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+__all__ = ("FtFileDataSource",)
+
+
+class FtFileDataSource(DataSource):
+    """Exactly-once files from streams and batches, and a reader of what was committed.
+
+    Register with `spark.dataSource.register(FtFileDataSource)`, or just install the package: Spark 4 finds it.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "ftfile"
+
+    def schema(self) -> StructType:
+        """Return the schema of the newest record, or of `versionAsOf`."""
+        from ftfile.spark.reader import committed_schema  # noqa: PLC0415
+
+        return committed_schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of one version."""
+        from ftfile.spark.reader import FtFileReader  # noqa: PLC0415
+
+        return FtFileReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """Return the writer of a batch write."""
+        from ftfile.spark.batch_writer import FtFileBatchWriter  # noqa: PLC0415
+
+        return FtFileBatchWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
+        """Return the writer of one micro-batch; Spark builds it for the tasks and again for the commit."""
+        from ftfile.spark.stream_writer import FtFileStreamWriter  # noqa: PLC0415
+
+        return FtFileStreamWriter(self.options, schema, overwrite=overwrite)

@@ -1,0 +1,82 @@
+"""Batch reads: the snapshot of one version, and nothing that is not committed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.options import parse_options
+from ftfile.encoding.spark_types import arrow_schema
+from ftfile.fs.registry import open_filesystem
+from ftfile.source.directory import Directory
+from ftfile.source.plan import pack
+from ftfile.source.reading import read_add
+from ftfile.spark.settings import absolute_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.commit.model import Add
+
+__all__ = ("FtFileReader", "committed_schema")
+
+
+def committed_schema(options: Mapping[str, str]) -> StructType:
+    """Return the schema that the version to be read was written with.
+
+    Raises:
+        ConfigError: an option is wrong, or the path is no ftfile directory.
+    """
+    directory, version = _opened(options)
+    return StructType.fromJson(json.loads(directory.spark_schema(version)))
+
+
+@dataclass
+class _Files(InputPartition):
+    """What one task reads."""
+
+    adds: tuple[Add, ...]
+    encodings: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        super().__init__(None)
+
+
+class FtFileReader(DataSourceReader):
+    """Reads the columns of `schema` by name; a column that the files do not have is null."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        directory, version = _opened(options)
+        self._path = directory.path
+        self._version = directory.version() if version is None else version
+        self._schema_json = schema.json()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return what each task reads."""
+        snapshot = Directory(self._path).snapshot(self._version)
+        return [
+            _Files(adds, {add.encoding: snapshot.definitions[add.encoding] for add in adds})
+            for adds in pack(snapshot.adds.values())
+        ] or [_Files((), {})]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task's files, in an executor."""
+        assert isinstance(partition, _Files)
+        fs = open_filesystem(self._path)
+        schema = arrow_schema(self._schema_json)
+        for add in partition.adds:
+            yield from read_add(fs, add, partition.encodings[add.encoding], schema)
+
+
+def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
+    parsed = parse_options(absolute_options(options), "read")
+    if parsed["path"] is None:
+        raise ConfigError("the reader has no `path`: use spark.read.format('ftfile').load('/data/out')")
+    return Directory(parsed["path"]), parsed["versionAsOf"]

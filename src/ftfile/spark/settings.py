@@ -1,0 +1,49 @@
+"""From what Spark hands over on the driver to a checked sink configuration."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError
+from ftfile.fs.registry import open_filesystem
+from ftfile.sink.config import SinkConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+__all__ = ("absolute_options", "sink_config")
+
+_PATHS = ("path", "checkpointlocation")
+
+
+def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with relative paths made absolute: executors may run in another directory."""
+    return {
+        key: os.path.abspath(text) if key.lower() in _PATHS and text and _is_relative(text) else text
+        for key, text in options.items()
+    }
+
+
+def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkConfig:
+    """Check everything that can be checked before a task starts.
+
+    Raises:
+        ConfigError: an option is wrong, the write replaces data, or other processes cannot see the path.
+        SchemaError: a column cannot be stored.
+    """
+    if overwrite:
+        raise ConfigError(
+            'this version of ftfile only appends: use .mode("append") for batch writes, INSERT INTO instead of '
+            'INSERT OVERWRITE, and .outputMode("append") for streams'
+        )
+    config = SinkConfig.from_options(absolute_options(options), schema.json())
+    if not open_filesystem(config.path).capabilities.shared:
+        raise ConfigError(f"path={config.path!r} lives inside one process: executors and readers could not see it")
+    return config
+
+
+def _is_relative(path: str) -> bool:
+    return not path.startswith("/") and ":" not in path.split("/", 1)[0]

@@ -1,0 +1,186 @@
+"""Micro-batches without a JVM: the real writer, pickled, its tasks, messages and commit, in Spark's order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
+from ftfile.encoding.spark_types import arrow_schema
+from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.sink.config import SinkConfig
+from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.sink.writer import SinkWriter, forget_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ftfile.commit.protocol import Committed
+    from ftfile.sink.identity import WriterIdentity
+    from ftfile.sink.message import TaskCommit
+
+__all__ = ("MicroBatch", "spark_schema")
+
+Row = dict[str, Any]
+Messages = list["TaskCommit | None"]
+
+
+def spark_schema(columns: Mapping[str, Any]) -> str:
+    """Return Spark's schema JSON for column names and types in Spark's JSON spelling, all nullable."""
+    more = {"nullable": True, "metadata": {}}
+    fields = [{"name": name, "type": kind, **more} for name, kind in columns.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+@dataclass
+class MicroBatch:
+    """One streaming query on a directory, and, for comparison, batch writes.
+
+    `run` is a whole micro-batch; `plan`, `run_task`, `commit` and `abort` are its steps, for tests that let
+    attempts fail, lose messages or come late::
+
+        query = MicroBatch("/data/out", {"id": "long"}, {"fileFormat": "json"})
+        query.run(0, [[{"id": 1}], [{"id": 2}]])   # two tasks
+        query.restart()
+        query.run(0, [[{"id": 2}, {"id": 1}]])     # the same batch again, partitioned otherwise
+
+    Attributes:
+        path: of the directory.
+        columns: names and types as `spark_schema` takes them.
+        options: the sink's.
+        query_id: stays over restarts.
+        checkpoint: where to keep `metadata`, `offsets/N` and `commits/N` as Spark does; None for nowhere.
+        run_id: changes with each restart.
+    """
+
+    path: str
+    columns: Mapping[str, Any]
+    options: Mapping[str, str] = field(default_factory=dict)
+    query_id: str = "00000000-0000-0000-0000-000000000001"
+    checkpoint: str | None = None
+    run_id: str = "run-1"
+    _runs: int = field(default=1, init=False)
+
+    def restart(self) -> None:
+        """Start a new run of the query: whatever is not on storage is forgotten."""
+        self._runs += 1
+        self.run_id = f"run-{self._runs}"
+        forget_logs()
+
+    def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
+        """Run a micro-batch: every task once, then the commit; when one raises, abort, as Spark does."""
+        self._note_offsets(batch_id)
+        messages: Messages = [None] * len(partitions)
+        try:
+            self.write(batch_id, partitions, messages)
+            done = self.commit(batch_id, messages)
+        except BaseException:
+            with contextlib.suppress(FtfileError):  # the error that matters is the first one
+                self.abort(batch_id, messages)
+            raise
+        self._note_commit(batch_id)
+        return done
+
+    def write(
+        self, batch_id: int, partitions: Sequence[Sequence[Row]], messages: Messages | None = None
+    ) -> Messages:
+        """Plan the batch and run its tasks one by one; return their messages, or fill those given."""
+        messages = [None] * len(partitions) if messages is None else messages
+        planned, writer = self.plan(), self.identity(batch_id)
+        for number, rows in enumerate(partitions):
+            messages[number] = self.run_task(planned, writer, number, rows)
+        return messages
+
+    def identity(self, batch_id: int) -> StreamIdentity:
+        """Return who writes a batch in this run."""
+        return StreamIdentity(self.query_id, self.run_id, batch_id)
+
+    def plan(self) -> bytes:
+        """Return the writer as the driver ships it to the tasks."""
+        return pickle.dumps(SinkWriter.plan(self.config()))
+
+    def run_task(
+        self,
+        planned: bytes,
+        writer: WriterIdentity,
+        partition: int,
+        rows: Sequence[Row],
+        attempt: int = 0,
+        error: BaseException | None = None,
+    ) -> TaskCommit:
+        """Run one attempt of one task in the shape Spark runs it and return its message.
+
+        Args:
+            planned: see `plan`.
+            writer: see `identity`.
+            partition: which task.
+            rows: its input.
+            attempt: which attempt of it.
+            error: raised where the input ends: the attempt fails with its rows written.
+        """
+        task = TaskIdentity(writer, partition, attempt)
+        sink: SinkWriter = pickle.loads(planned)  # noqa: S301 - our own
+        message = sink.write(task, self._batches(rows, error))
+        returned: TaskCommit = pickle.loads(pickle.dumps(message))  # noqa: S301 - our own
+        return returned
+
+    def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
+        """Commit with a writer built anew, as Spark does in another process."""
+        return SinkWriter.plan(self.config()).commit(messages, batch_id)
+
+    def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
+        """Abort, as Spark does whenever a task or the commit raised, or the query is stopped."""
+        SinkWriter.plan(self.config()).abort(messages, batch_id)
+
+    def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
+        """Run a batch write instead: a commit of its own, without a batch id."""
+        planned, writer = self.plan(), JobIdentity(job_id)
+        messages = [self.run_task(planned, writer, number, rows) for number, rows in enumerate(partitions)]
+        return SinkWriter.plan(self.config()).commit(messages, None)
+
+    def next_batch(self) -> int:
+        """Return the batch with which a restarted Spark goes on: the first that is not in `commits`.
+
+        Raises:
+            ValueError: there is no checkpoint to look into.
+        """
+        if self.checkpoint is None:
+            raise ValueError("this query keeps no checkpoint: give it one, or remember what was committed")
+        try:
+            return len(open_filesystem(normalise(self.checkpoint)).list("commits"))
+        except NotFound:
+            return 0
+
+    def config(self) -> SinkConfig:
+        """Return the settings, checked anew from the options as for every batch."""
+        own = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
+        return SinkConfig.from_options(own | dict(self.options), spark_schema(self.columns))
+
+    def _batches(self, rows: Sequence[Row], error: BaseException | None) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(spark_schema(self.columns)))
+        if error is not None:
+            raise error
+
+    def _note_offsets(self, batch_id: int) -> None:
+        metadata = json.dumps({"id": self.query_id})
+        of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": SYSTEM_CLOCK.now_ms(), "conf": {}})
+        self._keep("metadata", metadata)
+        self._keep(f"offsets/{batch_id}", f'v1\n{of_batch}\n{{"batch":{batch_id}}}')
+
+    def _note_commit(self, batch_id: int) -> None:
+        self._keep(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
+
+    def _keep(self, name: str, content: str) -> None:
+        """Write a file of the checkpoint unless it is there: a batch that is run again keeps its offsets."""
+        if self.checkpoint is None:
+            return
+        fs = open_filesystem(normalise(self.checkpoint))
+        fs.make_directories(name.rpartition("/")[0])
+        with contextlib.suppress(AlreadyExists):
+            fs.create_exclusive(name, content.encode())

@@ -1,0 +1,71 @@
+"""Running a scenario with a fault at its first call, at its second, and so on until none is left to fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ftfile.core.errors import FtfileError
+from ftfile.testing.faulty import FaultyFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.fs.api import FileSystem
+    from ftfile.testing.faulty import Call, Fault
+
+__all__ = ("SweepRun", "fault_sweep")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun(Generic[Result]):
+    """What one run with one fault came to.
+
+    Attributes:
+        fault: with its position in `at`.
+        call: the one that failed.
+        file_system: as the run left it, free of faults: recover on it and check.
+        error: what the scenario raised; None means that it survived the fault.
+        result: what the scenario returned if it survived.
+    """
+
+    fault: Fault
+    call: Call
+    file_system: FileSystem
+    error: FtfileError | None
+    result: Result | None
+
+    def __str__(self) -> str:
+        outcome = "survived" if self.error is None else f"raised {self.error!r}"
+        where = f"{self.call.operation} {self.call.path!r}, call {self.fault.at}"
+        return f"{self.fault.error.__name__} {self.fault.effect} {where}: {outcome}"
+
+
+def fault_sweep(
+    fault: Fault, make: Callable[[], FileSystem], scenario: Callable[[FileSystem], Result]
+) -> Iterator[SweepRun[Result]]:
+    """Run the scenario on a fresh file system for each call that `fault` may hit; end when a run meets none.
+
+    Args:
+        fault: its `at` is where the sweep starts.
+        make: prepares what the scenario starts from, without faults.
+        scenario: errors of ftfile that it raises are reported in the run; any other is a defect and passes.
+    """
+    while True:
+        inner = make()
+        faulty = FaultyFileSystem(inner, [fault])
+        error: FtfileError | None = None
+        result: Result | None = None
+        try:
+            result = scenario(faulty)
+        except FtfileError as raised:
+            error = raised
+        if not faulty.injected:
+            if error is not None:
+                raise error
+            return
+        yield SweepRun(fault, faulty.injected[0][1], inner, error, result)
+        fault = dataclasses.replace(fault, at=fault.at + 1)
