@@ -1,0 +1,72 @@
+"""Run benchmarks by name, print their tables, and keep the figures as JSON if asked to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from benchmarks import bulk, commit, imports, tiny
+from benchmarks.machine import machine_facts
+from benchmarks.progress import show_progress
+from benchmarks.report import Cell, Table, render_facts, render_table, table_as_json
+from benchmarks.settings import Settings
+from benchmarks.sinks import SINKS
+
+BENCHMARKS = {"imports": imports.run, "commit": commit.run, "tiny": tiny.run, "bulk": bulk.run}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run what the command line names."""
+    options = _parse(arguments)
+    show_progress()
+    facts = machine_facts()
+    _print(render_facts(facts))
+    tables: dict[str, list[Table]] = {}
+    for name in options.names or BENCHMARKS:
+        with tempfile.TemporaryDirectory(prefix="ftfile-bench-", dir=options.directory) as scratch:
+            settings = Settings(Path(scratch), options.smoke, tuple(options.sinks))
+            tables[name] = BENCHMARKS[name](settings)
+        for table in tables[name]:
+            _print(render_table(table))
+    if options.json is not None:
+        options.json.write_text(_as_json(facts, tables), encoding="utf-8")
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; all if none is given"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write machine and figures to FILE")
+    parser.add_argument("--directory", type=Path, help="where to write; the disk that is measured")
+    parser.add_argument(
+        "--sinks",
+        nargs="+",
+        default=[],
+        choices=[sink.label for sink in SINKS],
+        metavar="SINK",
+        help="labels of the sinks to run; the null sink always runs",
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing"
+    )
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.names) - set(BENCHMARKS))
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    return options
+
+
+def _print(text: str) -> None:
+    print(text, end="\n\n", flush=True)
+
+
+def _as_json(facts: dict[str, Cell], tables: dict[str, list[Table]]) -> str:
+    results = {name: [table_as_json(table) for table in made] for name, made in tables.items()}
+    return json.dumps({"machine": facts, "results": results}, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""What every benchmark is told: how much to do, where, and with which sinks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ("Settings",)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one run of the benchmarks is made.
+
+    Attributes:
+        directory: an existing scratch directory, on the disk that is measured.
+        smoke: tiny sizes that only show that the benchmark works; the figures mean nothing.
+        sinks: labels of the sinks to run; all when empty.
+    """
+
+    directory: Path
+    smoke: bool = False
+    sinks: tuple[str, ...] = ()

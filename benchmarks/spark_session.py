@@ -1,0 +1,112 @@
+"""Spark for benchmarks: one JVM to a measurement, the same settings for all, streams into a sink."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.progress import show_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.sinks import Sink
+
+__all__ = ("Batch", "StreamRun", "in_own_process", "open_session", "run_stream")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ROOT = Path(__file__).resolve().parent.parent
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What Spark's progress says of one micro-batch."""
+
+    rows: int
+    add_batch_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRun:
+    """The micro-batches of one query, in order."""
+
+    batches: tuple[Batch, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all batches."""
+        return sum(batch.rows for batch in self.batches)
+
+    @property
+    def add_batch_s(self) -> float:
+        """Seconds of all batches together, from planning a batch to its commit by the sink."""
+        return sum(batch.add_batch_ms for batch in self.batches) / 1000
+
+
+def in_own_process(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a module-level function in a fresh interpreter, and so with a JVM of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), show_progress) as pool:
+        return pool.submit(function, *args, **kwargs).result()
+
+
+@contextmanager
+def open_session(directory: Path, *, unix_sockets: bool) -> Iterator[SparkSession]:
+    """Open Spark with two cores, its own files under ``directory``.
+
+    The workers get this interpreter and this package. One process can hold one JVM setting of the
+    sockets only: call it inside ``in_own_process``.
+    """
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *inherited])
+    builder = SparkSession.builder.master("local[2]").appName("ftfile benchmarks")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "localhost",
+        "spark.local.dir": str(directory / "spark"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        UNIX_SOCKETS: str(unix_sockets).lower(),
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def run_stream(frame: DataFrame, sink: Sink, directory: Path) -> StreamRun:
+    """Stream a bounded source into a sink, as many micro-batches as the source makes.
+
+    ``directory`` is replaced; the files are left in its ``out``.
+    """
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    if sink.data_source is not None:
+        frame.sparkSession.dataSource.register(sink.data_source)
+    writer = frame.writeStream.format(sink.spark_format).options(**dict(sink.options))
+    writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
+    if sink.file_format is not None:
+        writer = writer.option("path", str(directory / "out"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    progress = (made for made in query.recentProgress if made.numInputRows)
+    return StreamRun(tuple(Batch(made.numInputRows, made.durationMs["addBatch"]) for made in progress))

@@ -1,0 +1,96 @@
+"""The command ``python -m tests.demo``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.demo.report import TITLES, Console, print_summary
+from tests.demo.run import DemoError, Settings, SinkRun, prepare, run_sink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+__all__ = ()
+
+EXACT, NOT_EXACT, NOT_CARRIED_OUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 not carried out."""
+    options = _parse(arguments)
+    settings = _settings(options)
+    console = Console(sys.stdout)
+    signal.signal(signal.SIGTERM, _interrupt)
+    root = Path(tempfile.mkdtemp(prefix="ftfile-demo-"))
+    try:
+        return _demonstrate(settings, root, console)
+    except (DemoError, FileNotFoundError) as error:
+        console.line(f"demo: {error}")
+        return NOT_CARRIED_OUT
+    except KeyboardInterrupt:
+        console.line("demo: interrupted; every process it started has ended")
+        return INTERRUPTED
+    finally:
+        if options.keep:
+            console.line(f"kept: {root}")
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _demonstrate(settings: Settings, root: Path, console: Console) -> int:
+    started_s = time.monotonic()
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        raise DemoError("no java found: install a JDK (17 or 21) and set JAVA_HOME or PATH")
+    workspace = prepare(settings, root)
+    console.line(
+        f"Spark {version('pyspark')}: {workspace.rows:,} flights in {workspace.batches} micro-batches, "
+        f"kills drawn from seed {settings.seed}"
+    )
+    runs: list[SinkRun] = []
+    for sink in settings.sinks:
+        console.line(f"{TITLES[sink]}: streaming into {' and '.join(settings.formats)}")
+        runs.append(run_sink(settings, workspace, sink, console))
+    print_summary(console, workspace, runs)
+    console.line(f"\n{time.monotonic() - started_s:.0f} s in all")
+    return EXACT if all(run.exact for run in runs if run.sink == "ftfile") else NOT_EXACT
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.demo", description=main.__doc__)
+    parser.add_argument("--seed", type=int, default=2013, help="draws the kills; same seed, same plan")
+    parser.add_argument("--rows", type=int, help="stream only the first ROWS flights (default: all 336,776)")
+    parser.add_argument(
+        "--quick", action="store_true", help="60,000 rows, ftfile and Parquet only: two kills"
+    )
+    parser.add_argument(
+        "--sink", choices=("both", "ftfile", "spark"), help="default: both, or ftfile if --quick"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the files, and print where they are")
+    return parser.parse_args(arguments)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    sink = options.sink or ("ftfile" if options.quick else "both")
+    sinks = ("ftfile", "spark") if sink == "both" else (sink,)
+    if options.quick:
+        return Settings(options.seed, options.rows or 60_000, 32, 2, ("parquet",), sinks)
+    return Settings(options.seed, options.rows, 100, 2, ("json", "parquet"), sinks)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

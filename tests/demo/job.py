@@ -1,0 +1,96 @@
+"""The Spark application that gets killed: it streams the input files into every target, as users do.
+
+Started as a script with one argument, a JSON file: ``input``, ``schema``, ``files_per_batch``, ``scratch``,
+``targets``. Once the streams have ended it reads every target with Spark and leaves what it read for a count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ()
+
+
+def main() -> None:
+    """Stream everything there is into every target, side by side, then read it back."""
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    spark = build_session(job["scratch"])
+    queries = [start_query(spark, job, target) for target in job["targets"]]
+    for query in queries:
+        query.awaitTermination()
+    for target in job["targets"]:
+        read_back(spark, job["schema"], target)
+    spark.stop()
+
+
+def build_session(scratch: str) -> SparkSession:
+    """Return a session on two cores that keeps its temporary files below ``scratch``."""
+    # Quick to start on two cores, many times over.
+    java_options = f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    builder = SparkSession.builder.master("local[2]").appName("flights")
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.local.dir": scratch,
+        "spark.sql.files.openCostInBytes": "1m",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def start_query(spark: SparkSession, job: dict[str, Any], target: dict[str, Any]) -> StreamingQuery:
+    """Start the stream of one target; it ends by itself when the input is used up."""
+    flights = (
+        spark.readStream.schema(job["schema"])
+        .option("maxFilesPerTrigger", job["files_per_batch"])
+        .parquet(job["input"])
+    )
+    writer = flights.writeStream.queryName(target["name"]).trigger(availableNow=True)
+    writer = writer.option("path", target["output"]).option("checkpointLocation", target["checkpoint"])
+    if target["sink"] == "ftfile":
+        writer = writer.format("ftfile").option("fileFormat", target["file_format"])
+        if target["partition_by"]:
+            writer = writer.option("partitionBy", target["partition_by"])
+        return writer.start()
+    writer = writer.format(target["file_format"])
+    if target["partition_by"]:
+        writer = writer.partitionBy(target["partition_by"])
+    return writer.start()
+
+
+def read_back(spark: SparkSession, schema: str, target: dict[str, Any]) -> None:
+    """Write what Spark reads in the target's directory as plain Parquet, for the reader outside to count."""
+    reader = spark.read.format("ftfile" if target["sink"] == "ftfile" else target["file_format"])
+    if target["sink"] != "ftfile":
+        reader = reader.schema(schema)
+    reader.load(target["output"]).coalesce(1).write.parquet(target["read_back"])
+
+
+def _end_with_parent() -> None:
+    """Leave at once when the demonstration is gone: its end of our standard input closes with it."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

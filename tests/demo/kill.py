@@ -1,0 +1,161 @@
+"""When the application is killed: a plan drawn from a seed, and the hunt for each moment of the plan.
+
+Spark and the sink know nothing of it. The hunter looks at the directories about a thousand times a second,
+freezes the whole application (SIGSTOP) when the moment seems to be there, looks again, and then either kills
+it where it stands or lets it go on and waits for the next batch.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from typing import TYPE_CHECKING
+
+from tests.demo.sinks import NOTHING, State, Target, observe, unpublished_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tests.demo.process import SparkApp
+
+__all__ = ("Hit", "Kill", "Moment", "hunt", "plan_kills")
+
+POLL_S = 0.0005
+SETTLE_S = 0.002
+LONGEST_DELAY_S = 0.1
+
+
+class Moment(Enum):
+    """A moment worth dying in."""
+
+    WINDOW = "between the sink's record and Spark's commit"
+    WRITING = "writing the files of a batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One planned kill: of which stream, in which moment, not before which batch, after which extra wait."""
+
+    target: str
+    moment: Moment
+    not_before: int
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One kill as it happened.
+
+    ``states`` is what the directories showed when every process was gone, ``unpublished`` how many files of
+    the newest recorded batch of the stream in question were not yet in place.
+    """
+
+    kill: Kill
+    states: Mapping[str, State]
+    unpublished: int
+    processes: int
+    thawed: int
+    killed_at_s: float
+
+    @property
+    def counts(self) -> bool:
+        """Whether the stream really died in the planned moment."""
+        state = self.states[self.kill.target]
+        return state.in_window if self.kill.moment is Moment.WINDOW else state.in_flight
+
+
+def plan_kills(seed: int, targets: Sequence[str], batches: int) -> tuple[Kill, ...]:
+    """Draw one kill of each stream in each moment, in any order, spread over the batches."""
+    drawn = random.Random(seed)
+    deaths = list(product(targets, Moment))
+    drawn.shuffle(deaths)
+    step = batches / (len(deaths) + 1)
+    kills = []
+    for index, (target, moment) in enumerate(deaths):
+        not_before = round(step * (index + 0.75 + drawn.uniform(-0.2, 0.2)))
+        delay_s = drawn.uniform(0.0, LONGEST_DELAY_S) if moment is Moment.WRITING else 0.0
+        kills.append(Kill(target, moment, max(not_before, 1), delay_s))
+    return tuple(kills)
+
+
+def hunt(app: SparkApp, kill: Kill, targets: Sequence[Target], on_poll: Callable[[], None]) -> Hit | None:
+    """Wait for the planned moment and kill the application in it.
+
+    Args:
+        app: The running application.
+        kill: What to wait for.
+        targets: Every stream of the application.
+        on_poll: Called after every look; it may raise to give up.
+
+    Returns:
+        What happened; None if the application ended before the moment came.
+    """
+    victim = next(target for target in targets if target.name == kill.target)
+    lure = _Lure(kill, victim)
+    thawed = 0
+    while app.exit_code is None:
+        if lure.is_near():
+            processes = app.freeze()
+            # A stop signal reaches a thread that is running at its next entry to the kernel.
+            time.sleep(SETTLE_S)
+            if lure.is_there():
+                app.kill()
+                states = {target.name: observe(target) for target in targets}
+                recorded = states[victim.name].recorded
+                unpublished = unpublished_parts(victim, recorded) if recorded != NOTHING else 0
+                return Hit(kill, states, unpublished, processes, thawed, time.monotonic())
+            app.thaw()
+            thawed += 1
+        on_poll()
+        time.sleep(POLL_S)
+    return None
+
+
+class _Lure:
+    """Tells from the directories of one stream whether the planned moment is near and, once frozen, there."""
+
+    def __init__(self, kill: Kill, target: Target) -> None:
+        self._kill = kill
+        self._target = target
+        # What an earlier kill left behind is not a new moment.
+        self._recorded_at_start = observe(target).recorded
+        self._begun = NOTHING
+        self._files_at_begin = 0
+
+    def is_near(self) -> bool:
+        """Look at the running application; may sleep for the planned wait."""
+        state = observe(self._target)
+        if state.begun < self._kill.not_before:
+            return False
+        if self._kill.moment is Moment.WINDOW:
+            return self._is_window(state)
+        if state.begun != self._begun:
+            # The count at the first sight of a batch is the one before its first file: tasks start later.
+            self._begun, self._files_at_begin = state.begun, _count_files(self._target)
+            return False
+        if not self._is_writing(state):
+            return False
+        time.sleep(self._kill.delay_s)
+        return True
+
+    def is_there(self) -> bool:
+        """Look at the frozen application."""
+        state = observe(self._target)
+        return self._is_window(state) if self._kill.moment is Moment.WINDOW else self._is_writing(state)
+
+    def _is_window(self, state: State) -> bool:
+        return state.in_window and state.recorded > self._recorded_at_start
+
+    def _is_writing(self, state: State) -> bool:
+        same_batch = state.in_flight and state.begun == self._begun
+        return same_batch and _count_files(self._target) > self._files_at_begin
+
+
+def _count_files(target: Target) -> int:
+    """Count the files below the target outside the sink's log, hidden ones too."""
+    log = os.fspath(target.log)
+    return sum(len(names) for where, _, names in os.walk(target.output) if not where.startswith(log))

@@ -1,0 +1,130 @@
+"""A Spark application in a session of its own, which can be frozen, looked at and killed whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("ProcessEntry", "SparkApp", "list_processes", "session_members")
+
+LAST_WORDS_LINES = 25
+END_TIMEOUT_S = 20.0
+
+
+class ProcessEntry(NamedTuple):
+    """One process: its id, the letter of its state (``Z``: a zombie, ``T``: stopped) and its parent's id."""
+
+    number: int
+    state: str
+    parent: int
+
+
+class SparkApp:
+    """One run of a Spark application: the script, its JVM and its Python workers.
+
+    Spark's Python workers leave the process group of the JVM, not its session: the session is what is killed.
+    """
+
+    def __init__(self, script: Path, argument: Path, log: Path, environment: Mapping[str, str]) -> None:
+        """Start ``script`` with one argument; what it prints is appended to ``log``."""
+        self.log = log
+        self._ended = False
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, str(script), str(argument)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=log.parent,
+                env=dict(environment),
+                start_new_session=True,
+            )
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the script; None while it runs."""
+        return self._process.poll()
+
+    def freeze(self) -> int:
+        """Stop every process of the application where it stands, and return how many there are."""
+        # The group first, in one call: the JVM in it is the one that must not go on.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGSTOP)
+        members = session_members(self._process.pid)
+        for member in members:
+            _signal(member, signal.SIGSTOP)
+        return len(members)
+
+    def thaw(self) -> None:
+        """Let a frozen application go on."""
+        for member in session_members(self._process.pid):
+            _signal(member, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL every process of the application and wait until all are gone; repeatable.
+
+        Raises:
+            TimeoutError: A process outlived its SIGKILL.
+        """
+        deadline_s = time.monotonic() + END_TIMEOUT_S
+        while not self._ended:
+            members = session_members(self._process.pid)
+            for member in members:
+                _signal(member, signal.SIGKILL)
+            # Once the script is reaped and its session empty, the id may be given to somebody else.
+            self._ended = not members and self._process.poll() is not None
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"processes of session {self._process.pid} are still there after SIGKILL")
+            time.sleep(0.01)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def last_words(self) -> str:
+        """Return the last lines the application printed."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-LAST_WORDS_LINES:])
+
+
+def session_members(session: int) -> tuple[int, ...]:
+    """Return the living processes of a session (zombies left out)."""
+    members = []
+    for process in list_processes():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if process.state != "Z" and os.getsid(process.number) == session:
+                members.append(process.number)
+    return tuple(members)
+
+
+def list_processes() -> list[ProcessEntry]:
+    """Return every process there is, from ``/proc`` or, where there is none, from ``ps``."""
+    root = Path("/proc")
+    if not (root / "self" / "stat").exists():
+        command = ["ps", "-axo", "pid=,stat=,ppid="]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return [_entry(*line.split()) for line in listed.splitlines()]
+    found = []
+    for directory in root.iterdir():
+        if directory.name.isdigit():
+            with contextlib.suppress(OSError):
+                # The name in parentheses may hold anything: the state and the parent follow the last one.
+                state, parent = (directory / "stat").read_text().rpartition(")")[2].split()[:2]
+                found.append(_entry(directory.name, state, parent))
+    return found
+
+
+def _entry(number: str, state: str, parent: str) -> ProcessEntry:
+    return ProcessEntry(int(number), state[0], int(parent))
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)

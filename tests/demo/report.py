@@ -1,0 +1,128 @@
+"""What the demonstration prints: progress while it runs, each kill as it happens, and a table at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from tests.demo.kill import Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from tests.demo.check import Verdict
+    from tests.demo.kill import Hit
+    from tests.demo.run import SinkRun, Workspace
+
+__all__ = ("TITLES", "Console", "print_summary")
+
+SPARSE_INTERVAL_S = 10.0
+GREEN, RED, PLAIN, CLEAR_LINE = "\x1b[32m", "\x1b[31m", "\x1b[0m", "\r\x1b[K"
+TITLES = {"ftfile": "ftfile", "spark": "Spark's sink"}
+PLAIN_READER, SPARK_READER = "plain reader (DuckDB)", "Spark's own reader"
+HEADINGS = (
+    "sink",
+    "format",
+    "read by",
+    "files",
+    "MB",
+    "rows",
+    "missing",
+    "duplicated",
+    "foreign",
+    "broken files",
+)
+
+
+class Console:
+    """Writes lines, and one progress line that updates itself on a terminal and is sparse elsewhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._has_colour = self._is_terminal and not os.environ.get("NO_COLOR")
+        self._progress_at_s = time.monotonic()
+
+    def line(self, text: str = "") -> None:
+        """Write one line."""
+        self._write((CLEAR_LINE if self._is_terminal else "") + text + "\n")
+
+    def progress(self, text: str) -> None:
+        """Say what is going on: replaces the last progress on a terminal, else a line every ten seconds."""
+        if self._is_terminal:
+            columns = shutil.get_terminal_size().columns
+            self._write(f"{CLEAR_LINE}  {text}"[: len(CLEAR_LINE) + columns - 1])
+        elif time.monotonic() - self._progress_at_s > SPARSE_INTERVAL_S:
+            self._progress_at_s = time.monotonic()
+            self._write(f"  ... {text}\n")
+
+    def hit(self, hit: Hit, elapsed_s: float) -> None:
+        """Tell of one kill, and of what the directories showed when every process was gone."""
+        caught = f"{hit.kill.target} was {hit.kill.moment.value}"
+        tries = f" (caught at try {hit.thawed + 1})" if hit.thawed else ""
+        self.line(f"  {elapsed_s:5.1f} s  SIGKILL to {hit.processes} processes: {caught}{tries}")
+        for name, state in hit.states.items():
+            waiting = hit.unpublished if name == hit.kill.target else 0
+            hidden = f", {waiting} of its files not yet in place" if waiting else ""
+            self.line(f"{'':11}{name}: {state.describe()}{hidden}")
+        if not hit.counts:
+            self.line(f"{'':11}too late: this kill does not count, and is tried again")
+
+    def paint(self, text: str, *, good: bool) -> str:
+        """Colour a text, if there is colour."""
+        return f"{GREEN if good else RED}{text}{PLAIN}" if self._has_colour else text
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def print_summary(console: Console, workspace: Workspace, runs: Sequence[SinkRun]) -> None:
+    """Print what both readers found of every stream, and a verdict on each sink."""
+    rows: list[tuple[str, ...]] = [HEADINGS]
+    for run in runs:
+        for name, verdict in run.plain.items():
+            size = (f"{verdict.files:,}", f"{verdict.size_bytes / 1e6:.1f}")
+            rows.append((TITLES[run.sink], name, PLAIN_READER, *size, *_counts(verdict)))
+            rows.append(("", "", SPARK_READER, "", "", *_counts(run.by_spark[name])))
+    widths = [max(len(row[index]) for row in rows) for index in range(len(HEADINGS))]
+    console.line()
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True)]
+        cells += [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
+        console.line("  ".join(cells).rstrip())
+    for run in runs:
+        in_window = sum(hit.counts and hit.kill.moment is Moment.WINDOW for hit in run.hits)
+        kills = f"{len(run.hits)} kills, {in_window} of them {Moment.WINDOW.value}"
+        console.line(f"\n{TITLES[run.sink]}: {kills}; {run.stream_s:.0f} s")
+        for reader, verdicts in ((PLAIN_READER, run.plain), (SPARK_READER, run.by_spark)):
+            good = all(verdict.exact for verdict in verdicts.values())
+            finding = _finding(verdicts.values(), workspace.rows)
+            console.line(f"  {reader}: {console.paint(finding, good=good)}")
+        if not run.one_record_per_batch:
+            console.line(
+                "  " + console.paint("the sink's log does not hold every batch exactly once", good=False)
+            )
+
+
+def _counts(verdict: Verdict) -> tuple[str, ...]:
+    counts = (verdict.rows, verdict.missing, verdict.duplicated, verdict.foreign, len(verdict.unreadable))
+    return tuple(f"{count:,}" for count in counts)
+
+
+def _finding(verdicts: Collection[Verdict], rows: int) -> str:
+    """Say in words what one reader found in all the streams of a sink."""
+    if all(verdict.exact for verdict in verdicts):
+        return f"each of the {rows:,} flights exactly once"
+    kinds = {
+        "missing": sum(verdict.missing for verdict in verdicts),
+        "more than once": sum(verdict.duplicated for verdict in verdicts),
+        "not in the source": sum(verdict.foreign for verdict in verdicts),
+    }
+    findings = [f"{count:,} rows {kind}" for kind, count in kinds.items() if count]
+    broken = [file for verdict in verdicts for file in verdict.unreadable]
+    if broken:
+        findings.append(f"{len(broken)} files that cannot be read (one is {broken[0]})")
+    return ", ".join(findings)

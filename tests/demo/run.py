@@ -1,0 +1,256 @@
+"""One run of the demonstration: kill and restart each sink until the plan is done, then count the rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.demo import data
+from tests.demo.check import Verdict, check_directory, connect
+from tests.demo.kill import Hit, Kill, hunt, plan_kills
+from tests.demo.process import SparkApp
+from tests.demo.sinks import State, Target, observe, recorded_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duckdb import DuckDBPyConnection
+
+    from tests.demo.report import Console
+
+__all__ = ("DemoError", "Settings", "SinkRun", "Workspace", "prepare", "run_sink")
+
+PARTITION_BY = {"json": "", "parquet": "month"}
+PROGRESS_INTERVAL_S = 0.2
+STALL_TIMEOUT_S = 120.0
+END_POLL_S = 0.05
+ATTEMPTS_PER_KILL = 3
+
+
+class DemoError(Exception):
+    """The demonstration could not be carried out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to stream and into what, and the seed of the kills."""
+
+    seed: int
+    rows: int | None
+    files: int
+    files_per_batch: int
+    formats: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The directory everything lies in, and the source: its rows in DuckDB, the batches its files make."""
+
+    root: Path
+    connection: DuckDBPyConnection
+    rows: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRun:
+    """What became of one sink: its kills, and per stream what each reader found afterwards."""
+
+    sink: str
+    hits: tuple[Hit, ...]
+    plain: Mapping[str, Verdict]
+    by_spark: Mapping[str, Verdict]
+    one_record_per_batch: bool
+    stream_s: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether both readers found every row once, and the sink's log holds every batch once, in order."""
+        verdicts = (*self.plain.values(), *self.by_spark.values())
+        return self.one_record_per_batch and all(verdict.exact for verdict in verdicts)
+
+
+def prepare(settings: Settings, root: Path) -> Workspace:
+    """Load the flights and cut the input files below ``root``."""
+    connection = connect()
+    rows = data.load_flights(connection, root, settings.rows)
+    files = data.cut_files(connection, root / "input", settings.files)
+    return Workspace(root, connection, rows, -(-files // settings.files_per_batch))
+
+
+def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Console) -> SinkRun:
+    """Stream everything through one sink under the kill plan, then read the result.
+
+    Raises:
+        DemoError: The application failed, stood still, or ended before every kill of the plan was done.
+    """
+    targets = tuple(_target(workspace.root, sink, file_format) for file_format in settings.formats)
+    job = Job(_write_job(settings, workspace.root, targets), targets, workspace.batches, console)
+    started_s = time.monotonic()
+    hits: list[Hit] = []
+    for kill in plan_kills(settings.seed, settings.formats, workspace.batches):
+        for _ in range(ATTEMPTS_PER_KILL):
+            hits.append(job.run_until(kill, f"{sink}, run {len(hits) + 1}"))
+            console.hit(hits[-1], hits[-1].killed_at_s - started_s)
+            if hits[-1].counts:
+                break
+        else:
+            raise DemoError(f"{sink}: {ATTEMPTS_PER_KILL} kills in a row came too late")
+    job.run_to_end(f"{sink}, run {len(hits) + 1}")
+    stream_s = time.monotonic() - started_s
+    console.progress(f"{sink}: counting rows")
+    connection = workspace.connection
+    return SinkRun(
+        sink=sink,
+        hits=tuple(hits),
+        plain={each.name: check_directory(connection, each.output, each.file_format) for each in targets},
+        by_spark={each.name: check_directory(connection, each.read_back, "parquet") for each in targets},
+        one_record_per_batch=all(
+            recorded_batches(each) == list(range(workspace.batches)) for each in targets
+        ),
+        stream_s=stream_s,
+    )
+
+
+class Job:
+    """The Spark application of one sink, which can be started as often as it was killed."""
+
+    def __init__(self, argument: Path, targets: tuple[Target, ...], batches: int, console: Console) -> None:
+        self._argument = argument
+        self._targets = targets
+        self._batches = batches
+        self._console = console
+
+    def run_until(self, kill: Kill, title: str) -> Hit:
+        """Run the application until the planned moment and kill it there.
+
+        Raises:
+            DemoError: The application failed, stood still, or ended before the moment came.
+        """
+        app = self._start()
+        try:
+            hit = hunt(app, kill, self._targets, Watch(self, title))
+        finally:
+            app.kill()
+        if hit is None:
+            raise DemoError(
+                f"{title}: ended before {kill.target} was {kill.moment.value}\n{app.last_words()}"
+            )
+        return hit
+
+    def run_to_end(self, title: str) -> None:
+        """Run the application until it ends by itself.
+
+        Raises:
+            DemoError: The application failed or stood still.
+        """
+        app = self._start()
+        watch = Watch(self, title)
+        try:
+            while app.exit_code is None:
+                watch()
+                time.sleep(END_POLL_S)
+        finally:
+            app.kill()
+        if app.exit_code != 0:
+            raise DemoError(
+                f"{title}: the application failed (exit code {app.exit_code})\n{app.last_words()}"
+            )
+
+    def show(self, text: str) -> None:
+        """Show what the application is doing."""
+        self._console.progress(text)
+
+    def describe(self, states: list[State]) -> str:
+        """Say how far each stream is."""
+        if all(state.committed + 1 == self._batches for state in states):
+            return "Spark reads the result"
+        pairs = zip(self._targets, states, strict=True)
+        return "batches " + ", ".join(
+            f"{target.name} {state.recorded + 1}/{self._batches}" for target, state in pairs
+        )
+
+    def observe(self) -> list[State]:
+        """Look at every stream."""
+        return [observe(target) for target in self._targets]
+
+    def _start(self) -> SparkApp:
+        log = self._argument.with_suffix(".log")
+        return SparkApp(Path(__file__).with_name("job.py"), self._argument, log, _environment(log.parent))
+
+
+class Watch:
+    """Shows the progress of a running job, and gives up on one that stands still."""
+
+    def __init__(self, job: Job, title: str) -> None:
+        self._job = job
+        self._title = title
+        self._looked_at_s = 0.0
+        self._started_at_s = self._moved_at_s = time.monotonic()
+        self._states = job.observe()
+        self._has_moved = False
+
+    def __call__(self) -> None:
+        """Look, but not more often than the eye can follow.
+
+        Raises:
+            DemoError: No stream has moved for two minutes.
+        """
+        now_s = time.monotonic()
+        if now_s - self._looked_at_s < PROGRESS_INTERVAL_S:
+            return
+        self._looked_at_s = now_s
+        states = self._job.observe()
+        if states != self._states:
+            self._states, self._moved_at_s, self._has_moved = states, now_s, True
+        if now_s - self._moved_at_s > STALL_TIMEOUT_S:
+            raise DemoError(f"{self._title}: no stream has moved for {STALL_TIMEOUT_S:.0f} s")
+        doing = self._job.describe(states) if self._has_moved else "Spark starts"
+        self._job.show(f"{self._title}, {now_s - self._started_at_s:.0f} s: {doing}")
+
+
+def _target(root: Path, sink: str, file_format: str) -> Target:
+    home = root / sink
+    return Target(
+        name=file_format,
+        sink=sink,
+        file_format=file_format,
+        partition_by=PARTITION_BY[file_format],
+        output=home / file_format,
+        checkpoint=home / f"{file_format}-checkpoint",
+        read_back=home / f"{file_format}-read-by-spark",
+    )
+
+
+def _write_job(settings: Settings, root: Path, targets: tuple[Target, ...]) -> Path:
+    """Write what the application needs to know, and return the file."""
+    argument = root / targets[0].sink / "job.json"
+    scratch = argument.parent / "scratch"
+    scratch.mkdir(parents=True)
+    job = {
+        "input": str(root / "input"),
+        "schema": data.spark_schema(),
+        "files_per_batch": settings.files_per_batch,
+        "scratch": str(scratch),
+        "targets": [asdict(target) for target in targets],
+    }
+    argument.write_text(json.dumps(job, default=str, indent=2), encoding="utf-8")
+    return argument
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Return our environment, with this interpreter's own Spark and this interpreter for its workers."""
+    foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
+    environment = {name: value for name, value in os.environ.items() if name not in foreign}
+    # The application runs in another directory: what was relative to ours must not be any more.
+    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in entries)
+    environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environment["TMPDIR"] = str(home / "scratch")
+    return environment

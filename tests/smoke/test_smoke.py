@@ -1,0 +1,76 @@
+"""The main path on whichever Spark is installed: no registration, stream, replay, batch, read back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SCHEMA = "id long, t timestamp, d decimal(10,2), s string, a array<int>"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    home = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.local.dir", str(home / "local"))
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home}")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("FATAL")
+    yield session
+    session.stop()
+
+
+def write_input(spark: SparkSession, directory: str, first: int) -> None:
+    rows = spark.range(first, first + 10).selectExpr(
+        "id", "timestamp_micros(id * 1000001) as t", "cast(id as decimal(10,2)) / 4 as d", "concat('s', id) as s",
+        "array(cast(id as int), null) as a",
+    )  # fmt: skip
+    rows.selectExpr("id", "t", "cast(d as decimal(10,2)) as d", "s", "a").write.mode("append").parquet(directory)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("file_format", ["parquet", "json"])
+def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
+    source, out, checkpoint = (str(tmp_path / name) for name in ("in", "out", "checkpoint"))
+
+    def run() -> None:
+        stream = spark.readStream.schema(SCHEMA).parquet(source)
+        writer = stream.writeStream.format("ftfile").option("fileFormat", file_format)
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out)
+        query.awaitTermination()
+
+    for first in (0, 10):
+        write_input(spark, source, first)
+        run()
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    run()
+    expected: list[Any] = sorted(map(tuple, spark.read.schema(SCHEMA).parquet(source).collect()))
+    assert len(expected) == 20
+    assert sorted(map(tuple, spark.read.format("ftfile").load(out).collect())) == expected
+    assert sorted(map(tuple, getattr(spark.read.schema(SCHEMA), file_format)(out).collect())) == expected
+    assert [version.batch_id for version in ftfile.open(out).history()] == [0, 1]
+    frame = spark.read.schema(SCHEMA).parquet(source)
+    frame.write.format("ftfile").option("fileFormat", file_format).mode("append").save(out)
+    assert ftfile.open(out).to_arrow().num_rows == 40
+
+

@@ -1,0 +1,186 @@
+"""Batch writes and SQL: every way in which Spark can write to `ftfile`, each with `path` as a write option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from tests.spark.scripted_source import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.range(10).selectExpr("id", "cast(id % 3 as string) as kind")
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    name = "t_" + "".join(c for c in tmp_path.name if c.isalnum())
+    yield name
+    spark.sql(f"drop table if exists {name}")
+
+
+def ids(path: object) -> list[int]:
+    return sorted(ftfile.open(str(path)).to_arrow()["id"].to_pylist())
+
+
+def message(action: Any) -> str:
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark wraps it in several classes
+        action()
+    return str(raised.value)
+
+
+class TestDataFrameWriter:
+    def test_append_is_one_commit_each(self, frame: DataFrame, tmp_path: Path) -> None:
+        for _ in range(2):
+            frame.write.format("ftfile").mode("append").save(str(tmp_path / "out"))
+        assert ids(tmp_path / "out") == sorted([*range(10)] * 2)
+        assert [version.rows for version in ftfile.open(str(tmp_path / "out")).history()] == [10, 10]
+
+    def test_an_empty_frame_is_a_commit_with_a_schema(self, frame: DataFrame, tmp_path: Path) -> None:
+        frame.where("id < 0").write.format("ftfile").mode("append").save(str(tmp_path / "out"))
+        assert ids(tmp_path / "out") == []
+
+    def test_overwrite_is_refused_until_it_is_offered(self, frame: DataFrame, tmp_path: Path) -> None:
+        writer = frame.write.format("ftfile").mode("overwrite")
+        assert 'mode("append")' in message(lambda: writer.save(str(tmp_path / "out")))
+        assert not (tmp_path / "out").exists()
+
+    def test_the_explicit_registration_works_too(self, spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
+        from ftfile import FtFileDataSource
+
+        spark.dataSource.register(FtFileDataSource)
+        frame.write.format("FTFILE").mode("append").option("FILEformat", "CSV").save(str(tmp_path / "out"))
+        assert ids(tmp_path / "out") == list(range(10))
+        assert len(list((tmp_path / "out").glob("*.csv"))) == 2
+
+    def test_partition_by_option(self, spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
+        frame.write.format("ftfile").mode("append").option("partitionBy", "KIND").save(str(tmp_path / "out"))
+        found = spark.read.parquet(str(tmp_path / "out"))
+        assert found.where("kind = 1").count() == 3
+        assert sorted(path.name for path in (tmp_path / "out").glob("kind=*")) == ["kind=0", "kind=1", "kind=2"]
+
+
+class TestSql:
+    def test_insert_into_with_path(self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        frame.write.format("ftfile").mode("append").save(str(out))
+        spark.sql(f"create table {table} using ftfile options (path '{out}')")
+        spark.sql(f"insert into {table} with (path='{out}') values (10, 'x')")
+        assert ids(out) == list(range(11))
+        assert spark.sql(f"select count(*) from {table}").collect()[0][0] == 11
+        frame.writeTo(table).option("path", str(out)).append()
+        assert len(ids(out)) == 21
+
+    def test_without_path_the_error_shows_the_working_form(
+        self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path
+    ) -> None:
+        out = tmp_path / "out"
+        frame.write.format("ftfile").mode("append").save(str(out))
+        spark.sql(f"create table {table} using ftfile options (path '{out}')")
+        text = message(lambda: spark.sql(f"insert into {table} values (10, 'x')"))
+        assert "INSERT INTO t WITH (path='/data/out')" in text
+
+    def test_insert_overwrite_is_refused(self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        frame.write.format("ftfile").mode("append").save(str(out))
+        spark.sql(f"create table {table} using ftfile options (path '{out}')")
+        text = message(lambda: spark.sql(f"insert overwrite {table} with (path='{out}') values (10, 'x')"))
+        assert "INSERT INTO" in text
+        assert ids(out) == list(range(10))
+
+    def test_first_save_as_table(self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        frame.write.format("ftfile").mode("append").option("path", str(out)).saveAsTable(table)
+        assert ids(out) == list(range(10))
+        assert spark.table(table).count() == 10
+
+    def test_to_table(self, spark: SparkSession, table: str, tmp_path: Path) -> None:
+        out, script = tmp_path / "out", Script(tmp_path / "script").write([[[(1, "a")]]])
+        spark.createDataFrame([(0, "z")], "id long, word string").write.format("ftfile").mode("append").save(str(out))
+        spark.sql(f"create table {table} using ftfile options (path '{out}')")
+        stream = spark.readStream.format("scripted").option("script", str(script.directory)).load()
+        query = (
+            stream.writeStream.option("path", str(out)).option("checkpointLocation", str(tmp_path / "c")).toTable(table)
+        )
+        query.processAllAvailable()
+        query.stop()
+        assert ids(out) == [0, 1]
+
+
+class TestRefusals:
+    def stream_error(self, spark: SparkSession, tmp_path: Path, mode: str = "append", **options: str) -> str:
+        script = Script(tmp_path / "script").write([[[(1, "a")]]])
+        stream = spark.readStream.format("scripted").option("script", str(script.directory)).load()
+        if mode != "append":
+            stream = stream.groupBy("word").count()
+        writer = stream.writeStream.format("ftfile").outputMode(mode)
+        writer = writer.option("checkpointLocation", str(tmp_path / "c")).options(**options)
+
+        def run() -> None:
+            query = writer.start(str(tmp_path / "out"))
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
+
+        return message(run)
+
+    def test_complete_mode_until_it_is_offered(self, spark: SparkSession, tmp_path: Path) -> None:
+        assert 'outputMode("append")' in self.stream_error(spark, tmp_path, "complete")
+
+    def test_update_mode_is_refused_by_spark(self, spark: SparkSession, tmp_path: Path) -> None:
+        assert "update" in self.stream_error(spark, tmp_path, "update").lower()
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"filFormat": "json"}, "did you mean fileFormat"),
+            ({"fileFormat": "xml"}, "it takes one of `parquet`"),
+            ({"rolling": "policy"}, "not offered by this version"),
+            ({"rolloverInterval": "1h"}, "this version does not offer"),
+            ({"txnAppId": "a"}, "not offered by this version"),
+            ({"partitionBy": "nosuch"}, "partitionBy names no column: nosuch"),
+            ({"maxBytesPerFile": "lots"}, "a size of at least one byte"),
+            ({"fileFormat": "json", "header": "true"}, "is for fileFormat=csv"),
+            ({"path": "memory://x"}, "inside one process"),
+            ({"path": "ftp://x/y"}, "ftp"),
+        ],
+    )
+    def test_bad_options_fail_before_anything_is_written(
+        self, spark: SparkSession, tmp_path: Path, options: dict[str, str], text: str
+    ) -> None:
+        out = str(tmp_path / "out")
+        frame = spark.range(1).selectExpr("id", "'x' as word")
+        writer = frame.write.format("ftfile").mode("append").options(**({"path": out} | options))
+        assert text in message(writer.save)
+        assert not Path(out).exists()
+
+    def test_a_path_that_is_a_file(self, spark: SparkSession, tmp_path: Path) -> None:
+        (tmp_path / "out").write_text("x")
+        text = message(lambda: spark.range(1).write.format("ftfile").mode("append").save(str(tmp_path / "out")))
+        assert "NotADirectory" in text
+
+    def test_reading_what_is_no_ftfile_directory(self, spark: SparkSession, tmp_path: Path) -> None:
+        text = message(lambda: spark.read.format("ftfile").load(str(tmp_path)).count())
+        assert "not an ftfile directory" in text
+
+    def test_continuous_processing_commits_nothing_and_says_so(self, spark: SparkSession, tmp_path: Path) -> None:
+        stream = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+        query = (
+            stream.writeStream.format("ftfile")
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(continuous="500 milliseconds")
+            .start(str(tmp_path / "out"))
+        )
+        query.awaitTermination(5)
+        query.stop()
+        assert not (tmp_path / "out").exists()

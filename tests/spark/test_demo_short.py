@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.demo import data
+from tests.demo.check import check_directory, connect
+from tests.demo.kill import Hit, Kill, Moment, plan_kills
+from tests.demo.process import SparkApp, list_processes, session_members
+from tests.demo.sinks import State, Target, observe, recorded_batches, unpublished_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duckdb import DuckDBPyConnection
+
+ROOT = Path(__file__).parents[2]
+QUICK = [sys.executable, "-m", "tests.demo", "--quick"]
+ROWS, FILES = 337, 4
+QUERY_ID = "4d1e8f0c-0000-4000-8000-000000000001"
+
+
+def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [*QUICK, f"--seed={seed}"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert len(re.findall(r"SIGKILL to \d+ processes", run.stdout)) == 2
+    assert re.search(r"record of batch (\d+) there, Spark's commits/\1 not", run.stdout)
+    assert run.stdout.count("each of the 60,000 flights exactly once") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name
+)
+def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
+    # Into Spark's own sink: the sink makes no difference here.
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [*QUICK, "--sink=spark"], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+    ) as demo:
+        application = wait_for(lambda: application_of(demo.pid))
+        demo.send_signal(number)
+        output, _ = demo.communicate(timeout=30)
+    wait_for(lambda: session_members(application) == ())
+    if number is not signal.SIGKILL:
+        assert demo.returncode == 130, output
+        assert list(tmp_path.iterdir()) == []
+
+
+def application_of(demo: int) -> int:
+    """Return the session of the demo's Spark application once its JVM runs too, 0 before."""
+    children = [process.number for process in list_processes() if process.parent == demo]
+    return next((child for child in children if len(session_members(child)) > 1), 0)
+
+
+def wait_for(look: Callable[[], int]) -> int:
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
+
+
+def test_application_is_frozen_and_killed_over_process_groups(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    # Spark's Python daemon leaves the process group in the same way.
+    script.write_text("import os, time\nif os.fork() == 0:\n    os.setpgid(0, 0)\ntime.sleep(60)\n")
+    app = SparkApp(script, tmp_path, tmp_path / "log", os.environ)
+    try:
+        children = [process.number for process in list_processes() if process.parent == os.getpid()]
+        session = next(child for child in children if os.getsid(child) == child)
+        wait_for(lambda: len(session_members(session)) == 2)
+        assert app.freeze() == 2
+        members = session_members(session)
+        wait_for(lambda: {each.state for each in list_processes() if each.number in members} == {"T"})
+        app.thaw()
+        wait_for(lambda: "T" not in {each.state for each in list_processes() if each.number in members})
+    finally:
+        app.kill()
+    assert session_members(session) == ()
+    assert app.exit_code == -signal.SIGKILL
+
+
+# ------------------------------------------------------------------------------- the kills
+
+
+def test_plan_is_drawn_from_the_seed() -> None:
+    plans = {seed: plan_kills(seed, ("json", "parquet"), 50) for seed in range(200)}
+    assert plans[7] == plan_kills(7, ("json", "parquet"), 50)
+    assert len(set(plans.values())) > 150
+    for plan in plans.values():
+        deaths = {(kill.target, kill.moment) for kill in plan}
+        assert deaths == set(product(("json", "parquet"), Moment))
+        assert len(plan) == len(deaths)
+        batches = [kill.not_before for kill in plan]
+        assert batches == sorted(set(batches))
+        assert batches[0] >= 1
+        assert batches[-1] <= 40
+
+
+STATES = {
+    "nothing": State(begun=-1, recorded=-1, committed=-1),
+    "first batch": State(begun=0, recorded=-1, committed=-1),
+    "between batches": State(begun=4, recorded=4, committed=4),
+    "writing": State(begun=5, recorded=4, committed=4),
+    "window": State(begun=5, recorded=5, committed=4),
+}
+
+
+@pytest.mark.parametrize("sink", ["ftfile", "spark"])
+@pytest.mark.parametrize("name", STATES)
+def test_states_are_read_from_outside(name: str, sink: str, tmp_path: Path) -> None:
+    state = STATES[name]
+    target = Target("json", sink, "json", "", tmp_path / "out", tmp_path / "checkpoint", tmp_path / "read")
+    for log, newest in (("offsets", state.begun), ("commits", state.committed)):
+        (target.checkpoint / log).mkdir(parents=True)
+        for batch in range(newest + 1):
+            (target.checkpoint / log / str(batch)).touch()
+        (target.checkpoint / log / f".{newest + 1}.tmp").touch()
+    (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
+    target.log.mkdir(parents=True)
+    write_log(target, state.recorded)
+    assert observe(target) == state
+    assert recorded_batches(target) == list(range(state.recorded + 1))
+    assert state.in_window == (name == "window")
+    assert state.in_flight == (name in {"first batch", "writing"})
+    for moment, counts in ((Moment.WINDOW, state.in_window), (Moment.WRITING, state.in_flight)):
+        kill = Kill("json", moment, not_before=0, delay_s=0.0)
+        hit = Hit(kill, {"json": state}, unpublished=0, processes=2, thawed=0, killed_at_s=0.0)
+        assert hit.counts == counts
+
+
+def test_unpublished_files_of_a_record_are_counted(tmp_path: Path) -> None:
+    target = Target(
+        "json", "ftfile", "json", "", tmp_path / "out", tmp_path / "checkpoint", tmp_path / "read"
+    )
+    target.checkpoint.mkdir()
+    (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
+    target.log.mkdir(parents=True)
+    (target.output / "a.json").touch()
+    author = {"kind": "stream", "queryId": QUERY_ID, "batchId": 3}
+    adds = [{"finalPath": "a.json"}, {"finalPath": "month=1/b.json"}]
+    lines = [json.dumps({"author": author}), json.dumps({"adds": adds, "removes": []}), "checksum", ""]
+    (target.log / f"{7:020}.record").write_text("\n".join(lines))
+    assert unpublished_parts(target, 3) == 1
+
+
+def write_log(target: Target, newest: int) -> None:
+    if target.sink == "spark":
+        for batch in range(newest + 1):
+            (target.log / (f"{batch}.compact" if batch == 3 else str(batch))).touch()
+        (target.log / f".{newest + 1}.tmp").touch()
+        return
+    stream = [{"kind": "stream", "queryId": QUERY_ID, "batchId": batch} for batch in range(newest + 1)]
+    others = [{"kind": "stream", "queryId": "another", "batchId": 99}, {"kind": "maintenance"}]
+    for version, author in enumerate(others[:1] + stream + others[1:]):
+        (target.log / f"{version:020}.record").write_text(json.dumps({"author": author}) + "\nchecksum\n")
+    (target.log / f"{99:020}.record.unfinished").touch()
+
+
+# ------------------------------------------------------------------------------- the checker
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> DuckDBPyConnection:
+    connection = connect()
+    # Every thousandth flight: all months are there, and nulls in every column that has any.
+    data.load_flights(connection, tmp_path_factory.mktemp("csv"), None)
+    connection.execute("DELETE FROM flights WHERE ordinal % 1000 > 0")
+    return connection
+
+
+@pytest.fixture(params=["json", "parquet"])
+def output(request: pytest.FixtureRequest, source: DuckDBPyConnection, tmp_path: Path) -> Path:
+    """A correct output: files of JSON, or Parquet partitioned by month."""
+    directory = tmp_path / str(request.param)
+    write_output(source, directory, "*")
+    return directory
+
+
+def write_output(source: DuckDBPyConnection, directory: Path, columns: str) -> None:
+    directory.mkdir()
+    names = ", ".join(column.name for column in data.COLUMNS)
+    rows = f"(SELECT {columns} FROM flights) WHERE ordinal // 1000 % {FILES} ="
+    for index in range(FILES):
+        selected = f"SELECT {names} FROM {rows} {index} ORDER BY ordinal DESC"
+        if directory.name == "json":
+            source.execute(f"COPY ({selected}) TO '{directory}/part-{index}.json'")
+        else:
+            options = f"FORMAT parquet, PARTITION_BY month, FILENAME_PATTERN 'part-{index}-{{i}}'"
+            source.execute(f"COPY ({selected}) TO '{directory}' ({options}, OVERWRITE_OR_IGNORE)")
+
+
+def some_file(output: Path) -> Path:
+    return max(output.rglob(f"*.{output.name}"))
+
+
+def test_checker_finds_a_correct_output_exact(source: DuckDBPyConnection, output: Path) -> None:
+    verdict = check_directory(source, output, output.name)
+    assert verdict.exact
+    assert verdict.rows == ROWS
+    assert verdict.files == len(list(output.rglob(f"*.{output.name}")))
+
+
+def test_checker_counts_a_lost_file(source: DuckDBPyConnection, output: Path) -> None:
+    some_file(output).unlink()
+    verdict = check_directory(source, output, output.name)
+    assert not verdict.exact
+    assert verdict.missing == ROWS - verdict.rows > 0
+    assert (verdict.duplicated, verdict.foreign) == (0, 0)
+
+
+@pytest.mark.parametrize("where", ["", "_ftfile/staged", ".hidden"])
+def test_checker_counts_a_doubled_file(where: str, source: DuckDBPyConnection, output: Path) -> None:
+    original = some_file(output)
+    copy = output / where / original.relative_to(output).with_stem("copy")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(original, copy)
+    verdict = check_directory(source, output, output.name)
+    assert not verdict.exact
+    assert verdict.duplicated == verdict.rows - ROWS > 0
+    assert (verdict.missing, verdict.foreign) == (0, 0)
+
+
+def test_checker_names_a_torn_file(source: DuckDBPyConnection, output: Path) -> None:
+    torn = some_file(output)
+    os.truncate(torn, torn.stat().st_size - 10)
+    verdict = check_directory(source, output, output.name)
+    assert not verdict.exact
+    assert verdict.unreadable == (str(torn.relative_to(output)),)
+
+
+CHANGES = {
+    "integer": "{0} + 1",
+    "number": "{0} + 0.5",
+    "text": "{0} || '\\'",
+    "instant": "{0} + INTERVAL 1 MICROSECOND",
+}
+
+
+@pytest.mark.parametrize("change", ["to null", "to another value"])
+@pytest.mark.parametrize("file_format", ["json", "parquet"])
+def test_checker_sees_a_change_in_each_column(
+    file_format: str, change: str, source: DuckDBPyConnection, tmp_path: Path
+) -> None:
+    # One row for each column, with no null in it.
+    complete = "SELECT ordinal FROM flights WHERE arr_delay + length(tailnum) IS NOT NULL ORDER BY ordinal"
+    victims = [row[0] for row in source.execute(complete).fetchmany(len(data.COLUMNS))]
+    replaced = []
+    for column, victim in zip(data.COLUMNS, victims, strict=True):
+        value = "NULL" if change == "to null" else CHANGES[column.kind].format(column.name)
+        replaced.append(f"CASE WHEN ordinal = {victim} THEN {value} ELSE {column.name} END AS {column.name}")
+    write_output(source, tmp_path / file_format, f"* REPLACE ({', '.join(replaced)})")
+    verdict = check_directory(source, tmp_path / file_format, file_format)
+    assert verdict.rows == ROWS
+    assert verdict.missing == verdict.foreign == len(data.COLUMNS)
