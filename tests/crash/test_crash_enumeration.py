@@ -28,19 +28,21 @@ BATCHES = Scenario(
     (Batch("ab"), Batch("", batch_id=1), Batch("cd", batch_id=2, troubled=True)),
 )
 PARTITIONED = Scenario(
-    "partitioned directory", (Batch("abab"), Batch("bcbc", batch_id=1)), partitioned=True
+    "partitioned directory", (Batch("abab"), Batch("bc", batch_id=1)), partitioned=True
 )
 REPLACING = Scenario(
     "compaction and overwrite",
-    (Batch("ab"), Batch("c", "compact", batch_id=1), Batch("d", "overwrite", batch_id=2)),
+    (Batch("a"), Batch("b", "compact", batch_id=1), Batch("c", "overwrite", batch_id=2)),
+    settled=1,
 )
 TWO_QUERIES = Scenario(
     "two queries in one directory",
-    (Batch("ab"), Batch("c", query="b"), Batch("d", batch_id=1), Batch("e", query="b", batch_id=1)),
+    (Batch("a"), Batch("b", query="b"), Batch("c", batch_id=1)),
+    settled=1,
     options=(("onNewQuery", "continue"),),
 )
 # How many states each must have at least: fewer, and the exploration has lost its way.
-STATES_MIN = {BATCHES: 9_000, PARTITIONED: 6_000, REPLACING: 6_000, TWO_QUERIES: 6_000}
+STATES_MIN = {BATCHES: 10_000, PARTITIONED: 7_000, REPLACING: 3_000, TWO_QUERIES: 3_000}
 
 
 class Exploration:
@@ -53,8 +55,9 @@ class Exploration:
         self._directory_sync = directory_sync
 
     def explore(self) -> None:
-        whole = CrashingFileSystem(clock=CLOCK, directory_sync=self._directory_sync)
-        self.scenario.play(whole, (), run=1)
+        start = self.scenario.start(directory_sync=self._directory_sync)
+        whole = start.filesystem()
+        self.scenario.play(whole, start.notes, run=1)
         self.scenario.check_finished(whole)
         states: list[CrashState | KillState] = [*crash_states(whole, seen=self.seen), *kill_states(whole)]
         for recovered, state in [(self.recover(state, run=2), state) for state in states]:
@@ -83,14 +86,14 @@ def told(what: str) -> Iterator[None]:
 
 
 def explore(scenario: Scenario, record_property: pytest.RecordProperty, **settings: bool) -> int:
-    began = time.perf_counter()
+    began = time.process_time()
     exploration = Exploration(scenario, **settings)
     with repeatable(CLOCK, IDS):
         exploration.explore()
-    states, seconds = len(exploration.seen), time.perf_counter() - began
+    states, seconds = len(exploration.seen), time.process_time() - began
     record_property("crash_states", states)
     record_property("crash_seconds", round(seconds, 1))
-    print(f"{scenario.name}: {states} distinct states in {seconds:.1f} s")
+    print(f"{scenario.name}: {states} distinct states in {seconds:.1f} s of processor time")
     return states
 
 
@@ -104,7 +107,7 @@ def test_every_crash(scenario: Scenario, record_property) -> None:
 def test_every_crash_with_bases(monkeypatch: pytest.MonkeyPatch, record_property) -> None:
     monkeypatch.setattr(bases, "BASE_EVERY", 1)
     monkeypatch.setattr(bases, "BASES_KEPT", 1)
-    assert explore(REPLACING, record_property) >= 6_000
+    assert explore(REPLACING, record_property) >= 1_000
 
 
 @pytest.mark.timeout(900)

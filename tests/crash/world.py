@@ -18,6 +18,7 @@ from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver import check_messages, make_proposal
 from ftfile.sink.writer import open_log
 from ftfile.testing.checker import check_directory
+from ftfile.testing.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.commit.proposal import Proposal
     from ftfile.sink.message import TaskCommit
     from ftfile.testing.checker import DirectoryReport
-    from ftfile.testing.crashing import CrashingFileSystem
+    from ftfile.testing.crashing import CrashState
 
 Change = Literal["append", "overwrite", "compact"]
 
@@ -92,7 +93,7 @@ class Query(MicroBatch):
         log = open_log(self.path)
         snapshot = take_snapshot(log)
         inputs = tuple(snapshot.adds.values())
-        content = b"".join(open_add(log.fs, add, log.fs.read) for add in inputs)
+        content = b"".join(open_add(add, log.fs.read) for add in inputs)
         part_id = IDS.unique()
         directory = layout.staged_directory(self.query_id, batch_id)
         log.fs.make_directories(directory)
@@ -122,18 +123,35 @@ def _config(path: str, columns: tuple[str, ...], options: tuple[tuple[str, str],
 
 @dataclass(frozen=True)
 class Scenario:
-    """Batches in the order in which Spark runs them."""
+    """Batches in the order in which Spark runs them.
+
+    Attributes:
+        settled: how many of them ended so long ago that all of it is durable.
+    """
 
     name: str
     batches: tuple[Batch, ...]
+    settled: int = 0
     partitioned: bool = False
     options: tuple[tuple[str, str], ...] = ()
 
-    def play(self, fs: CrashingFileSystem, notes: Sequence[str], run: int) -> None:
+    def start(self, *, directory_sync: bool = True) -> CrashState:
+        """Return the disk after the batches that ended long ago."""
+        fs = CrashingFileSystem(clock=CLOCK, directory_sync=directory_sync)
+        self.play(fs, (), 1, self.batches[: self.settled])
+        return next(state for state in crash_states(fs) if state.point == len(fs.journal))
+
+    def play(
+        self,
+        fs: CrashingFileSystem,
+        notes: Sequence[str],
+        run: int,
+        batches: Sequence[Batch] | None = None,
+    ) -> None:
         """Start Spark anew and go on with the first batch that it has not recorded."""
         register("world", lambda _: fs)
         queries: dict[str, Query] = {}
-        for step, batch in enumerate(self.batches):
+        for step, batch in enumerate(self.batches if batches is None else batches):
             query = queries.setdefault(batch.query, self.query(batch.query, run))
             if (note := f"{batch.query}/{batch.batch_id}") not in notes:
                 IDS.start(run, step)

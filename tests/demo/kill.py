@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("Hit", "Kill", "Moment", "hunt", "plan_kills")
 
 POLL_S = 0.0005
+POLL_BEFORE_S = 0.02
 SETTLE_S = 0.002
 LONGEST_DELAY_S = 0.1
 
@@ -111,14 +112,18 @@ def hunt(app: SparkApp, kill: Kill, targets: Sequence[Target], on_poll: Callable
             app.thaw()
             thawed += 1
         on_poll()
-        time.sleep(POLL_S)
+        time.sleep(lure.pause_s)
     return None
 
 
 class _Lure:
-    """Tells from the directories of one stream whether the planned moment is near and, once frozen, there."""
+    """Tells from the directories of one stream whether the planned moment is near and, once frozen, there.
+
+    ``pause_s`` is how long to wait before the next look.
+    """
 
     def __init__(self, kill: Kill, target: Target) -> None:
+        self.pause_s = POLL_BEFORE_S
         self._kill = kill
         self._target = target
         # What an earlier kill left behind is not a new moment.
@@ -131,6 +136,7 @@ class _Lure:
         state = observe(self._target)
         if state.begun < self._kill.not_before:
             return False
+        self.pause_s = POLL_S
         if self._kill.moment is Moment.WINDOW:
             return self._is_window(state)
         if state.begun != self._begun:

@@ -21,7 +21,7 @@ __all__ = ("TITLES", "Console", "print_summary")
 SPARSE_INTERVAL_S = 10.0
 GREEN, RED, PLAIN, CLEAR_LINE = "\x1b[32m", "\x1b[31m", "\x1b[0m", "\r\x1b[K"
 TITLES = {"ftfile": "ftfile", "spark": "Spark's sink"}
-PLAIN_READER, SPARK_READER = "plain reader (DuckDB)", "Spark's own reader"
+PLAIN_READER, SPARK_READER = "plain reader (DuckDB)", "Spark, by the sink's log"
 HEADINGS = (
     "sink",
     "format",

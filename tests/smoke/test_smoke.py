@@ -72,5 +72,3 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
     frame = spark.read.schema(SCHEMA).parquet(source)
     frame.write.format("ftfile").option("fileFormat", file_format).mode("append").save(out)
     assert ftfile.open(out).to_arrow().num_rows == 40
-
-

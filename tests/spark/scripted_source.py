@@ -99,6 +99,7 @@ class ScriptedSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: object) -> DataSourceStreamReader:
+        del schema
         return _Reader(self.options["script"])
 
 

@@ -89,7 +89,9 @@ class TestSql:
         text = message(lambda: spark.sql(f"insert into {table} values (10, 'x')"))
         assert "INSERT INTO t WITH (path='/data/out')" in text
 
-    def test_insert_overwrite_is_refused(self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path) -> None:
+    def test_insert_overwrite_is_refused(
+        self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path
+    ) -> None:
         out = tmp_path / "out"
         frame.write.format("ftfile").mode("append").save(str(out))
         spark.sql(f"create table {table} using ftfile options (path '{out}')")

@@ -49,12 +49,16 @@ def forget_commit(paths: Paths, batch: int) -> None:
 
 def error_of(spark: SparkSession, paths: Paths, **options: Any) -> str:
     """Return the error with which a query ends."""
-    with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark wraps it in several classes
+
+    def run_once() -> None:
         query = start(spark, paths, **options)
         try:
             query.processAllAvailable()
         finally:
             query.stop()
+
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark wraps it in several classes
+        run_once()
     return str(raised.value)
 
 
@@ -138,7 +142,9 @@ class TestReplay:
 
 
 class TestLineage:
-    def test_a_deleted_checkpoint_is_noticed_before_anything_is_written(self, spark: SparkSession, paths: Paths) -> None:
+    def test_a_deleted_checkpoint_is_noticed_before_anything_is_written(
+        self, spark: SparkSession, paths: Paths
+    ) -> None:
         script = Script(paths["script"]).write(BATCHES, available=0)
         run(spark, paths, script, 3)
         shutil.rmtree(paths["checkpoint"])
@@ -237,7 +243,7 @@ def test_limits_split_within_the_batch(spark: SparkSession, paths: Paths) -> Non
 
 
 def test_a_foreach_batch_that_writes_has_no_share_in_the_streams_identity(spark: SparkSession, paths: Paths) -> None:
-    script = Script(paths["script"]).write(BATCHES, available=3)
+    Script(paths["script"]).write(BATCHES, available=3)
     stream = spark.readStream.format("scripted").option("script", str(paths["script"])).load()
 
     def write(frame: Any, _batch: int) -> None:

@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = ("BASES_KEPT", "BASE_EVERY", "decode_base", "encode_base", "keep_base", "newest_base", "read_base", "write_base")
+__all__ = (
+    "BASES_KEPT",
+    "BASE_EVERY",
+    "decode_base",
+    "encode_base",
+    "keep_base",
+    "newest_base",
+    "read_base",
+    "write_base",
+)
 
 BASE_FORMAT = 1
 BASES_KEPT = 2

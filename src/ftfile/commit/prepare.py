@@ -99,8 +99,9 @@ def _check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
         raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", advice)
     if info.modified_ms <= horizon_ms:
         raise StaleFiles(
-            f"{add.path!r} was last written at {info.modified_ms} ms, and vacuum may delete everything unrecorded up to "
-            f"{horizon_ms} ms: the batch took longer than the grace. Start the query again, and vacuum with a longer grace"
+            f"{add.path!r} was last written at {info.modified_ms} ms, and vacuum may delete everything unrecorded "
+            f"up to {horizon_ms} ms: the batch took longer than the grace. Start the query again, and vacuum with a "
+            "longer grace"
         )
 
 

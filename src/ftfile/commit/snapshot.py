@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add, Record
-    from ftfile.fs.api import FileSystem
 
 __all__ = ("Snapshot", "open_add", "read_records", "take_snapshot")
 
@@ -67,11 +66,10 @@ def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
     return snapshot
 
 
-def open_add(fs: FileSystem, add: Add, opener: Callable[[str], _Opened]) -> _Opened:
+def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
     """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
 
     Args:
-        fs: rooted at the directory.
         add: what to open.
         opener: called with a path; raises NotFound to have the next place tried.
 

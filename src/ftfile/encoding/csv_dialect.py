@@ -72,15 +72,11 @@ class CsvDialect:
         for name in ("sep", "quote", "escape"):
             character = getattr(self, name)
             if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-                raise ConfigError(
-                    f"option {name}={character!r}: it takes one ASCII character that is no line end"
-                )
+                raise ConfigError(f"option {name}={character!r}: it takes one ASCII character that is no line end")
         if self.sep in {self.quote, self.escape}:
             same = "quote" if self.sep == self.quote else "escape"
             raise ConfigError(f"options sep and {same} are both {self.sep!r}: choose another for one of them")
         if self.line_sep not in _LINE_SEPS:
             raise ConfigError(f"option lineSep={self.line_sep!r}: for csv it takes \\n, \\r\\n or \\r")
         if any(character in self.null_value for character in (self.sep, self.quote, "\r", "\n")):
-            raise ConfigError(
-                f"option nullValue={self.null_value!r}: it may not contain sep, quote or a line end"
-            )
+            raise ConfigError(f"option nullValue={self.null_value!r}: it may not contain sep, quote or a line end")

@@ -60,16 +60,12 @@ class CsvLines(Format):
         problems = []
         for column in schema:
             if pa.types.is_nested(column.type):
-                problems.append(
-                    f"column `{column.name}`: {column.type}: use to_json(`{column.name}`), json or parquet"
-                )
+                problems.append(f"column `{column.name}`: {column.type}; use to_json(`{column.name}`), json or parquet")
             elif pa.types.is_binary(column.type):
-                problems.append(
-                    f"column `{column.name}`: binary: use base64(`{column.name}`), json or parquet"
-                )
+                problems.append(f"column `{column.name}`: binary; use base64(`{column.name}`), json or parquet")
         if len(schema) == 1 and schema.field(0).nullable and not self.dialect.null_value:
             problems.append(
-                f"column `{schema.field(0).name}`: its nulls would be empty lines, which readers skip: "
+                f"column `{schema.field(0).name}`: its nulls would be empty lines, which readers skip; "
                 "set nullValue, as in nullValue=\\N, or use text"
             )
         refuse(self.name, problems)

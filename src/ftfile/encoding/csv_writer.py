@@ -72,9 +72,7 @@ class CsvEncoder(LineEncoder):
         if dialect.escape != dialect.quote:
             values = pc.replace_substring(values, dialect.escape, dialect.escape * 2)
         values = pc.replace_substring(values, dialect.quote, dialect.escape + dialect.quote)
-        return pc.replace_with_mask(
-            text, needed, pc.binary_join_element_wise(dialect.quote, values, dialect.quote, "")
-        )
+        return pc.replace_with_mask(text, needed, pc.binary_join_element_wise(dialect.quote, values, dialect.quote, ""))
 
     def _lines(self, columns: list[pa.StringArray]) -> EncodedRows:
         rows = pc.binary_join_element_wise(

@@ -151,8 +151,7 @@ class _JsonEncoder(LineEncoder):
         self._line_sep = options.line_sep.encode()
         # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
         self._rebuilt = [
-            pa.types.is_nested(column.type) or any(map(options.is_text, leaf_types(column.type)))
-            for column in schema
+            pa.types.is_nested(column.type) or any(map(options.is_text, leaf_types(column.type))) for column in schema
         ]
 
     def _encode(self, batch: pa.RecordBatch) -> EncodedRows:

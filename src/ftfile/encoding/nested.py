@@ -71,9 +71,7 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(offsets, mask=null if array.null_count else None), lists.flatten()
 
 
-def rebuild(
-    array: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]
-) -> pa.Array:
+def rebuild(array: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
     """Return `array` as `target`: struct fields matched by name, missing ones null, leaves made by `leaf`."""
     if pa.types.is_struct(target):
         children = {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}

@@ -80,9 +80,7 @@ class ParquetEncoder(Encoder):
 
     def _estimate(self, ratio: float) -> int:
         row_groups = self._row_groups + bool(self._buffer)
-        footer = _FOOTER_BYTES + self._leaf_columns * (
-            _FOOTER_COLUMN_BYTES + _FOOTER_CHUNK_BYTES * row_groups
-        )
+        footer = _FOOTER_BYTES + self._leaf_columns * (_FOOTER_COLUMN_BYTES + _FOOTER_CHUNK_BYTES * row_groups)
         written = self._target.position - self._start_bytes
         return int(written + self._buffer_bytes * ratio + footer)
 

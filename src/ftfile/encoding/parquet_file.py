@@ -60,9 +60,7 @@ class ParquetFormat(Format):
         """See `Format.from_options`."""
         compression, level = options.get("compression", "zstd"), options.get("compressionLevel")
         if compression not in _EXTENSIONS:
-            raise ConfigError(
-                f"option compression={compression!r}: for parquet it takes {', '.join(_EXTENSIONS)}"
-            )
+            raise ConfigError(f"option compression={compression!r}: for parquet it takes {', '.join(_EXTENSIONS)}")
         if level is not None:
             if compression not in _LEVELS:
                 leveled = ", ".join(_LEVELS)
@@ -74,9 +72,7 @@ class ParquetFormat(Format):
                 pa.Codec.maximum_compression_level(compression),
             )
             if not low <= level <= high:
-                raise ConfigError(
-                    f"option compressionLevel={level}: for {compression} it takes {low} to {high}"
-                )
+                raise ConfigError(f"option compressionLevel={level}: for {compression} it takes {low} to {high}")
         return cls(compression, level)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema

@@ -117,9 +117,7 @@ def _type(spark: str | dict[str, Any], path: str, problems: _Problems) -> pa.Dat
         precision, scale = int(match[1]), int(match[2])
         if 0 < precision <= _PRECISION_MAX and 0 <= scale <= precision:
             return pa.decimal128(precision, scale)
-        problems.add(
-            path, f"type {spark} is out of bounds", "cast it to DECIMAL(p, s) with 0 <= s <= p <= 38"
-        )
+        problems.add(path, f"type {spark} is out of bounds", "cast it to DECIMAL(p, s) with 0 <= s <= p <= 38")
     elif match := _COLLATED.fullmatch(spark):
         _check_collation(path, match[1], problems)
     elif not _CHARACTERS.fullmatch(spark):

@@ -61,10 +61,10 @@ class TextLines(Format):
         """See `Format.check_schema`; there is one column, of strings or binary values."""
         if len(schema) != 1:
             advice = "select one, or use csv, json or parquet"
-            refuse(self.name, [f"columns {', '.join(schema.names)}: text has exactly one column: {advice}"])
+            refuse(self.name, [f"columns {', '.join(schema.names)}: text has exactly one column; {advice}"])
         column = schema.field(0)
         if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-            refuse(self.name, [f"column `{column.name}`: {column.type}: use cast(`{column.name}` AS STRING)"])
+            refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS STRING)"])
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""

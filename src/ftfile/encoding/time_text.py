@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +47,7 @@ def check_range(array: pa.Array) -> None:
         value = bound.value
         if value is not None and (value < _FIRST_DAY * factor if low else value >= (_LAST_DAY + 1) * factor):
             kind = "days" if factor == 1 else "microseconds"
-            raise ValueError(
-                f"{value} {kind} since 1970 is outside the years 0001 to 9999 that text can hold"
-            )
+            raise ValueError(f"{value} {kind} since 1970 is outside the years 0001 to 9999 that text can hold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,7 @@ class TimePattern:
                 pieces.append(found.replace("u", "y"))
             elif found[0].isalpha() and found.isascii():
                 accepted = f"{', '.join(known)}, punctuation and 'quoted text'"
-                raise ConfigError(
-                    f"option {option}={text!r}: {found!r} is not understood; accepted are {accepted}"
-                )
+                raise ConfigError(f"option {option}={text!r}: {found!r} is not understood; accepted are {accepted}")
             elif found not in "[]":
                 pieces.append("=" + found)
         pattern = cls(tuple(pieces))
@@ -126,9 +122,7 @@ class TimePattern:
         """
         fields = [piece for piece in self.pieces if piece[0] != "="]
         regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else _capture(piece) for piece in self.pieces)
-        if not pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() and strings.null_count < len(
-            strings
-        ):
+        if not pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() and strings.null_count < len(strings):
             raise ValueError(f"a value is not in the pattern {''.join(self.pieces)!r}")
         place = {piece[0]: f"\\{index}" for index, piece in enumerate(fields, start=1)}
         date = f"{place.get('y', '1970')}-{place.get('M', '01')}-{place.get('d', '01')}"

@@ -96,9 +96,7 @@ def _padding(size: int, ends: NDArray[np.int64], counts: NDArray[np.int64]) -> N
     return mask
 
 
-def _with_nulls_of(
-    array: pa.Array, kind: pa.DataType, ends: NDArray[np.int64], data: NDArray[np.uint8]
-) -> pa.Array:
+def _with_nulls_of(array: pa.Array, kind: pa.DataType, ends: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.Array:
     offsets = pa.py_buffer(np.append(0, ends).astype(np.int32))
     values = pa.Array.from_buffers(kind, len(array), [None, offsets, pa.py_buffer(data)])
     return pc.if_else(array.is_valid(), values, None) if array.null_count else values

@@ -58,7 +58,7 @@ class FileInfo:
         size_bytes: length; 0 for a directory.
         modified_ms: the store's modification time in milliseconds since 1970 UTC; the basis of every age.
         is_directory: whether it is one.
-        identity: the same for two paths exactly when they are one file (inode, e-tag); None where the store cannot tell.
+        identity: equal for two paths exactly when they are one file (inode, e-tag); None where the store cannot tell.
     """
 
     path: str
@@ -115,7 +115,7 @@ class OutputStream(ABC):
             self._position += view.nbytes
         return view.nbytes
 
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027 - no driver has to do anything
         """Do nothing that anyone may rely on; cheap, allowed after close."""
 
     def hflush(self) -> None:
@@ -160,7 +160,7 @@ class OutputStream(ABC):
             self._state = "aborted"
             return self._abort()
 
-    def __enter__(self) -> OutputStream:
+    def __enter__(self) -> OutputStream:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
 
     def __exit__(
@@ -223,7 +223,7 @@ class InputFile(ABC):
     def close(self) -> None:
         """Release the file; idempotent."""
 
-    def __enter__(self) -> InputFile:
+    def __enter__(self) -> InputFile:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -302,7 +302,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:
-        """Write a small file over whatever is there: for hints. It may be torn or lost by a crash or a racing reader."""
+        """Write a small file over whatever is there: for hints. A crash may tear or lose it, a reader may see half."""
 
     @abstractmethod
     def delete(self, path: str) -> None:

@@ -51,8 +51,7 @@ class _RawInput(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
         view = memoryview(buffer).cast("B")
-        wanted = max(0, min(len(view), self._file.size_bytes - self._position))
-        data = self._file.read_at(self._position, wanted) if wanted else b""
+        data = self._file.read_at(self._position, len(view))
         view[: len(data)] = data
         self._position += len(data)
         return len(data)

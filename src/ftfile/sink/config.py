@@ -14,6 +14,7 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
 from ftfile.encoding.registry import format_from_options
 from ftfile.encoding.spark_types import arrow_schema
+from ftfile.encoding.time_formats import TimeFormats
 from ftfile.fs.registry import normalise
 from ftfile.sink.partition_paths import check_partition_column
 
@@ -33,6 +34,7 @@ class SinkConfig:
         path: normalised URL of the directory.
         schema_json: the rows' schema as Spark's `StructType.json()`.
         partition_by: columns in their schema's spelling.
+        time_zone: of timestamps in directory names.
         checkpoint: the query's checkpoint directory, when it was given to the writer.
     """
 
@@ -40,6 +42,7 @@ class SinkConfig:
     schema_json: str
     format: Format
     partition_by: tuple[str, ...]
+    time_zone: str
     max_bytes_per_file: int | None
     max_records_per_file: int | None
     policy: Policy
@@ -59,7 +62,8 @@ class SinkConfig:
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         name = parsed["fileFormat"]
-        file_format = format_from_options(name, parsed.for_format(name))
+        file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **parsed.for_format(name)})
+        TimeFormats.from_options({"timeZone": parsed["timeZone"]})
         schema = arrow_schema(schema_json)
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         config = cls(
@@ -67,6 +71,7 @@ class SinkConfig:
             schema_json=schema_json,
             format=file_format,
             partition_by=partition_by,
+            time_zone=parsed["timeZone"],
             max_bytes_per_file=parsed["maxBytesPerFile"],
             max_records_per_file=parsed["maxRecordsPerFile"],
             policy=Policy(
@@ -98,6 +103,7 @@ class SinkConfig:
         return {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
             "partitionBy": list(self.partition_by),
+            "timeZone": self.time_zone,
         }
 
 
@@ -119,7 +125,9 @@ def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, 
     spelling = {name.lower(): name for name in schema.names}
     unknown = [name for name in names if name.lower() not in spelling]
     if unknown:
-        raise ConfigError(f"partitionBy names no column: {', '.join(unknown)}; the columns are {', '.join(schema.names)}")
+        raise ConfigError(
+            f"partitionBy names no column: {', '.join(unknown)}; the columns are {', '.join(schema.names)}"
+        )
     if len(names) == len(schema.names):
         raise SchemaError("partitionBy names every column: at least one must be left for the files")
     columns = tuple(spelling[name.lower()] for name in names)

@@ -36,7 +36,8 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
     if not whole or len(whole) != len(messages):
         raise InvalidMessages(
             f"{len(messages) - len(whole)} of {len(messages)} tasks sent no message: nothing is committed. "
-            "trigger(continuous=...) does this with every Python sink and would lose all rows: use a micro-batch trigger"
+            "trigger(continuous=...) does this with every Python sink and would lose all rows: use a micro-batch "
+            "trigger"
         )
     writer = whole[0].identity.writer
     for message in whole:
@@ -44,7 +45,8 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
             raise InvalidMessages(f"messages of {writer} and of {message.identity.writer} in one batch")
         if message.writer_version != __version__:
             raise InvalidMessages(
-                f"an executor runs ftfile {message.writer_version} and the driver {__version__}: install one version everywhere"
+                f"an executor runs ftfile {message.writer_version} and the driver {__version__}: "
+                "install one version everywhere"
             )
     if isinstance(writer, StreamIdentity) and writer.batch_id != batch_id:
         raise InvalidMessages(f"batch {batch_id} is to be committed with the messages of batch {writer.batch_id}")
@@ -85,8 +87,8 @@ def check_head(config: SinkConfig, head: LogState) -> None:
         if isinstance(definition, dict) and definition.get("partitionBy") not in (None, list(config.partition_by)):
             recorded = ",".join(definition["partitionBy"]) or "no columns"
             raise ConfigError(
-                f"partitionBy={','.join(config.partition_by) or 'no columns'}, but the directory was written with {recorded}: "
-                "readers could not tell which columns are in the paths. Use a new directory"
+                f"partitionBy={','.join(config.partition_by) or 'no columns'}, but the directory was written with "
+                f"{recorded}: readers could not tell which columns are in the paths. Use a new directory"
             )
 
 

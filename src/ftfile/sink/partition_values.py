@@ -150,7 +150,7 @@ def _timestamp_texts(values: pa.Array, time_zone: str) -> list[str]:
     if values.type.tz is None or time_zone == UTC:
         return _clock_texts(values)
     instants = values.cast(pa.timestamp("us", time_zone))
-    if pc.any(pc.greater(pc.abs(_microseconds(instants)), _FAR_US)).as_py():
+    if pc.any(pc.greater(pc.abs_checked(_microseconds(instants)), _FAR_US)).as_py():
         raise ValueError(f"timestamp out of the range that has a local time in {time_zone}")
     clocks = pc.local_timestamp(instants)
     texts = _clock_texts(clocks)

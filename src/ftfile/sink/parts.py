@@ -59,7 +59,7 @@ class PartWriter:
         table = pa.Table.from_batches(self._collected).combine_chunks()
         self._collected, self._collected_rows, self._collected_bytes = [], 0, 0
         for batch in table.to_batches():
-            for bucket, rows in route(batch, self._config.partition_by):
+            for bucket, rows in route(batch, self._config.partition_by, time_zone=self._config.time_zone):
                 self._write_bucket(bucket, rows)
 
     def _write_bucket(self, bucket: str, batch: pa.RecordBatch) -> None:

@@ -41,7 +41,8 @@ def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen"
     if found:
         allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
         raise SchemaError(
-            f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: {'; '.join(sorted(found))}. "
+            f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
+            f"{'; '.join(sorted(found))}. "
             f"Set onSchemaChange={'widen or any' if policy == 'fail' else 'any'}, or write to a new directory"
         )
 
@@ -51,4 +52,3 @@ def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
         whole_digits = new.precision - new.scale >= old.precision - old.scale
         return bool(whole_digits and new.scale >= old.scale)
     return new in _WIDER.get(old, ())
-

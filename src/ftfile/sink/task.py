@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ftfile.commit.state import LogView
-    from ftfile.core.clock import Clock
-    from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import TaskIdentity, WriterIdentity
@@ -38,23 +36,20 @@ def write_task(
     identity: TaskIdentity,
     batches: Iterable[pa.RecordBatch],
     fs: FileSystem,
-    *,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
 ) -> TaskCommit:
     """Write the rows of one attempt to files of its own; of a batch that is committed, only look at the rows.
 
     Raises:
         FtfileError: the attempt failed; what it wrote was removed as far as possible, and nobody refers to it.
     """
-    began = clock.monotonic_s()
+    began = SYSTEM_CLOCK.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint)
     rows = _fingerprinted(_cast(batches, config.schema), fingerprint)
     if _is_committed(fs, view, identity.writer):
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
-    stage = Stage(fs, ids, identity)
+    stage = Stage(fs, SYSTEM_IDS, identity)
     try:
         parts = PartWriter(config, stage)
         for batch in rows:
@@ -63,7 +58,7 @@ def write_task(
     except BaseException:
         stage.discard()
         raise
-    metrics = {"writeSeconds": clock.monotonic_s() - began}
+    metrics = {"writeSeconds": SYSTEM_CLOCK.monotonic_s() - began}
     return TaskCommit(identity, tuple(stage.finished), fingerprint.to_json(), metrics=metrics)
 
 
@@ -75,9 +70,7 @@ def _is_committed(fs: FileSystem, view: LogView, writer: WriterIdentity) -> bool
     return CommitLog(fs, start=view).read_on().finds(author)
 
 
-def _fingerprinted(
-    batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAccumulator
-) -> Iterator[pa.RecordBatch]:
+def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAccumulator) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         fingerprint.update(batch)
         yield batch

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit.lineage import check_known_query
 from ftfile.commit.log import CommitLog
 from ftfile.commit.protocol import commit
-from ftfile.core.errors import FtfileError
+from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.checkpoint import read_query_id
@@ -66,6 +67,8 @@ class SinkWriter:
         """
         log = open_log(config.path)
         head = log.read_on()
+        if head.version < 0:
+            _greet(config, log)
         check_head(config, head)
         query_id = read_query_id(config.checkpoint)
         if query_id is not None:
@@ -99,6 +102,27 @@ class SinkWriter:
         known = [message for message in messages if message is not None]
         with _context(known[0].identity.writer) if known else log_context(batch=batch_id):
             _log.warning("Spark aborts the batch; %d staged parts stay for vacuum", sum(len(m.parts) for m in known))
+
+
+def _greet(config: SinkConfig, log: CommitLog) -> None:
+    """Say once, before the first commit, what may surprise later.
+
+    Raises:
+        CorruptData: the directory has a layout that this version does not know.
+    """
+    found: list[str] = []
+    with contextlib.suppress(NotFound):
+        found = [info.path for info in log.fs.list("") if info.path[0] not in "_."]
+        log.check_layout()
+    if found:
+        _log.warning(
+            "%s is not empty: it has %d entries that ftfile did not write, such as %r. Plain readers read them, too",
+            config.path,
+            len(found),
+            found[0],
+        )
+    if not config.partition_by:
+        _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
 
 
 def _context(writer: WriterIdentity) -> AbstractContextManager[None]:

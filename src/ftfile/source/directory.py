@@ -86,7 +86,8 @@ class Directory:
             self._log.check_layout()
         except NotFound as error:
             raise ConfigError(
-                f"{path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
+                f"{path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the path is "
+                "wrong"
             ) from error
 
     def __repr__(self) -> str:

@@ -36,9 +36,9 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
     partition_by = encoding["partitionBy"]
     in_path = pa.schema([field for field in schema if field.name in partition_by])
     in_file = pa.schema([field for field in schema if field.name not in partition_by])
-    values = parse_bucket_path(add.bucket, in_path) if len(in_path) else {}
+    values = parse_bucket_path(add.bucket, in_path, encoding["timeZone"]) if len(in_path) else {}
     rows = 0
-    with open_add(fs, add, fs.open) as file:
+    with open_add(add, fs.open) as file:
         _check_length(file, add)
         for batch in format_from_definition(encoding["format"]).decode(as_file(file), in_file):
             rows += batch.num_rows
@@ -57,9 +57,7 @@ def _check_length(file: InputFile, add: Add) -> None:
 
 def _with_path_columns(batch: pa.RecordBatch, values: dict[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
     columns = [
-        pa.repeat(values[field.name], batch.num_rows)
-        if field.name in values
-        else batch.column(field.name)
+        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,4 +1,4 @@
-"""`format("ftfile")`: what Spark calls. Heavy imports wait until they are needed, since Spark loads this to look it up."""
+"""`format("ftfile")`: what Spark calls. It is loaded just to be looked up, so heavy imports wait until needed."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class FtFileDataSource(DataSource):
 
         return FtFileReader(self.options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write."""
         from ftfile.spark.batch_writer import FtFileBatchWriter  # noqa: PLC0415
 
         return FtFileBatchWriter(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one micro-batch; Spark builds it for the tasks and again for the commit."""
         from ftfile.spark.stream_writer import FtFileStreamWriter  # noqa: PLC0415
 

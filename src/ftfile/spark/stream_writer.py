@@ -33,10 +33,10 @@ class FtFileStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
         acknowledge_at_once()
         return TaskCommitMessage(self._writer.write(stream_task(), iterator))
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
         """Commit the batch exactly once, on the driver."""
         self._writer.commit(unwrap(messages), batchId)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
         """Note it, and delete nothing."""
         self._writer.abort(unwrap(messages), batchId)

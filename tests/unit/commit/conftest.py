@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,8 +15,10 @@ from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import Committed, commit
 from ftfile.core.checksum import checksum
-from ftfile.fs.api import FileSystem
 from ftfile.fs.local import LocalFileSystem
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import FileSystem
 
 _NUMBERS = itertools.count(1)
 
@@ -61,7 +63,9 @@ class Driver:
     def author(self, batch: int, offsets_hash: str | None = None, run_id: str = "run-1") -> StreamAuthor:
         return StreamAuthor(self.query_id, run_id, batch, offsets_hash, None)
 
-    def propose(self, batch: int, *adds: Add, digest: str = "same", offsets_hash: str | None = None, **more: Any) -> Proposal:
+    def propose(
+        self, batch: int, *adds: Add, digest: str = "same", offsets_hash: str | None = None, **more: Any
+    ) -> Proposal:
         fingerprint = Fingerprint("content/1", digest, covers_content=True)
         author = self.author(batch, offsets_hash)
         return Proposal(**({"author": author, "adds": adds, "fingerprint": fingerprint, "tasks": 1} | more))

@@ -32,14 +32,24 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
+    from ftfile.commit.model import Author
     from tests.unit.commit.conftest import Driver
 
-    from ftfile.commit.model import Author
-
 SEGMENT = Add(
-    "s1", "segment", "_ftfile/staged/q/0/a.spool", None, 10, 20, "crc32:00000000", 3, "a=1", "e", Origin("q", 0, 4), 100,
-    ("zstd", "aead"),
-)  # fmt: skip
+    id="s1",
+    kind="segment",
+    path="_ftfile/staged/q/0/a.spool",
+    final_path=None,
+    length=10,
+    logical_length=20,
+    checksum="crc32:00000000",
+    rows=3,
+    bucket="a=1",
+    encoding="e",
+    origin=Origin("q", 0, 4),
+    offset=100,
+    filters=("zstd", "aead"),
+)
 PART = replace(
     SEGMENT, id="p1", kind="part", final_path="a=1/p", offset=0, ranges=(SourceRange("s1", "bytes", 0, 10),), filters=()
 )
@@ -62,9 +72,22 @@ class TestRecordFormat:
     )
     def test_round_trip(self, author: Author) -> None:
         record = Record(
-            4, "n", author, 5, (SEGMENT, PART), (Remove.of(PART), Remove.of(SEGMENT)), (DueJob("d", ("s1",), "size", 2),),
-            8, 3, 99, "sch", {"sch": "x"}, Fingerprint("k", "d", covers_content=True), {"rows": 1}, {"any": [1, "\n\u2028é"]},
-        )  # fmt: skip
+            version=4,
+            nonce="n",
+            author=author,
+            time_ms=5,
+            adds=(SEGMENT, PART),
+            removes=(Remove.of(PART), Remove.of(SEGMENT)),
+            due=(DueJob("d", ("s1",), "size", 2),),
+            tasks=8,
+            lineage_start=3,
+            horizon_ms=99,
+            schema="sch",
+            definitions={"sch": "x"},
+            fingerprint=Fingerprint("k", "d", covers_content=True),
+            metrics={"rows": 1},
+            payload={"any": [1, "\n\u2028é"]},
+        )
         encoded = encode_record(record, "unused")
         assert encoded.companion is None
         assert decode_record(encoded.content, "path", _no_companion) == record

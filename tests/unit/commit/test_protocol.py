@@ -32,9 +32,8 @@ from ftfile.core.errors import (
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
-    from tests.unit.commit.conftest import Driver
-
     from ftfile.fs.api import FileSystem
+    from tests.unit.commit.conftest import Driver
 
 
 class TestFirstCommit:
@@ -51,12 +50,19 @@ class TestFirstCommit:
 
     def test_record_holds_what_was_proposed(self, driver: Driver) -> None:
         add = driver.stage(0)
-        driver.commit(0, add, offsets_hash="h", definitions={"text": {"x": 1}}, schema="text", metrics={"rows": 1}, payload=[7])
+        driver.commit(
+            0, add, offsets_hash="h", definitions={"text": {"x": 1}}, schema="text", metrics={"rows": 1}, payload=[7]
+        )
         record = driver.log.read_record(0)
         assert record is not None
         assert record.adds == (add,)
         assert record.author == StreamAuthor("query-1", "run-1", 0, "h", None)
-        assert (record.definitions, record.schema, record.metrics, record.payload) == ({"text": {"x": 1}}, "text", {"rows": 1}, [7])
+        assert (record.definitions, record.schema, record.metrics, record.payload) == (
+            {"text": {"x": 1}},
+            "text",
+            {"rows": 1},
+            [7],
+        )
         assert record.lineage_start == 0
 
     def test_definitions_are_written_once(self, driver: Driver) -> None:
@@ -115,7 +121,9 @@ class TestReplay:
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), fingerprint=fingerprint)
 
-    def test_equal_offsets_accept_other_rows_with_a_warning(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    def test_equal_offsets_accept_other_rows_with_a_warning(
+        self, driver: Driver, caplog: pytest.LogCaptureFixture
+    ) -> None:
         driver.commit_new(0, offsets_hash="h")
         assert driver.commit(0, driver.stage(0), digest="other", offsets_hash="h").replayed
         assert "not deterministic" in caplog.text
@@ -140,7 +148,9 @@ class TestReplay:
 
     def test_rolls_forward_to_the_head(self, driver: Driver) -> None:
         add = driver.stage(0)
-        driver.create_record(author=driver.author(0), adds=(add,), fingerprint=driver.propose(0).fingerprint, lineage_start=0)
+        driver.create_record(
+            author=driver.author(0), adds=(add,), fingerprint=driver.propose(0).fingerprint, lineage_start=0
+        )
         assert driver.visible() == set()
         assert driver.commit(0, driver.stage(0)).replayed
         assert driver.visible() == {add.final_path}
@@ -416,7 +426,9 @@ class TestPublish:
             driver.commit(0, blocked, free)
         assert free.final_path in driver.visible()
 
-    def test_anothers_collision_is_a_warning(self, driver: Driver, fs: FileSystem, caplog: pytest.LogCaptureFixture) -> None:
+    def test_anothers_collision_is_a_warning(
+        self, driver: Driver, fs: FileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
         add = driver.stage(0)
         driver.fs.create_exclusive(add.final_path or "", b"foreign")
         with pytest.raises(NameCollision):
@@ -557,11 +569,11 @@ class TestSnapshot:
     def test_finds_a_part_wherever_it_lies(self, driver: Driver) -> None:
         add = driver.stage(0)
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
-        assert open_add(driver.fs, add, driver.fs.read) == b"row\n"  # staged
+        assert open_add(add, driver.fs.read) == b"row\n"  # staged
         driver.commit(1)
-        assert open_add(driver.fs, add, driver.fs.read) == b"row\n"  # final
+        assert open_add(add, driver.fs.read) == b"row\n"  # final
         driver.commit(2, overwrite=True)
-        assert open_add(driver.fs, add, driver.fs.read) == b"row\n"  # retired
+        assert open_add(add, driver.fs.read) == b"row\n"  # retired
 
     def test_looks_at_the_final_name_again_when_the_part_moves_meanwhile(self, driver: Driver) -> None:
         add = driver.stage(0)
@@ -573,14 +585,14 @@ class TestSnapshot:
                 driver.fs.rename(add.path, add.final_path or "")
             return driver.fs.read(path)
 
-        assert open_add(driver.fs, add, opener) == b"row\n"
+        assert open_add(add, opener) == b"row\n"
         assert asked == [add.final_path, add.path, add.final_path]
 
     def test_a_part_that_is_nowhere_is_an_error(self, driver: Driver) -> None:
         add = driver.commit_new(0)
         driver.fs.delete(add.final_path or "")
         with pytest.raises(CorruptData, match="neither staged nor published nor retired"):
-            open_add(driver.fs, add, driver.fs.read)
+            open_add(add, driver.fs.read)
 
     def test_an_unknown_version_is_an_error(self, driver: Driver) -> None:
         driver.commit_new(0)

@@ -11,7 +11,11 @@ from ftfile.core import errors
 
 @pytest.mark.parametrize(
     "error",
-    [errors.NotFound("stat", "a/b", "nothing there"), errors.CorruptData("a", "1 byte", "2 bytes", "restore"), errors.BatchGap("x")],
+    [
+        errors.NotFound("stat", "a/b", "nothing there"),
+        errors.CorruptData("a", "1 byte", "2 bytes", "restore"),
+        errors.BatchGap("x"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_errors_survive_pickling(error: errors.FtfileError) -> None:

@@ -8,7 +8,8 @@ from ftfile.core.units import format_duration, format_size, parse_duration_s, pa
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("7", 7), ("1k", 1024), ("128MB", 128 << 20), ("128 MiB", 128 << 20), ("2g", 2 << 30), ("1T", 1 << 40)]
+    ("text", "size"),
+    [("7", 7), ("1k", 1024), ("128MB", 128 << 20), ("128 MiB", 128 << 20), ("2g", 2 << 30), ("1T", 1 << 40)],
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_size_bytes(text) == size

@@ -70,7 +70,8 @@ def encode_files(file_format: Format, batches: list[pa.RecordBatch], limit_bytes
 def decode(file_format: Format, data: bytes, schema: pa.Schema) -> list[dict[str, Any]]:
     table = pa.Table.from_batches(file_format.decode(io.BytesIO(data), schema), schema)
     table.validate(full=True)
-    return table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def for_reading(file_format: Format, schema: pa.Schema) -> Format:
@@ -88,7 +89,7 @@ def write_and_read(name: str, options: Mapping[str, Any], batch: pa.RecordBatch)
     return data
 
 
-def one_column(arrow: pa.DataType, *values: Any) -> pa.RecordBatch:  # noqa: ANN401
+def one_column(arrow: pa.DataType, *values: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, arrow)], names=["v"])
 
 

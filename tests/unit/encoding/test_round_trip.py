@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ftfile.encoding.registry import format_from_options
@@ -33,9 +33,10 @@ TIMES = {
     "dateFormat": st.sampled_from(["dd/MM/yyyy", "yyyyMMdd"]),
 }
 JSON_OPTIONS = st.fixed_dictionaries(
-    {}, optional={"ignoreNullFields": st.booleans(), "lineSep": st.sampled_from(["\n", "\r\n", "\x1e", "|\r|"]), **TIMES}
+    {},
+    optional={"ignoreNullFields": st.booleans(), "lineSep": st.sampled_from(["\n", "\r\n", "\x1e", "|\r|"]), **TIMES},
 )
-CSV_OPTIONS = st.fixed_dictionaries(
+CSV_OPTIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
         "header": st.booleans(),
@@ -47,7 +48,7 @@ CSV_OPTIONS = st.fixed_dictionaries(
         "lineSep": st.sampled_from(["\n", "\r\n", "\r"]),
         **TIMES,
     },
-).filter(lambda options: not {options.get("sep", ","), options.get("quote", '"')} & set(options.get("nullValue", "")))
+)
 PARQUET_OPTIONS = st.fixed_dictionaries(
     {}, optional={"compression": st.sampled_from(["none", "snappy", "gzip", "zstd", "lz4", "brotli"])}
 )
@@ -60,6 +61,7 @@ def test_json(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
 
 @given(batches(TEXTUAL_TYPES, columns_min=2), CSV_OPTIONS)
 def test_csv(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
+    assume(not {options.get("sep", ","), options.get("quote", '"')} & set(options.get("nullValue", "")))
     write_and_read("csv", options, batch)
 
 
@@ -71,12 +73,12 @@ def test_text(batch: pa.RecordBatch, line_sep: str) -> None:
     write_and_read("text", {"lineSep": line_sep}, pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["line"]))
 
 
-def sep_in(value: Any, sep: Any) -> bool:  # noqa: ANN401 - both strings, or both bytes
-    """Say whether a line ends within the value, or earlier than it should because of how it ends."""
-    return sep in value or (value + sep).find(sep) < len(value)
+def sep_in(value: Any, sep: Any) -> bool:
+    """Say whether a line ends within the value, or earlier than it should because of how the value ends."""
+    return bool((value + sep).find(sep) < len(value))
 
 
-@given(batches(nested_types(LEAF_TYPES.filter(lambda arrow: not pa.types.is_floating(arrow)))), PARQUET_OPTIONS)
+@given(batches(nested_types(LEAF_TYPES)), PARQUET_OPTIONS)
 def test_parquet(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     write_and_read("parquet", options, batch)
 
@@ -129,7 +131,7 @@ def test_reading_other_columns(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["json", "csv", "text", "parquet"])
-def test_reading_no_columns_counts_rows(name: str, tmp_path: Any) -> None:  # noqa: ANN401
+def test_reading_no_columns_counts_rows(name: str, tmp_path: Any) -> None:
     schema = pa.schema([pa.field("v", pa.string(), nullable=False)])
     file_format = format_from_options(name, {})
     path = tmp_path / "file"

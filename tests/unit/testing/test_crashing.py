@@ -162,6 +162,10 @@ def test_what_is_in_a_directory_is_lost_with_its_name() -> None:
     disk.sync_directory("x/y")
     disk.sync_directory("x")
     assert outcomes(disk) == sets({}, {"x/y/a": b"data"})
+    recovered = next(state for state in last_states(disk) if not files(state.filesystem())).filesystem()
+    assert not recovered.exists("x")
+    recovered.make_directories("x/y")
+    assert recovered.list("x/y") == []
     disk.sync_directory("")
     assert outcomes(disk) == sets({"x/y/a": b"data"})
 
@@ -175,6 +179,8 @@ def test_a_directory_that_comes_again_does_not_bring_back_what_was_in_it() -> No
     disk.make_directories("x")
     write(disk, "x/new")
     assert outcomes(disk) == sets({"x/old": b""}, {}, {"x/new": b""})
+    disk.sync_directory("")
+    assert outcomes(disk) == sets({}, {"x/new": b""})
 
 
 def test_names_of_some_stores_are_durable_at_once() -> None:
@@ -294,7 +300,11 @@ def test_notes_stay_with_the_states_after_them() -> None:
     assert next(crash_states(disk)).notes == ()
     recovered = last_states(disk)[0].filesystem()
     recovered.note("three")
-    assert [state.notes for state in crash_states(recovered)] == [("one", "two"), ("one", "two", "three")]
+    told = [("one", "two"), ("one", "two", "three")]
+    assert [state.notes for state in crash_states(recovered)] == told
+    assert [state.notes for state in kill_states(recovered)] == told
+    killed = next(kill_states(recovered)).filesystem()
+    assert [state.notes for state in crash_states(killed)] == told[:1]
 
 
 def test_a_digest_is_of_names_and_contents_alone() -> None:

@@ -43,15 +43,17 @@ def _default(option: Option) -> str:
     if option.default_text:
         return option.default_text
     value: Any = option.default
-    if value is None:
-        return "–"
+    if value is None or value == ():
+        return "none"
     if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if option.kind.accepts.startswith("a size"):
-        return f"`{format_size(value)}`"
-    if option.kind.accepts.startswith("a duration"):
-        return f"`{format_duration(value)}`"
-    return f"`{_cell(repr(value) if isinstance(value, str) and not value.isalnum() else str(value))}`"
+        text = str(value).lower()
+    elif option.kind.accepts.startswith("a size"):
+        text = format_size(value)
+    elif option.kind.accepts.startswith("a duration"):
+        text = format_duration(value)
+    else:
+        text = str(value).replace("\n", "\\n")
+    return f"`{_cell(text)}`"
 
 
 def _cell(text: str) -> str:

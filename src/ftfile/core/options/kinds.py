@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.units import parse_duration_s, parse_size_bytes
 
-__all__ = ("BOOLEAN", "CHARACTER", "COLUMNS", "COUNT", "DURATION", "INTEGER", "SIZE", "TEXT", "VERSION", "Kind", "one_of")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = (
+    "BOOLEAN",
+    "CHARACTER",
+    "COLUMNS",
+    "COUNT",
+    "DURATION",
+    "INTEGER",
+    "SIZE",
+    "TEXT",
+    "VERSION",
+    "Kind",
+    "one_of",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,9 @@ class ParsedOptions:
         for name, value in self.given.items():
             formats = _BY_KEY[name.lower()].formats
             if formats and format_name not in formats:
-                raise ConfigError(f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}")
+                raise ConfigError(
+                    f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}"
+                )
             if formats:
                 found[name] = value
         return found

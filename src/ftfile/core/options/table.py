@@ -60,7 +60,8 @@ OPTIONS: tuple[Option, ...] = (
         "path",
         TEXT,
         None,
-        "The directory: a local path or a URL such as `file:///data/out`. A relative path is made absolute on the driver.",
+        "The directory: a local path, or a URL such as `file:///data/out`. A relative path is made absolute on the "
+        "driver.",
         "where",
         used_by=_BOTH,
     ),
@@ -85,15 +86,117 @@ OPTIONS: tuple[Option, ...] = (
         "rolling",
         one_of("batch"),
         "batch",
-        "When files end: `batch` finishes every file in the micro-batch that wrote it, so that each batch is visible at once.",
+        "When files end: `batch` finishes every file in the micro-batch that wrote it, so that each batch is visible "
+        "at once.",
         "files",
+    ),
+    Option(
+        "compression",
+        one_of("none", "snappy", "gzip", "zstd", "lz4", "brotli"),
+        "zstd",
+        "The codec within the files. `lz4` is the LZ4_RAW of the Parquet format.",
+        "format",
+        formats=("parquet",),
+    ),
+    Option(
+        "compressionLevel",
+        INTEGER,
+        None,
+        "The codec's level, where it has levels (gzip, zstd, brotli).",
+        "format",
+        formats=("parquet",),
+        default_text="`1` for zstd, else the codec's own",
+    ),
+    Option(
+        "timeZone",
+        TEXT,
+        "UTC",
+        "Whose clocks show TIMESTAMP values as text, in json, in csv, and in directory names: `UTC`, `Europe/Berlin`, "
+        "`+02:00`. Timestamps without time zone (NTZ) have none.",
+        "format",
+    ),
+    Option(
+        "timestampFormat",
+        TEXT,
+        "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+        "How TIMESTAMP values are written, in Spark's pattern letters `yyyy MM dd HH mm ss`, `S` to `SSSSSS`, `XXX`.",
+        "format",
+        formats=("json", "csv"),
+    ),
+    Option(
+        "timestampNTZFormat",
+        TEXT,
+        "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+        "How TIMESTAMP_NTZ values are written.",
+        "format",
+        formats=("json", "csv"),
+    ),
+    Option(
+        "dateFormat",
+        TEXT,
+        "yyyy-MM-dd",
+        "How DATE values are written.",
+        "format",
+        formats=("json", "csv"),
+    ),
+    Option(
+        "ignoreNullFields",
+        BOOLEAN,
+        True,  # noqa: FBT003 - a default
+        "Leave out fields that are null, as Spark does; `false` writes `null`.",
+        "format",
+        formats=("json",),
+    ),
+    Option(
+        "lineSep",
+        TEXT,
+        "\n",
+        "What ends a record. csv takes line feed, carriage return, or both.",
+        "format",
+        formats=("json", "csv", "text"),
+    ),
+    Option(
+        "header",
+        BOOLEAN,
+        False,  # noqa: FBT003 - a default
+        "Write the column names as the first line of every file.",
+        "format",
+        formats=("csv",),
+    ),
+    Option("sep", CHARACTER, ",", "What separates fields.", "format", formats=("csv",)),
+    Option("quote", CHARACTER, '"', "What stands around fields that need it.", "format", formats=("csv",)),
+    Option(
+        "escape",
+        CHARACTER,
+        "\\",
+        'What stands before a quote within quotes. The default is what Spark reads by default; `"` doubles quotes, as '
+        "RFC 4180, pandas and DuckDB have it, and Spark reads with `escape='\"'`.",
+        "format",
+        formats=("csv",),
+    ),
+    Option(
+        "quoteAll",
+        BOOLEAN,
+        False,  # noqa: FBT003 - a default
+        "Quote every value but null.",
+        "format",
+        formats=("csv",),
+    ),
+    Option(
+        "nullValue",
+        TEXT,
+        "",
+        "What stands for null; an empty string is written as two quotes.",
+        "format",
+        formats=("csv",),
+        default_text="nothing",
     ),
     Option(
         "onNewQuery",
         one_of("fail", "continue"),
         "fail",
-        "What happens when a query writes for the first time where other queries have written: a deleted checkpoint looks "
-        "just like it. `continue` lets several queries share the directory.",
+        "What happens when a query writes for the first time where other queries have written: a deleted checkpoint "
+        "looks just like it. `continue` lets several queries share the directory.",
         "guarantees",
     ),
     Option(
@@ -122,16 +225,16 @@ OPTIONS: tuple[Option, ...] = (
         "onSchemaChange",
         one_of("fail", "widen", "any"),
         "fail",
-        "What happens when the schema is not the recorded one. `widen` takes new columns and wider types, `any` everything "
-        "that each file can hold.",
+        "What happens when the schema is not the recorded one. `widen` takes new columns and wider types, `any` "
+        "everything that each file can hold.",
         "guarantees",
     ),
     Option(
         "fingerprint",
         one_of("content", "strong"),
         "content",
-        "How a batch is compared with its replay when Spark's offsets are not at hand: `content` sums columns, `strong` "
-        "hashes rows and sees values that changed places.",
+        "How a batch is compared with its replay when Spark's offsets are not at hand: `content` sums columns, "
+        "`strong` hashes rows and sees values that changed places.",
         "guarantees",
     ),
     Option(
@@ -152,13 +255,21 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-SPARK_KEYS = frozenset({"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"})
+SPARK_KEYS = frozenset(
+    {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}
+)
 
 NOT_OFFERED: dict[tuple[str, str], str] = {
-    ("rolling", "policy"): "rolling=policy, files that stay open over several micro-batches, is not offered by this version: "
+    (
+        "rolling",
+        "policy",
+    ): "rolling=policy, files that stay open over several micro-batches, is not offered by this version: "
     "files end with their batch (rolling=batch); maxBytesPerFile and maxRecordsPerFile split within it",
     **{
-        (name.lower(), ""): f"{name} would keep files open over several micro-batches, which this version does not offer: "
+        (
+            name.lower(),
+            "",
+        ): f"{name} would keep files open over several micro-batches, which this version does not offer: "
         "files end with their batch; maxBytesPerFile and maxRecordsPerFile split within it"
         for name in ("maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverAt", "eventTimeInterval")
     },

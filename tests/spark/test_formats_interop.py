@@ -1,0 +1,316 @@
+"""Files written by our encoders, read by Spark's own sources, pandas and DuckDB."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import types as T  # noqa: N812 - its usual name
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ftfile.core.errors import SchemaError
+from ftfile.encoding.registry import format_from_options
+from ftfile.encoding.spark_types import arrow_schema, spark_schema_json
+from tests.unit.encoding.rows import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+UTC = dt.timezone.utc
+TEXTS = [
+    *(
+        "",
+        " ",
+        " a ",
+        "a,b",
+        'say "hi", ok',
+        '"',
+        "\\",
+        "a\\",
+        "\\N",
+        '\\"',
+        '"\\',
+        "''",
+        "#x",
+        "null",
+        "NaN",
+        "\ufeffx",
+    ),
+    *("\t", "é😀\u2028", "a\x01b", "x\x7f", "/", "</script>", "{}", "[1", '""', '"a"'),
+]
+BROKEN_LINES = ["a\nb", "a\r\nb", '"\n"', "\n", "a\rb", "\\\n"]
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+LEAVES: dict[pa.DataType, list[Any]] = {
+    pa.bool_(): [True, False],
+    pa.int8(): [-128, 127],
+    pa.int16(): [-32768, 32767],
+    pa.int32(): [-(2**31), 2**31 - 1],
+    pa.int64(): [-(2**63), 2**63 - 1],
+    pa.float32(): [0.1, 1e-45, 3.4028235e38, 1.0, float("nan"), float("inf"), float("-inf")],
+    pa.float64(): [0.1, 5e-324, 1.7976931348623157e308, -0.0, 1e20, float("nan"), float("inf"), float("-inf")],
+    pa.decimal128(38, 18): [Decimal("99999999999999999999.999999999999999999"), Decimal("-1E-18"), Decimal(0)],
+    pa.decimal128(5, 0): [Decimal(-99999)],
+    pa.string(): TEXTS,
+    pa.binary(): [b"", b"\x00\xff", b"abc", b"ab"],
+    pa.date32(): [dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(1969, 12, 31), dt.date(9999, 12, 31)],
+    TIMESTAMP: [
+        dt.datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+        dt.datetime(1582, 10, 10, 1, 2, 3, tzinfo=UTC),
+        dt.datetime(1883, 1, 1, 0, 0, 0, 123456, tzinfo=UTC),
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        dt.datetime(2024, 11, 3, 9, 30, 0, 500000, tzinfo=UTC),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ],
+    pa.timestamp("us"): [dt.datetime(1, 1, 1), dt.datetime(2024, 3, 10, 2, 30, 0, 1), dt.datetime(9999, 12, 31, 23)],  # noqa: DTZ001 - without a zone on purpose
+}
+
+
+SUPPORTED = T.StructType(
+    [
+        *(
+            T.StructField(kind.typeName(), kind)
+            for kind in (
+                *(T.BooleanType(), T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType(), T.FloatType()),
+                *(
+                    T.DoubleType(),
+                    T.StringType(),
+                    T.BinaryType(),
+                    T.DateType(),
+                    T.TimestampType(),
+                    T.TimestampNTZType(),
+                ),
+            )
+        ),
+        T.StructField("decimal", T.DecimalType(38, 18), nullable=False, metadata={"comment": "money"}),
+        T.StructField("list", T.ArrayType(T.DecimalType(5, 0), containsNull=False)),
+        T.StructField("map", T.MapType(T.StringType(), T.ArrayType(T.LongType()), valueContainsNull=False)),
+        T.StructField("struct", T.StructType([T.StructField("A.b", T.MapType(T.IntegerType(), T.DateType()))])),
+    ]
+)
+
+
+def test_schemas_are_what_spark_says(spark: SparkSession) -> None:
+    for text in (SUPPORTED.json(), spark.createDataFrame([], SUPPORTED)._jdf.schema().json()):
+        arrow = arrow_schema(text)
+        assert arrow == to_arrow_schema(SUPPORTED, timezone="UTC")
+        assert T.StructType.fromJson(json.loads(spark_schema_json(arrow))).simpleString() == SUPPORTED.simpleString()
+
+
+def test_characters_are_strings() -> None:
+    schema = T.StructType([T.StructField("c", T.CharType(3)), T.StructField("v", T.VarcharType(9))])
+    assert arrow_schema(schema.json()) == pa.schema([("c", pa.string()), ("v", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "said"),
+    [
+        (T.VariantType(), "v", "to_json"),
+        (T.TimeType(3), "v", "time(3)"),
+        (T.DayTimeIntervalType(), "v", "interval day to second"),
+        (T.YearMonthIntervalType(1), "v", "interval month"),
+        (T.CalendarIntervalType(), "v", "interval"),
+        (T.NullType(), "v", "void"),
+        (T.GeometryType(4326), "v", "st_asbinary"),
+        (T.GeographyType(4326), "v", "st_asbinary"),
+        (T.StringType("UNICODE_CI"), "v", "UNICODE_CI"),
+        (T.ArrayType(T.StringType("UTF8_LCASE")), "v.element", "UTF8_LCASE"),
+        (T.MapType(T.StringType(), T.StringType("DE_AI")), "v.value", "DE_AI"),
+        (T.StructType([T.StructField("x", T.VariantType())]), "v.x", "variant"),
+        (T.StructType([]), "v", "without fields"),
+        (VectorUDT(), "v", "VectorUDT"),
+    ],
+    ids=str,
+)
+def test_types_that_no_file_keeps_are_refused_by_name(kind: T.DataType, path: str, said: str) -> None:
+    schema = T.StructType([T.StructField("ok", T.LongType()), T.StructField("v", kind)])
+    with pytest.raises(SchemaError) as caught:
+        arrow_schema(schema.json())
+    (line,) = str(caught.value).splitlines()[1:]
+    assert f"column `{path}`:" in line
+    assert said in line
+
+
+def table(leaves: Mapping[pa.DataType, list[Any]], *, nested: bool) -> pa.Table:
+    """One column for each type, its values and nulls; and, if wanted, the same inside lists, structs and maps."""
+    columns: dict[str, pa.Array] = {}
+    rows = max(map(len, leaves.values())) + 1
+    for number, (arrow, values) in enumerate(leaves.items()):
+        padded = [*values, *[None] * (rows - len(values))]
+        columns[f"c{number}"] = pa.array(padded, arrow)
+        if nested:
+            lists = [[value, None] for value in padded[:-3]] + [[], None, padded[:3]]
+            columns[f"list{number}"] = pa.array(lists, pa.list_(pa.field("element", arrow)))
+            structs = [{"x": value, "y": {"z": value}} for value in padded[:-2]] + [None, {"x": None, "y": None}]
+            inner = pa.struct([("z", arrow)])
+            columns[f"struct{number}"] = pa.array(structs, pa.struct([("x", arrow), ("y", inner)]))
+            maps: list[Any] = [[("k", value), ("", None)] for value in padded[:-2]] + [[], None]
+            columns[f"map{number}"] = pa.array(maps, pa.map_(pa.string(), pa.field("value", arrow)))
+    return pa.table(columns)
+
+
+def write(path: Path, name: str, options: Mapping[str, Any], rows: pa.Table) -> str:
+    file_format = format_from_options(name, options)
+    file_format.check_schema(rows.schema)
+    path.mkdir(exist_ok=True)
+    (path / f"part-0{file_format.extension}").write_bytes(encode(file_format, *rows.combine_chunks().to_batches()))
+    return str(path)
+
+
+def spark_schema(rows: pa.Table) -> T.StructType:
+    return T.StructType.fromJson(json.loads(spark_schema_json(rows.schema)))
+
+
+def assert_same(found: pa.Table, rows: pa.Table) -> None:
+    for name in rows.column_names:
+        expected = rows.column(name)
+        assert repr(found.column(name).cast(expected.type).to_pylist()) == repr(expected.to_pylist()), name
+
+
+# The clocks of every zone show these within the years 0001 to 9999.
+INSTANTS_OF_ALL_ZONES = LEAVES[TIMESTAMP][1:-1]
+PATTERNS = {
+    "timestampFormat": "dd.MM.yyyy HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy/MM/dd'T'HH:mm:ss.SSSSSS",
+    "dateFormat": "dd/MM/yyyy",
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ignoreNullFields": False},
+        {"timeZone": "Europe/London"},
+        {"lineSep": "\r\n"},
+        PATTERNS,
+    ],
+    ids=["default", "nulls", "zone", "crlf", "patterns"],
+)
+def test_spark_reads_json(spark: SparkSession, tmp_path: Path, options: dict[str, Any]) -> None:
+    instants = INSTANTS_OF_ALL_ZONES if "timeZone" in options else LEAVES[TIMESTAMP]
+    rows = table({**LEAVES, pa.string(): TEXTS + BROKEN_LINES, TIMESTAMP: instants}, nested=True)
+    path = write(tmp_path / "out", "json", options, rows)
+    reader = spark.read.schema(spark_schema(rows)).options(**options).option("mode", "FAILFAST")
+    assert_same(reader.json(path).toArrow(), rows)
+
+
+FLAT = {arrow: values for arrow, values in LEAVES.items() if not pa.types.is_binary(arrow)}
+NO_EMPTY = [text for text in TEXTS if text]
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        ({}, NO_EMPTY),  # Spark's reader takes "" for null, as it does with what Spark wrote
+        ({"escape": '"'}, NO_EMPTY),
+        ({"header": True, "sep": "|", "quote": "'", "quoteAll": True}, NO_EMPTY),
+        ({"nullValue": "\\N"}, [text for text in TEXTS if text != "\\N"]),  # and a quoted nullValue for null
+        (PATTERNS, NO_EMPTY),
+        ({"timeZone": "Europe/London"}, NO_EMPTY),
+    ],
+    ids=["default", "rfc4180", "all options", "nulls", "patterns", "zone"],
+)
+def test_spark_reads_csv(spark: SparkSession, tmp_path: Path, options: dict[str, Any], texts: list[str]) -> None:
+    instants = INSTANTS_OF_ALL_ZONES if "timeZone" in options else LEAVES[TIMESTAMP]
+    rows = table({**FLAT, pa.string(): texts, TIMESTAMP: instants}, nested=False)
+    path = write(tmp_path / "out", "csv", options, rows)
+    reader = spark.read.schema(spark_schema(rows)).options(**options).option("mode", "FAILFAST")
+    assert_same(reader.csv(path).toArrow(), rows)
+
+
+@pytest.mark.parametrize("options", [{}, {"escape": '"'}])
+def test_spark_reads_csv_with_line_ends_in_values(spark: SparkSession, tmp_path: Path, options: dict[str, Any]) -> None:
+    rows = table({pa.string(): [*NO_EMPTY, *BROKEN_LINES], pa.int32(): [1] * 40}, nested=False)
+    path = write(tmp_path / "out", "csv", options, rows)
+    reader = spark.read.schema(spark_schema(rows)).options(**options, multiLine=True, lineSep="\n")
+    assert_same(reader.csv(path).toArrow(), rows)
+
+
+def test_spark_reads_text(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"value": pa.array([*TEXTS, "a\rb"], pa.string())})
+    path = write(tmp_path / "out", "text", {}, rows)
+    assert_same(spark.read.option("lineSep", "\n").text(path).toArrow(), rows)
+
+
+def test_null_is_an_empty_line_of_text_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"value": ["a", None, "b"]})
+    write(tmp_path / "ours", "text", {}, rows)
+    spark.createDataFrame([("a",), (None,), ("b",)], "value string").coalesce(1).write.text(str(tmp_path / "spark"))
+    (ours,), (theirs,) = (list((tmp_path / who).glob("part-*.txt")) for who in ("ours", "spark"))
+    assert ours.read_bytes() == theirs.read_bytes() == b"a\n\nb\n"
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "lz4"])
+def test_spark_reads_parquet(spark: SparkSession, tmp_path: Path, compression: str) -> None:
+    rows = table({**LEAVES, pa.string(): TEXTS + BROKEN_LINES}, nested=True)
+    path = write(tmp_path / "out", "parquet", {"compression": compression}, rows)
+    spark.range(1).coalesce(1).write.option("compression", compression.replace("lz4", "lz4_raw")).parquet(
+        str(tmp_path / "spark")
+    )
+    read = spark.read.parquet(path)
+    assert read.schema == spark_schema(rows)
+    assert_same(read.toArrow(), rows)
+    (named_by_spark,) = (tmp_path / "spark").glob("part-*")
+    assert named_by_spark.name.endswith(
+        f"-c000{format_from_options('parquet', {'compression': compression}).extension}"
+    )
+
+
+def test_spark_finds_row_groups_by_their_statistics(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table(
+        {"t": pa.array(range(0, 10**9, 10**6), TIMESTAMP), "s": [f"k{number:04}" for number in range(1000)]}
+    )
+    path = write(tmp_path / "out", "parquet", {}, rows)
+    found = spark.read.parquet(path).where("t >= timestamp'1970-01-01 00:16:30Z' and s < 'k0995'")
+    assert sorted(row.s for row in found.collect()) == [f"k{number:04}" for number in range(990, 995)]
+
+
+def test_pandas_reads_them(tmp_path: Path) -> None:
+    rows = pa.table({"n": [1, 2, 3], "x": [0.1, None, -5.0], "s": ["a,b", 'say "hi"', "back\\slash"]})
+    json_path = next(Path(write(tmp_path / "json", "json", {}, rows)).iterdir())
+    csv_path = next(Path(write(tmp_path / "csv", "csv", {"escape": '"', "header": True}, rows)).iterdir())
+    parquet_path = write(tmp_path / "parquet", "parquet", {}, rows)
+    expected = rows.to_pandas()
+    pd.testing.assert_frame_equal(pd.read_json(json_path, lines=True)[["n", "x", "s"]], expected)
+    pd.testing.assert_frame_equal(pd.read_csv(csv_path), expected)
+    pd.testing.assert_frame_equal(pd.read_parquet(parquet_path), expected)
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "parquet"])
+def test_duckdb_reads_them(tmp_path: Path, name: str) -> None:
+    finite = [value for value in FLAT[pa.float64()] if math.isfinite(value)]
+    leaves = {**FLAT, pa.float64(): finite, pa.float32(): [0.5], TIMESTAMP: INSTANTS_OF_ALL_ZONES}
+    if name == "json":
+        leaves[pa.decimal128(38, 18)] = [Decimal("1.5")]  # DuckDB takes decimals in JSON for doubles first
+    rows = table({**leaves, pa.string(): NO_EMPTY + BROKEN_LINES}, nested=False)
+    path = write(tmp_path / "out", name, {"escape": '"'} if name == "csv" else {}, rows)
+    columns = {column.name: duckdb_type(column.type) for column in rows.schema}
+    reader = {
+        "json": f"read_json('{path}/*.json', format='newline_delimited', columns={columns})",
+        "csv": f"read_csv('{path}/*.csv', header=false, columns={columns}, quote='\"', escape='\"', "
+        "allow_quoted_nulls=false)",
+        "parquet": f"read_parquet('{path}/*.parquet')",
+    }[name]
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    assert_same(connection.execute(f"SELECT * FROM {reader}").to_arrow_table(), rows)
+
+
+def duckdb_type(arrow: pa.DataType) -> str:
+    text = spark_schema_json(pa.schema([("v", arrow)]))
+    kind = str(json.loads(text)["fields"][0]["type"])
+    names = {"byte": "TINYINT", "short": "SMALLINT", "long": "BIGINT", "timestamp": "TIMESTAMPTZ"}
+    return names.get(kind, "TIMESTAMP" if kind == "timestamp_ntz" else kind.upper())

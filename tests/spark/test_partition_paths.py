@@ -1,0 +1,90 @@
+"""Bucket names beside those that Spark's own file sink gives, and our names read by Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ftfile.sink.partition_paths import bucket_names, bucket_path, parse_bucket_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ZONE = "Europe/Paris"
+# No double whose text differs between JDK 17 and later, and no string that Spark writes and then misreads.
+VALUES = {
+    "boolean": ["true", "false", "cast(null AS boolean)"],
+    "tinyint": ["-1Y", "0Y", "127Y"],
+    "smallint": ["-32768S"],
+    "int": ["-5", "2147483647"],
+    "bigint": ["9223372036854775807L", "-1L"],
+    "double": [
+        *("0D", "-0.0D", "100D", "0.001D", "0.0001D", "9999999D", "1e7D", "123456789.125D", "-1234567.125D"),
+        *("double('NaN')", "double('Infinity')", "double('-Infinity')", "4.9e-324D", "1.7976931348623157E308D"),
+    ],
+    "float": ["0.1F", "16777216F", "1e10F", "3.4028234e38F", "1.4e-45F", "float('NaN')", "float('-Infinity')"],
+    "decimal(10,2)": ["1.50", "-12.34", "0"],
+    "decimal(38,18)": ["0", "0.00000000001", "12345678901234567890.5"],
+    "date": ["date'2024-02-29'", "date'0001-01-01'", "date_add(date'9999-12-31', 1)", "date'0001-01-01' - 400"],
+    "timestamp": [
+        *("timestamp'2024-02-29 00:00:00'", "timestamp'2024-07-01 12:34:56.12'", "timestamp_micros(-1)"),
+        *("timestamp_seconds(1729989000)", "timestamp_seconds(-3000000000)", "timestamp_micros(253402300800000000)"),
+    ],
+    "timestamp_ntz": ["timestamp_ntz'2024-02-29 12:34:56.5'", "timestamp_ntz'2024-10-27 02:30:00'"],
+    "string": [
+        *("''", "cast(null AS string)", "' '", "'a/b'", "'.'", "'..'", "'a%2Fb'", "'%'", "'ü€😀'", "repeat('x', 249)"),
+        *(f"concat('<', chr({code}), '>')" for code in range(1, 160)),
+    ],
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def zone(spark: SparkSession) -> Iterator[None]:
+    """Another time zone than that of the other tests, and back."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
+    spark.conf.set("spark.sql.session.timeZone", ZONE)
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.parametrize("type_", VALUES)
+def test_names_are_those_of_spark(spark: SparkSession, tmp_path: Path, type_: str) -> None:
+    rows = ", ".join(f"(cast({value} AS {type_}), 1)" for value in VALUES[type_])
+    frame = spark.sql(f"SELECT * FROM VALUES {rows} AS t(`a key`, v)")
+    frame.write.partitionBy("a key").parquet(str(tmp_path / "out"))
+    theirs = {path.name for path in (tmp_path / "out").iterdir() if "=" in path.name}
+    values = frame.toArrow().combine_chunks().column("a key").combine_chunks()
+    names = bucket_names("a key", values, ZONE)
+    assert set(names) == theirs
+    schema = pa.schema([("a key", values.type)])
+    for name, value in zip(names, values, strict=True):
+        back = parse_bucket_path(name, schema, ZONE)["a key"]
+        assert back.equals(value) or str(value) in {"nan", ""}
+
+
+ODD = {
+    "string": ["__HIVE_DEFAULT_PARTITION__", "a._COPYING_", "a\0b", "%", "%5F", "a=b/c", "plain", None],
+    "timestamp": [1729989000000000, 1729992600000000, 0, None],
+}
+
+
+@pytest.mark.parametrize("type_", ODD)
+def test_spark_reads_every_value_back(spark: SparkSession, tmp_path: Path, type_: str) -> None:
+    kind = pa.string() if type_ == "string" else pa.timestamp("us", "UTC")
+    values = pa.array(ODD[type_], kind)
+    for number, value in enumerate(values):
+        folder = tmp_path / bucket_path({".key": value, "v": pa.scalar("x")}, ZONE)
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"n": pa.array([number], pa.int32())}), folder / "part.parquet")
+    frame = spark.read.schema(f"n int, `.key` {type_}, v string").parquet(str(tmp_path))
+    found = {row["n"]: row["key"] for row in frame.selectExpr("n", "`.key` AS key").toArrow().to_pylist()}
+    assert found == dict(enumerate(values.to_pylist()))

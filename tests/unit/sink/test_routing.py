@@ -1,0 +1,90 @@
+"""Routing: every row reaches the bucket of its values, once, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ftfile.core.errors import EncodingError
+from ftfile.sink.partition_paths import NULL_NAME, bucket_path
+from ftfile.sink.routing import route
+
+keys = {
+    "text": st.none() | st.sampled_from(["", "a", "b", "a/b"]),
+    "number": st.none() | st.integers(0, 3),
+    "real": st.none() | st.sampled_from([0.0, -0.0, 1.5, float("nan")]),
+}
+KEYS = [("text", pa.string()), ("number", pa.int16()), ("real", pa.float64())]
+SCHEMA = pa.schema([*KEYS, ("place", pa.int64()), ("payload", pa.string())])
+
+
+def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [{**row, "place": place, "payload": f"row {place}"} for place, row in enumerate(rows)], SCHEMA
+    )
+
+
+@given(
+    rows=st.lists(st.fixed_dictionaries(keys), max_size=60),
+    columns=st.permutations(list(keys)).flatmap(lambda names: st.sampled_from([names[:1], names[:2], names])),
+    skip=st.integers(0, 3),
+)
+def test_rows_reach_their_buckets_in_order(rows: list[dict[str, Any]], columns: list[str], skip: int) -> None:
+    batch = batch_of(rows).slice(skip)
+    expected: dict[str, list[dict[str, Any]]] = {}
+    for index, row in enumerate(batch.to_pylist()):
+        path = bucket_path({column: batch.column(column)[index] for column in columns})
+        expected.setdefault(path, []).append({name: row[name] for name in row if name not in columns})
+    routed = [(path, part.to_pylist()) for path, part in route(batch, columns)]
+    assert repr(routed) == repr(list(expected.items()))
+
+
+def test_buckets_are_named_once_though_values_differ() -> None:
+    batch = pa.record_batch({"k": ["", "a", None, "a", ""], "n": [0, 1, 2, 3, 4]})
+    assert [(path, part["n"].to_pylist()) for path, part in route(batch, ["k"])] == [
+        (f"k={NULL_NAME}", [0, 2, 4]),
+        ("k=a", [1, 3]),
+    ]
+
+
+def test_columns_are_left_in_when_asked() -> None:
+    batch = pa.record_batch({"k": ["b", "a", "b"], "n": [0, 1, 2]})
+    assert [part.to_pydict() for _, part in route(batch, ["k"], keep_columns=True)] == [
+        {"k": ["b", "b"], "n": [0, 2]},
+        {"k": ["a"], "n": [1]},
+    ]
+    assert [part.schema.names for _, part in route(batch, ["k"])] == [["n"], ["n"]]
+
+
+def test_rows_that_are_in_order_are_not_copied() -> None:
+    batch = pa.record_batch({"k": ["b", "b", "a"], "n": [0, 1, 2]})
+    addresses = {part["n"].buffers()[1].address for _, part in route(batch, ["k"])}
+    assert addresses == {batch["n"].buffers()[1].address}
+
+
+def test_many_buckets() -> None:
+    count = 70_000
+    batch = pa.record_batch({"k": [*range(count - 1, -1, -1)] * 2, "n": range(2 * count)})
+    routed = list(route(batch, ["k"]))
+    assert len(routed) == count
+    assert routed[0][0] == f"k={count - 1}"
+    assert routed[-1][1]["n"].to_pylist() == [count - 1, 2 * count - 1]
+
+
+def test_timestamps_are_shown_in_the_zone() -> None:
+    batch = pa.record_batch({"k": pa.array([0], pa.timestamp("us", "UTC")), "n": [1]})
+    assert [path for path, _ in route(batch, ["k"], time_zone="Asia/Tokyo")] == ["k=1970-01-01 09%3A00%3A00"]
+
+
+def test_no_rows() -> None:
+    assert list(route(batch_of([]), ["text"])) == []
+
+
+def test_a_value_without_a_path_names_its_column() -> None:
+    batch = pa.record_batch({"day": ["1"], "k": ["x" * 300], "n": [1]})
+    with pytest.raises(EncodingError, match="column 'k'"):
+        list(route(batch, ["day", "k"]))
