@@ -7,14 +7,20 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks import bulk, commit, imports, tiny
+from benchmarks import bulk, commit, imports, row_work, tiny
 from benchmarks.machine import machine_facts
 from benchmarks.progress import show_progress
 from benchmarks.report import Cell, Table, render_facts, render_table, table_as_json
 from benchmarks.settings import Settings
 from benchmarks.sinks import SINKS
 
-BENCHMARKS = {"imports": imports.run, "commit": commit.run, "tiny": tiny.run, "bulk": bulk.run}
+BENCHMARKS = {
+    "imports": imports.run,
+    "rows": row_work.run,
+    "commit": commit.run,
+    "tiny": tiny.run,
+    "bulk": bulk.run,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -36,9 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; all if none is given"
-    )
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; all if none is given")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write machine and figures to FILE")
     parser.add_argument("--directory", type=Path, help="where to write; the disk that is measured")
     parser.add_argument(
@@ -49,9 +53,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="SINK",
         help="labels of the sinks to run; the null sink always runs",
     )
-    parser.add_argument(
-        "--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing"
-    )
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:

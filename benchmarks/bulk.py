@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table
 from benchmarks.rows import DDL, write_parquet_input
-from benchmarks.sinks import NOOP, NULL, SINKS, Sink, choose_sinks
+from benchmarks.sinks import NOOP, NULL, SINKS, Sink, alternating, choose_sinks
 from benchmarks.spark_session import in_own_process, open_session, run_stream
-from benchmarks.worker_cpu import python_worker_cpu_s
+from benchmarks.worker_cpu import python_ticks, ticks_to_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ __all__ = ("run",)
 LOGGER = logging.getLogger(__name__)
 MILLION = 1_000_000
 FILES_PER_BATCH = 2  # one to each of the two tasks
+ROWS_PER_FEW = 100
 COLUMNS = (
     "sink",
     "M rows/s",
@@ -43,10 +45,11 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is streamed."""
+    """How much is streamed; the first rounds warm the JVM and are not counted."""
 
     files: int
     rows_per_file: int
+    warm_up_rounds: int
     rounds: int
 
 
@@ -59,8 +62,8 @@ class Sample:
     output_mb: float
 
 
-FULL = Size(files=8, rows_per_file=500_000, rounds=7)
-SMOKE = Size(files=2, rows_per_file=1_000, rounds=1)
+FULL = Size(files=8, rows_per_file=500_000, warm_up_rounds=1, rounds=7)
+SMOKE = Size(files=2, rows_per_file=1_000, warm_up_rounds=0, rounds=1)
 Round = dict[Sink, Sample]
 
 
@@ -68,7 +71,8 @@ def run(settings: Settings) -> list[Table]:
     """Stream the same rows into every sink, in alternating order, in one JVM."""
     size = SMOKE if settings.smoke else FULL
     directory = settings.directory / "bulk"
-    write_parquet_input(directory / "in", size.files, size.rows_per_file)
+    write_parquet_input(directory / "few", FILES_PER_BATCH, ROWS_PER_FEW)
+    write_parquet_input(directory / "many", size.files, size.rows_per_file)
     sinks = (NOOP, *choose_sinks(SINKS, settings.sinks))
     rounds = in_own_process(_measure, directory, size, sinks)
     title = f"bulk: {size.files * size.rows_per_file:,} rows, 2 tasks, {size.rounds} rounds"
@@ -77,25 +81,27 @@ def run(settings: Settings) -> list[Table]:
 
 def _measure(directory: Path, size: Size, sinks: tuple[Sink, ...]) -> list[Round]:
     with open_session(directory, unix_sockets=True) as spark:
-        frame = (
-            spark.readStream.schema(DDL)
-            .option("maxFilesPerTrigger", FILES_PER_BATCH)
-            .parquet(str(directory / "in"))
-        )
-        for sink in sinks:  # warms the JVM and the workers
-            _sample(frame, sink, directory / "run")
-            _check_rows(spark, sink, directory / "run", size)
+        few, many = _frame(spark, directory / "few"), _frame(spark, directory / "many")
         rounds = []
-        for number in range(size.rounds):
-            order = sinks if number % 2 == 0 else sinks[::-1]
-            rounds.append({sink: _sample(frame, sink, directory / "run") for sink in order})
-    return rounds
+        for order in alternating(sinks, size.warm_up_rounds + size.rounds):
+            samples = {}
+            for sink in order:
+                samples[sink] = _sample(few, many, sink, directory / "run")
+                _check_rows(spark, sink, directory / "run", size)
+            rounds.append(samples)
+    return rounds[size.warm_up_rounds :]
 
 
-def _sample(frame: DataFrame, sink: Sink, directory: Path) -> Sample:
-    cpu_before_s = python_worker_cpu_s()
-    stream = run_stream(frame, sink, directory)
-    cpu_s = python_worker_cpu_s() - cpu_before_s
+def _frame(spark: SparkSession, directory: Path) -> DataFrame:
+    return spark.readStream.schema(DDL).option("maxFilesPerTrigger", FILES_PER_BATCH).parquet(str(directory))
+
+
+def _sample(few: DataFrame, many: DataFrame, sink: Sink, directory: Path) -> Sample:
+    run_stream(few, sink, directory)  # starts workers anew that Spark has ended meanwhile
+    os.sync()  # what others left unwritten is not this sink's
+    before = python_ticks()
+    stream = run_stream(many, sink, directory)
+    cpu_s = ticks_to_s(before, python_ticks())
     sample = Sample(
         stream.rows / MILLION / stream.add_batch_s,
         cpu_s / stream.rows * MILLION,
@@ -133,14 +139,17 @@ def _row(sink: Sink, rounds: list[Round]) -> tuple[Cell, ...]:
     def times_as_fast(rival: Sink) -> float:
         return median(lambda samples: samples[sink].million_rows_per_s / samples[rival].million_rows_per_s)
 
+    def cpu_s(samples: Round, measured: Sink) -> float:
+        return samples[measured].cpu_s_per_million_rows
+
     own = _spark_own(sink, rounds)
     return (
         sink.label,
         median(lambda samples: samples[sink].million_rows_per_s),
         None if own is None else times_as_fast(own),
         times_as_fast(NULL),
-        median(lambda samples: samples[sink].cpu_s_per_million_rows),
-        median(lambda samples: samples[sink].cpu_s_per_million_rows - samples[NULL].cpu_s_per_million_rows),
+        median(lambda samples: cpu_s(samples, sink)) if sink.in_python else None,
+        median(lambda samples: cpu_s(samples, sink) - cpu_s(samples, NULL)) if sink.in_python else None,
         rounds[0][sink].output_mb if sink.file_format else None,
     )
 

@@ -39,9 +39,7 @@ TIMES_SUFFIX = ".commit-ms"
 
 def run(settings: Settings) -> list[Table]:
     """Commit batch after batch into one directory, first without Spark and then as Spark does it."""
-    batches, spark_batches = (
-        (SMOKE_BATCHES, SMOKE_SPARK_BATCHES) if settings.smoke else (BATCHES, SPARK_BATCHES)
-    )
+    batches, spark_batches = (SMOKE_BATCHES, SMOKE_SPARK_BATCHES) if settings.smoke else (BATCHES, SPARK_BATCHES)
     build_ms, commit_ms = _commit_alone(settings.directory / "alone", batches)
     beside_ms = in_own_process(_commit_in_spark, settings.directory / "spark", spark_batches)
     rows = (
@@ -61,9 +59,7 @@ def _commit_alone(directory: Path, batches: int) -> tuple[list[float], list[floa
     partitions = [[{"sequence": number, "message": "m" * 35}] for number in range(FILES)]
     build_ms, commit_ms = [], []
     for batch_id in range(batches + WARM_UP):
-        (checkpoint / f"offsets/{batch_id}").write_text(
-            f'v1\n{{}}\n{{"logOffset":{batch_id}}}', encoding="utf-8"
-        )
+        (checkpoint / f"offsets/{batch_id}").write_text(f'v1\n{{}}\n{{"logOffset":{batch_id}}}', encoding="utf-8")
         messages = query.write(batch_id, partitions)
         began = time.perf_counter()
         options = {"path": query.path, **query.options}

@@ -64,9 +64,7 @@ def write_text_input(directory: Path, files: int, rows_per_file: int) -> None:
 def text_rows(spark: SparkSession, directory: Path, files_per_batch: int) -> DataFrame:
     """Stream what ``write_text_input`` wrote, with the columns ``TEXT_COLUMNS``."""
     lines = spark.readStream.option("maxFilesPerTrigger", files_per_batch).text(str(directory))
-    return lines.selectExpr(
-        "cast(value AS long) AS sequence", "'a message of thirty-five characters' AS message"
-    )
+    return lines.selectExpr("cast(value AS long) AS sequence", "'a message of thirty-five characters' AS message")
 
 
 def _random_text(random: numpy.random.Generator, count: int, chars: int) -> pyarrow.StringArray:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from benchmarks.null_sink import AcknowledgingDataSource, NullDataSource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql.datasource import DataSource
 
-__all__ = ("FLOOR", "NOOP", "NULL", "SINKS", "Sink", "choose_sinks")
+__all__ = ("FLOOR", "NOOP", "NULL", "SINKS", "Sink", "alternating", "choose_sinks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class Sink:
     options: tuple[tuple[str, str], ...] = ()
     data_source: type[DataSource] | None = None
 
+    @property
+    def in_python(self) -> bool:
+        """Whether its rows go through Python workers."""
+        return self.spark_format not in {"noop", self.file_format}
+
 
 NOOP = Sink("spark noop", "noop")
 NULL = Sink("null", "benchmark_null", data_source=NullDataSource)
@@ -47,3 +54,9 @@ SINKS = (
 def choose_sinks(available: tuple[Sink, ...], labels: tuple[str, ...]) -> tuple[Sink, ...]:
     """Return the sinks with these labels, and always the null sink; all when no label is given."""
     return tuple(sink for sink in available if not labels or sink is NULL or sink.label in labels)
+
+
+def alternating(sinks: tuple[Sink, ...], rounds: int) -> Iterator[tuple[Sink, ...]]:
+    """Yield the order of each round, every other one reversed: no sink gains by what ran before it."""
+    for number in range(rounds):
+        yield sinks if number % 2 == 0 else sinks[::-1]

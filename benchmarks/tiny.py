@@ -11,7 +11,7 @@ import pyspark
 
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import text_rows, write_text_input
-from benchmarks.sinks import FLOOR, SINKS, Sink, choose_sinks
+from benchmarks.sinks import FLOOR, SINKS, Sink, alternating, choose_sinks
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 
 if TYPE_CHECKING:
@@ -35,15 +35,16 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many micro-batches; the first ones of every query are not counted."""
+    """How many micro-batches; the first rounds, and the first batches of every query, are not counted."""
 
     batches: int
     warm_up: int
+    warm_up_rounds: int
     rounds: int
 
 
-FULL = Size(batches=12, warm_up=8, rounds=6)
-SMOKE = Size(batches=2, warm_up=1, rounds=1)
+FULL = Size(batches=12, warm_up=8, warm_up_rounds=1, rounds=6)
+SMOKE = Size(batches=2, warm_up=1, warm_up_rounds=0, rounds=1)
 Round = dict[Sink, list[int]]
 
 
@@ -71,13 +72,11 @@ def _measure(directory: Path, size: Size, sinks: tuple[Sink, ...], *, unix_socke
     write_text_input(directory / "in", batches * PARTITIONS, ROWS // PARTITIONS)
     with open_session(directory, unix_sockets=unix_sockets) as spark:
         frame = text_rows(spark, directory / "in", PARTITIONS)
-        for sink in sinks:  # warms the JVM and the workers
-            run_stream(frame, sink, directory / "run")
-        rounds = []
-        for number in range(size.rounds):
-            order = sinks if number % 2 == 0 else sinks[::-1]
-            rounds.append({sink: _sample(frame, sink, directory / "run", size) for sink in order})
-    return rounds
+        rounds = [
+            {sink: _sample(frame, sink, directory / "run", size) for sink in order}
+            for order in alternating(sinks, size.warm_up_rounds + size.rounds)
+        ]
+    return rounds[size.warm_up_rounds :]
 
 
 def _sample(frame: DataFrame, sink: Sink, directory: Path, size: Size) -> list[int]:
@@ -101,6 +100,4 @@ def _row(sink: Sink, rounds: list[Round]) -> tuple[Cell, ...]:
 
 
 def _over(sink: Sink, rival: Sink, rounds: list[Round]) -> float:
-    return statistics.median(
-        statistics.median(samples[sink]) - statistics.median(samples[rival]) for samples in rounds
-    )
+    return statistics.median(statistics.median(samples[sink]) - statistics.median(samples[rival]) for samples in rounds)

@@ -10,32 +10,32 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ("python_worker_cpu_s",)
+__all__ = ("PythonTicks", "python_ticks", "ticks_to_s")
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PythonTicks = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Process:
     parent_id: int
     name: str
-    own_ticks: int
-    reaped_ticks: int
+    ticks: int
 
 
-def python_worker_cpu_s() -> float:
-    """Return the seconds used so far by all Python processes below this one, in steps of one tick.
-
-    A worker that ends is still counted, as reaped by its daemon. What the JVM reaped is left out: on a local
-    disk that is mostly the ``chmod`` processes which Hadoop starts for Spark's own files.
-    """
+def python_ticks() -> PythonTicks:
+    """Return what each living Python process below this one has used so far, by process id."""
     processes = _read_processes()
-    total_ticks = 0
-    for process_id in _descendants(processes, os.getpid()):
-        process = processes[process_id]
-        if process.name != "java":
-            total_ticks += process.own_ticks + process.reaped_ticks
-    return total_ticks / TICKS_PER_S
+    below = _descendants(processes, os.getpid())
+    return {pid: processes[pid].ticks for pid in below if processes[pid].name != "java"}
+
+
+def ticks_to_s(before: PythonTicks, after: PythonTicks) -> float:
+    """Return the seconds used between two readings, in steps of one tick.
+
+    Spark ends workers that nobody used for a minute: those are left out, they had nothing to do.
+    """
+    return sum(ticks - before.get(pid, 0) for pid, ticks in after.items()) / TICKS_PER_S
 
 
 def _read_processes() -> dict[int, _Process]:
@@ -54,8 +54,8 @@ def _parse_stat(text: str) -> _Process:
     # The name stands in parentheses and may itself hold blanks and parentheses.
     head, _, tail = text.rpartition(")")
     fields = tail.split()
-    user, system, reaped_user, reaped_system = (int(field) for field in fields[11:15])
-    return _Process(int(fields[1]), head.partition("(")[2], user + system, reaped_user + reaped_system)
+    user, system = int(fields[11]), int(fields[12])
+    return _Process(int(fields[1]), head.partition("(")[2], user + system)
 
 
 def _descendants(processes: dict[int, _Process], root_id: int) -> set[int]:

@@ -54,7 +54,7 @@ def _demonstrate(settings: Settings, root: Path, console: Console) -> int:
         raise DemoError("no java found: install a JDK (17 or 21) and set JAVA_HOME or PATH")
     workspace = prepare(settings, root)
     console.line(
-        f"Spark {version('pyspark')}: {workspace.rows:,} flights in {workspace.batches} micro-batches, "
+        f"Spark {version('pyspark')}: {workspace.rows:,} flights, about {workspace.batches} micro-batches, "
         f"kills drawn from seed {settings.seed}"
     )
     runs: list[SinkRun] = []
@@ -70,12 +70,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=main.__doc__)
     parser.add_argument("--seed", type=int, default=2013, help="draws the kills; same seed, same plan")
     parser.add_argument("--rows", type=int, help="stream only the first ROWS flights (default: all 336,776)")
-    parser.add_argument(
-        "--quick", action="store_true", help="60,000 rows, ftfile and Parquet only: two kills"
-    )
-    parser.add_argument(
-        "--sink", choices=("both", "ftfile", "spark"), help="default: both, or ftfile if --quick"
-    )
+    parser.add_argument("--quick", action="store_true", help="60,000 rows, ftfile and Parquet only: two kills")
+    parser.add_argument("--sink", choices=("both", "ftfile", "spark"), help="default: both, or ftfile if --quick")
     parser.add_argument("--keep", action="store_true", help="keep the files, and print where they are")
     return parser.parse_args(arguments)
 

@@ -78,16 +78,12 @@ def check_directory(connection: DuckDBPyConnection, directory: Path, file_format
     """
     connection.execute("CREATE OR REPLACE TEMP TABLE found (line VARCHAR)")
     pattern = str(directory / "**" / f"*.{file_format}")
-    files = [
-        row[0] for row in connection.execute("SELECT file FROM glob(?) ORDER BY file", [pattern]).fetchall()
-    ]
+    files = [row[0] for row in connection.execute("SELECT file FROM glob(?) ORDER BY file", [pattern]).fetchall()]
     unreadable = []
     # File by file, so that one broken file does not hide what the others hold.
     for file in files:
         try:
-            connection.execute(
-                f"INSERT INTO found SELECT {canonical_row()} FROM {_reader(file_format)}", [file]
-            )
+            connection.execute(f"INSERT INTO found SELECT {canonical_row()} FROM {_reader(file_format)}", [file])
         except duckdb.Error:
             unreadable.append(file.removeprefix(f"{directory}/"))
     rows, missing, duplicated, foreign = _compare(connection)

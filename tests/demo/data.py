@@ -118,9 +118,7 @@ def cut_files(connection: DuckDBPyConnection, directory: Path, count: int) -> in
     spans = [(start, end) for start, end in pairwise(bounds) if start < end]
     for index, (start, end) in enumerate(spans):
         target = directory / f"flights-{index:05d}.parquet"
-        selected = (
-            f"SELECT {names} FROM flights WHERE ordinal >= {start} AND ordinal < {end} ORDER BY ordinal"
-        )
+        selected = f"SELECT {names} FROM flights WHERE ordinal >= {start} AND ordinal < {end} ORDER BY ordinal"
         connection.execute(f"COPY ({selected}) TO '{target}' (FORMAT parquet)")
     _stamp_in_order(directory)
     return len(spans)

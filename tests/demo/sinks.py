@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ("NOTHING", "State", "Target", "batches_in", "observe", "recorded_batches", "unpublished_parts")
+__all__ = (
+    "NOTHING",
+    "State",
+    "Target",
+    "batches_in",
+    "is_log_complete",
+    "observe",
+    "recorded_batches",
+    "unpublished_parts",
+)
 
 NOTHING = -1
 BATCH_FILE = re.compile(r"(\d+)(\.compact)?")
@@ -82,6 +91,14 @@ def recorded_batches(target: Target) -> list[int]:
     if target.sink == "spark":
         return sorted(batches_in(target.log))
     return [batch for batch, _ in _records(target)]
+
+
+def is_log_complete(target: Target) -> bool:
+    """Tell whether the sink's log holds every batch that Spark has committed once, in order, and no other."""
+    state = observe(target)
+    if target.sink == "spark":
+        return state.recorded == state.committed  # drops old entries when it has compacted them
+    return recorded_batches(target) == list(range(state.committed + 1))
 
 
 def unpublished_parts(target: Target, batch: int) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 SCHEMA = "id long, word string"
 Row = tuple[int, str | None]
@@ -64,7 +64,7 @@ class _Reader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {"batches": 0}
 
-    def latestOffset(self) -> dict[str, int]:
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # what Spark 4.0 calls
         return {"batches": int((self.directory / "available").read_text())}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

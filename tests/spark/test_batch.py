@@ -76,7 +76,7 @@ class TestSql:
         spark.sql(f"create table {table} using ftfile options (path '{out}')")
         spark.sql(f"insert into {table} with (path='{out}') values (10, 'x')")
         assert ids(out) == list(range(11))
-        assert spark.sql(f"select count(*) from {table}").collect()[0][0] == 11
+        assert spark.sql(f"select count(*) from {table} with (path='{out}')").collect()[0][0] == 11
         frame.writeTo(table).option("path", str(out)).append()
         assert len(ids(out)) == 21
 
@@ -103,7 +103,8 @@ class TestSql:
         out = tmp_path / "out"
         frame.write.format("ftfile").mode("append").option("path", str(out)).saveAsTable(table)
         assert ids(out) == list(range(10))
-        assert spark.table(table).count() == 10
+        assert spark.read.option("path", str(out)).table(table).count() == 10
+        assert "SELECT * FROM t WITH (path='/data/out')" in message(lambda: spark.table(table).count())
 
     def test_to_table(self, spark: SparkSession, table: str, tmp_path: Path) -> None:
         out, script = tmp_path / "out", Script(tmp_path / "script").write([[[(1, "a")]]])

@@ -18,7 +18,14 @@ from tests.demo import data
 from tests.demo.check import check_directory, connect
 from tests.demo.kill import Hit, Kill, Moment, plan_kills
 from tests.demo.process import SparkApp, list_processes, session_members
-from tests.demo.sinks import State, Target, observe, recorded_batches, unpublished_parts
+from tests.demo.sinks import (
+    State,
+    Target,
+    is_log_complete,
+    observe,
+    recorded_batches,
+    unpublished_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,15 +56,11 @@ def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     # Into Spark's own sink: the sink makes no difference here.
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        [*QUICK, "--sink=spark"], cwd=ROOT, env=environment, stdout=subprocess.PIPE
-    ) as demo:
+    with subprocess.Popen([*QUICK, "--sink=spark"], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as demo:
         application = wait_for(lambda: application_of(demo.pid))
         demo.send_signal(number)
         output, _ = demo.communicate(timeout=30)
@@ -128,11 +131,15 @@ STATES = {
 }
 
 
+def target_in(home: Path, sink: str) -> Target:
+    return Target("json", sink, "json", "", home / "out", home / "checkpoint", home / "read")
+
+
 @pytest.mark.parametrize("sink", ["ftfile", "spark"])
 @pytest.mark.parametrize("name", STATES)
 def test_states_are_read_from_outside(name: str, sink: str, tmp_path: Path) -> None:
     state = STATES[name]
-    target = Target("json", sink, "json", "", tmp_path / "out", tmp_path / "checkpoint", tmp_path / "read")
+    target = target_in(tmp_path, sink)
     for log, newest in (("offsets", state.begun), ("commits", state.committed)):
         (target.checkpoint / log).mkdir(parents=True)
         for batch in range(newest + 1):
@@ -143,6 +150,7 @@ def test_states_are_read_from_outside(name: str, sink: str, tmp_path: Path) -> N
     write_log(target, state.recorded)
     assert observe(target) == state
     assert recorded_batches(target) == list(range(state.recorded + 1))
+    assert is_log_complete(target) == (state.recorded == state.committed)
     assert state.in_window == (name == "window")
     assert state.in_flight == (name in {"first batch", "writing"})
     for moment, counts in ((Moment.WINDOW, state.in_window), (Moment.WRITING, state.in_flight)):
@@ -151,10 +159,21 @@ def test_states_are_read_from_outside(name: str, sink: str, tmp_path: Path) -> N
         assert hit.counts == counts
 
 
+@pytest.mark.parametrize(("batches", "complete"), [((0, 1, 2), True), ((0, 1, 1, 2), False), ((0, 2), False)])
+def test_log_holds_each_batch_once(batches: tuple[int, ...], complete: bool, tmp_path: Path) -> None:
+    target = target_in(tmp_path, "ftfile")
+    (target.checkpoint / "commits").mkdir(parents=True)
+    (target.checkpoint / "commits" / "2").touch()
+    (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
+    target.log.mkdir(parents=True)
+    for version, batch in enumerate(batches):
+        author = {"kind": "stream", "queryId": QUERY_ID, "batchId": batch}
+        (target.log / f"{version:020}.record").write_text(json.dumps({"author": author}))
+    assert is_log_complete(target) == complete
+
+
 def test_unpublished_files_of_a_record_are_counted(tmp_path: Path) -> None:
-    target = Target(
-        "json", "ftfile", "json", "", tmp_path / "out", tmp_path / "checkpoint", tmp_path / "read"
-    )
+    target = Target("json", "ftfile", "json", "", tmp_path / "out", tmp_path / "checkpoint", tmp_path / "read")
     target.checkpoint.mkdir()
     (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
     target.log.mkdir(parents=True)

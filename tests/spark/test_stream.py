@@ -13,7 +13,7 @@ import pytest
 
 import ftfile
 from ftfile.testing.checker import check_directory
-from tests.spark.scripted_source import Script, run, start
+from tests.spark.scripted_source import Row, Script, run, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 Paths = dict[str, Any]
-BATCHES = [[[(1, "a"), (2, "b")], [(3, None)]], [[], []], [[(4, 'quote " and \n newline')], [(5, "é€")]]]
-ROWS = sorted(row for batch in BATCHES for partition in batch for row in partition)
+BATCHES: list[list[list[Row]]] = [
+    [[(1, "a"), (2, "b")], [(3, None)]],
+    [[], []],
+    [[(4, 'quote " and \n newline')], [(5, "é€")]],
+]
+ROWS = sorted((row for batch in BATCHES for partition in batch for row in partition), key=lambda row: row[0])
 
 
 def committed(path: str) -> list[tuple[Any, ...]]:
@@ -71,7 +75,8 @@ def test_rows_arrive_once_for_every_reader(spark: SparkSession, paths: Paths, fi
     assert sorted(map(tuple, spark.read.format("ftfile").load(out).collect())) == ROWS
     assert sorted(map(tuple, getattr(spark.read.schema("id long, word string"), file_format)(out).collect())) == ROWS
     extension = "json" if file_format == "json" else "parquet"
-    assert duckdb.sql(f"select count(*), sum(id) from '{out}/**/*.{extension}'").fetchone() == (5, 15)
+    found = duckdb.connect().execute(f"select count(*), sum(id) from '{out}/**/*.{extension}'").fetchone()
+    assert found == (5, 15)
     files = sorted(Path(out).glob(f"*.{extension}"))
     read = pd.read_parquet if file_format == "parquet" else lambda file: pd.read_json(file, lines=True)
     assert sorted(pd.concat([read(file) for file in files])["id"]) == [1, 2, 3, 4, 5]

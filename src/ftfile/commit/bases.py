@@ -149,7 +149,8 @@ def _query_to_json(query: QueryState) -> list[Any]:
 
 
 def _query_from_json(text: list[Any]) -> QueryState:
-    return QueryState(*text[:4], fingerprint_from_json(text[4]), text[5])
+    last_batch, version, run_id, offsets_hash, fingerprint, lineage_start = text
+    return QueryState(last_batch, version, run_id, offsets_hash, fingerprint_from_json(fingerprint), lineage_start)
 
 
 def _unpublished_to_json(entry: Unpublished) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def parse_size_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise ValueError(text)
-    return int(match[1]) * 1024 ** _POWERS[match[2].lower()]
+    return int(match[1]) * (1 << 10 * _POWERS[match[2].lower()])
 
 
 def parse_duration_s(text: str) -> float:

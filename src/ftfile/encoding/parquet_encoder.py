@@ -115,6 +115,7 @@ class ParquetEncoder(Encoder):
         if not self._buffer:
             return
         rows = pa.Table.from_batches(self._buffer)
+        _check_nulls(rows)
         with _errors():
             self._open(rows).write_table(rows, row_group_size=len(rows))
         self._row_groups += 1
@@ -182,6 +183,13 @@ def _leaves_within(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]
 
 def _repeats(array: pa.Array) -> bool:
     return len(array) > 0 and pc.count_distinct(array).as_py() <= len(array) * _DISTINCT_MAX
+
+
+def _check_nulls(rows: pa.Table) -> None:
+    # Older pyarrow writes what Parquet calls required and cannot be read.
+    for column, values in zip(rows.schema, rows.columns, strict=True):
+        if not column.nullable and values.null_count:
+            raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
 
 
 @contextmanager

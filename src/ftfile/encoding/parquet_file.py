@@ -98,7 +98,8 @@ class ParquetFormat(Format):
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
             present = set(parquet.schema_arrow.names)
             names = [name for name in schema.names if name in present]
-            for batch in parquet.iter_batches(_READ_BATCH_ROWS, columns=names, use_threads=False):
+            groups = range(parquet.num_row_groups)
+            for batch in parquet.iter_batches(_READ_BATCH_ROWS, groups, names, use_threads=False) if groups else ():
                 columns = [
                     rebuild(batch.column(column.name), column.type, pa.Array.cast)
                     if column.name in present

@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.time_text import TimePattern
+from ftfile.encoding.zones import is_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,9 @@ class TimeFormats:
         formats = cls(**given)
         for kind in (_INSTANT, _WALL_CLOCK, _DATE):
             formats.pattern(kind)
-        if formats.zone != _DEFAULT.zone:  # which needs no time zone database
-            formats._check_zone()
+        if not is_zone(formats.zone):
+            advice = "write it as in `Europe/Berlin`, `+01:00` or `UTC`"
+            raise ConfigError(f"option timeZone={formats.zone!r} is not understood; {advice}")
         return formats
 
     def definition(self) -> dict[str, Any]:
@@ -77,14 +78,6 @@ class TimeFormats:
     def is_default(self, kind: pa.DataType) -> bool:
         """Say whether values of this type are written in the default pattern, instants in UTC."""
         return self.is_iso(kind) and (self.zone == "UTC" or self._name(kind) != "timestamp")
-
-    def _check_zone(self) -> None:
-        try:
-            # An empty name would be a timestamp without a zone.
-            pc.local_timestamp(pa.scalar(0, pa.timestamp("us", tz=self.zone or "?")))
-        except pa.ArrowInvalid as error:
-            advice = "write it as in `Europe/Berlin`, `+01:00` or `UTC`"
-            raise ConfigError(f"option timeZone={self.zone!r} is not understood; {advice}") from error
 
     def _name(self, kind: pa.DataType) -> str:
         if pa.types.is_date(kind):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError
+from ftfile.encoding.zones import clocks_of, instants_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,7 +123,7 @@ class TimePattern:
         """
         fields = [piece for piece in self.pieces if piece[0] != "="]
         regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else _capture(piece) for piece in self.pieces)
-        if not pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() and strings.null_count < len(strings):
+        if pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() is False:
             raise ValueError(f"a value is not in the pattern {''.join(self.pieces)!r}")
         place = {piece[0]: f"\\{index}" for index, piece in enumerate(fields, start=1)}
         date = f"{place.get('y', '1970')}-{place.get('M', '01')}-{place.get('d', '01')}"
@@ -132,8 +133,7 @@ class TimePattern:
         text = pc.replace_substring_regex(strings, f"^{regex}$", iso)
         if is_date or target.tz is None or "X" in place:
             return pc.cast(text, target)
-        local = pc.cast(text, pa.timestamp("us"))
-        return pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest").cast(target)
+        return instants_of(pc.cast(text, pa.timestamp("us")), zone).cast(target)
 
 
 def _fields(array: pa.Array, zone: str, *, whole_minutes: bool) -> dict[str, NDArray[np.int64]]:
@@ -144,7 +144,7 @@ def _fields(array: pa.Array, zone: str, *, whole_minutes: bool) -> dict[str, NDA
     utc = _integers(array.cast(pa.int64()))
     local, offset = utc, np.zeros(1, np.int64)
     if array.type.tz is not None and zone != "UTC":
-        local = _integers(pc.local_timestamp(array.cast(pa.timestamp("us", tz=zone))).cast(pa.int64()))
+        local = _integers(clocks_of(array, zone).cast(pa.int64()))
         offset = (local - utc) // _MINUTE_US
         if whole_minutes:
             # Before standard time offsets had seconds, which `+01:00` cannot say: the same instant without.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ("byte_ranges", "fixed_words", "is_byte_like", "is_list_like", "list_lengths", "plain")
 
-_BYTE_LIKE = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
-_LIST_LIKE = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_BYTE_LIKE = {kind.id for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())}
+_LIST_LIKE = {kind.id for kind in (pa.list_(pa.null()), pa.large_list(pa.null()), pa.list_(pa.null(), 1))}
 _NAN_BITS = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8_0000_0000_0000}
 _LIMB = np.uint64(0x9E37_79B9_7F4A_7C15)
 
@@ -33,12 +33,12 @@ def plain(array: pa.Array) -> pa.Array:
 
 def is_byte_like(kind: pa.DataType) -> bool:
     """Say whether values are strings or binary of any length."""
-    return any(test(kind) for test in _BYTE_LIKE)
+    return kind.id in _BYTE_LIKE
 
 
 def is_list_like(kind: pa.DataType) -> bool:
     """Say whether values are lists."""
-    return any(test(kind) for test in _LIST_LIKE)
+    return kind.id in _LIST_LIKE
 
 
 def fixed_words(array: pa.Array, column: str) -> NDArray[np.uint64]:

@@ -12,11 +12,11 @@ import pyarrow as pa
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
+from ftfile.encoding.partition_paths import check_partition_column
 from ftfile.encoding.registry import format_from_options
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.encoding.time_formats import TimeFormats
 from ftfile.fs.registry import normalise
-from ftfile.sink.partition_paths import check_partition_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

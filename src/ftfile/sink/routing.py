@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.sink.partition_paths import bucket_names
-from ftfile.sink.partition_values import UTC
+from ftfile.encoding.partition_paths import bucket_names
+from ftfile.encoding.partition_values import UTC
+from ftfile.sink.array_words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ def route(
 
     Args:
         batch: rows of any number of buckets.
-        columns: the partition columns, outermost directory first; all checked.
+        columns: the partition columns, outermost directory first; at least one, all checked.
         time_zone: whose clocks show timestamps that are instants.
         keep_columns: leave the partition columns in the rows.
 
@@ -63,7 +64,7 @@ def _buckets(columns: list[tuple[str, pa.Array]], time_zone: str) -> tuple[list[
 
 
 def _directories(column: str, values: pa.Array, time_zone: str) -> tuple[list[str], NDArray[np.int64]]:
-    encoded = values.dictionary_encode(null_encoding="encode")
+    encoded = plain(values).dictionary_encode(null_encoding="encode")
     names, codes = bucket_names(column, encoded.dictionary, time_zone), _codes(encoded)
     places: dict[str, int] = {}
     merged = [places.setdefault(name, len(places)) for name in names]

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from ftfile.commit.snapshot import open_add
 from ftfile.core.errors import CorruptData
+from ftfile.encoding.partition_paths import parse_bucket_path
 from ftfile.encoding.registry import format_from_definition
 from ftfile.fs.streams import as_file
-from ftfile.sink.partition_paths import parse_bucket_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

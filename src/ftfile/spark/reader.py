@@ -78,5 +78,12 @@ class FtFileReader(DataSourceReader):
 def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     parsed = parse_options(absolute_options(options), "read")
     if parsed["path"] is None:
-        raise ConfigError("the reader has no `path`: use spark.read.format('ftfile').load('/data/out')")
+        raise ConfigError(_NO_PATH)
     return Directory(parsed["path"]), parsed["versionAsOf"]
+
+
+_NO_PATH = (
+    "the reader has no `path`. Spark does not hand a catalog table's location or options to a Python source, so give "
+    "the path as a read option: spark.read.format('ftfile').load('/data/out'), "
+    "SELECT * FROM t WITH (path='/data/out'), spark.read.option('path', '/data/out').table('t')"
+)

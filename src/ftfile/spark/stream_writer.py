@@ -28,7 +28,7 @@ class FtFileStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._writer = SinkWriter.plan(sink_config(options, schema, overwrite=overwrite))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # rows or batches
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
         acknowledge_at_once()
         return TaskCommitMessage(self._writer.write(stream_task(), iterator))

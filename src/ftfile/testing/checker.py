@@ -33,7 +33,7 @@ from ftfile.core.errors import CorruptData, NotFound
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.commit.model import Add, Record
+    from ftfile.commit.model import Add, Author, Record
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly")
@@ -62,7 +62,8 @@ class DirectoryReport:
 
     Attributes:
         records: the bytes of every record by version.
-        committed: by query, its batches in the order of the log.
+        authors: who wrote each, in the order of the log.
+        committed: by query, its batches in that order.
         live: the adds of the newest snapshot.
         live_rows: how often each row is in them.
         visible: content of every file that a plain lister sees, by path.
@@ -70,6 +71,7 @@ class DirectoryReport:
     """
 
     records: dict[int, bytes] = field(default_factory=dict)
+    authors: list[Author] = field(default_factory=list)
     committed: dict[str, list[int]] = field(default_factory=dict)
     live: dict[str, Add] = field(default_factory=dict)
     live_rows: Counter[Hashable] = field(default_factory=Counter)
@@ -151,6 +153,7 @@ def _check_authors(
     transactions: dict[str, int] = {}
     for record in records:
         author = record.author
+        report.authors.append(author)
         if isinstance(author, StreamAuthor):
             batches = report.committed.setdefault(author.query_id, [])
             _require(author.batch_id not in batches, "I2", f"version {record.version} repeats {author}")

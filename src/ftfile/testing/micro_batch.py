@@ -56,6 +56,7 @@ class MicroBatch:
         options: the sink's.
         query_id: stays over restarts.
         checkpoint: where to keep `metadata`, `offsets/N` and `commits/N` as Spark does; None for nowhere.
+        attempts: how often a failing task is tried, as `spark.task.maxFailures` says: 1 on a local master, else 4.
         run_id: changes with each restart.
     """
 
@@ -64,6 +65,7 @@ class MicroBatch:
     options: Mapping[str, str] = field(default_factory=dict)
     query_id: str = "00000000-0000-0000-0000-000000000001"
     checkpoint: str | None = None
+    attempts: int = 1
     run_id: str = "run-1"
     _runs: int = field(default=1, init=False)
 
@@ -94,7 +96,7 @@ class MicroBatch:
         messages = [None] * len(partitions) if messages is None else messages
         planned, writer = self.plan(), self.identity(batch_id)
         for number, rows in enumerate(partitions):
-            messages[number] = self.run_task(planned, writer, number, rows)
+            messages[number] = self._run_attempts(planned, writer, number, rows)
         return messages
 
     def identity(self, batch_id: int) -> StreamIdentity:
@@ -141,7 +143,7 @@ class MicroBatch:
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a batch write instead: a commit of its own, without a batch id."""
         planned, writer = self.plan(), JobIdentity(job_id)
-        messages = [self.run_task(planned, writer, number, rows) for number, rows in enumerate(partitions)]
+        messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
         return SinkWriter.plan(self.config()).commit(messages, None)
 
     def next_batch(self) -> int:
@@ -161,6 +163,14 @@ class MicroBatch:
         """Return the settings, checked anew from the options as for every batch."""
         own = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
         return SinkConfig.from_options(own | dict(self.options), spark_schema(self.columns))
+
+    def _run_attempts(
+        self, planned: bytes, writer: WriterIdentity, partition: int, rows: Sequence[Row]
+    ) -> TaskCommit:
+        for attempt in range(self.attempts - 1):
+            with contextlib.suppress(FtfileError):
+                return self.run_task(planned, writer, partition, rows, attempt)
+        return self.run_task(planned, writer, partition, rows, self.attempts - 1)
 
     def _batches(self, rows: Sequence[Row], error: BaseException | None) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(spark_schema(self.columns)))

@@ -68,7 +68,8 @@ class Driver:
     ) -> Proposal:
         fingerprint = Fingerprint("content/1", digest, covers_content=True)
         author = self.author(batch, offsets_hash)
-        return Proposal(**({"author": author, "adds": adds, "fingerprint": fingerprint, "tasks": 1} | more))
+        settings: dict[str, Any] = {"author": author, "adds": adds, "fingerprint": fingerprint, "tasks": 1}
+        return Proposal(**(settings | more))
 
     def commit(self, batch: int, *adds: Add, **more: Any) -> Committed:
         return commit(self.log, self.propose(batch, *adds, **more), self.policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -101,7 +102,7 @@ class TestRecordFormat:
         assert decode_record(encoded.content, "path", {"log/x.adds": companion.content}.__getitem__) == record
         for damaged in (companion.content[:-1], companion.content.replace(b"p1", b"p2")):
             with pytest.raises(CorruptData, match=r"log/x\.adds"):
-                decode_record(encoded.content, "path", lambda _, damaged=damaged: damaged)
+                decode_record(encoded.content, "path", {"log/x.adds": damaged}.__getitem__)
 
     def test_every_damaged_byte_and_every_truncation_is_detected(self) -> None:
         content = encode_record(Record(0, "n", JobAuthor("j"), 0, (PART,)), "unused").content
@@ -119,18 +120,12 @@ class TestRecordFormat:
             decode_record(to_checked_text([b'{"ftfile":2}', b"{}"]), "path", _no_companion)
 
 
-def test_large_batches_go_through_the_log(driver: Driver) -> None:
+def test_large_batches_go_through_the_log(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     adds = tuple(driver.stage(0) for _ in range(40))
     record = Record(0, "n", driver.author(0), 0, adds)
     driver.log.prepare_directory()
-    import ftfile.commit.log as log_module
-
-    original = log_module.encode_record
-    try:
-        log_module.encode_record = lambda record, path: original(record, path, companion_from=100)
-        assert driver.log.create(record)
-    finally:
-        log_module.encode_record = original
+    monkeypatch.setattr("ftfile.commit.log.encode_record", functools.partial(encode_record, companion_from=100))
+    assert driver.log.create(record)
     assert driver.log.read_record(0) == record
     assert driver.fs.exists(layout.companion_path(0, "n"))
 

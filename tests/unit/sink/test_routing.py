@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import EncodingError
-from ftfile.sink.partition_paths import NULL_NAME, bucket_path
+from ftfile.encoding.partition_paths import NULL_NAME, bucket_path
 from ftfile.sink.routing import route
 
 keys = {
@@ -48,6 +48,16 @@ def test_buckets_are_named_once_though_values_differ() -> None:
     assert [(path, part["n"].to_pylist()) for path, part in route(batch, ["k"])] == [
         (f"k={NULL_NAME}", [0, 2, 4]),
         ("k=a", [1, 3]),
+    ]
+
+
+def test_dictionaries_are_routed_like_their_values() -> None:
+    values = pa.DictionaryArray.from_arrays([1, None, 0, 1, 2], ["a", "b", "a"])
+    batch = pa.record_batch({"k": values, "n": [0, 1, 2, 3, 4]})
+    assert [(path, part["n"].to_pylist()) for path, part in route(batch, ["k"])] == [
+        ("k=b", [0, 3]),
+        (f"k={NULL_NAME}", [1]),
+        ("k=a", [2, 4]),
     ]
 
 

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import ftfile
@@ -32,7 +31,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 COLUMNS = {"id": "long", "word": "string"}
-ROWS = [{"id": 1, "word": "a"}, {"id": 2, "word": None}]
+ROWS: list[dict[str, Any]] = [{"id": 1, "word": "a"}, {"id": 2, "word": None}]
 
 
 @pytest.fixture
@@ -138,7 +137,7 @@ class TestReplay:
     def test_tasks_of_a_committed_batch_write_nothing(self, query: MicroBatch) -> None:
         query.run(0, [ROWS])
         query.restart()
-        assert [message.parts for message in query.write(0, [ROWS, ROWS])] == [(), ()]
+        assert [message and message.parts for message in query.write(0, [ROWS, ROWS])] == [(), ()]
 
     def test_tasks_notice_a_commit_after_the_plan(self, query: MicroBatch) -> None:
         """An orphaned driver commits the batch while the new one's tasks begin."""
@@ -158,7 +157,7 @@ class TestReplay:
         assert rows_of(out) == ROWS
 
     def test_values_that_changed_rows_are_seen_by_the_strong_fingerprint(self, out: str) -> None:
-        swapped = [{"id": 1, "word": None}, {"id": 2, "word": "a"}]
+        swapped: list[dict[str, Any]] = [{"id": 1, "word": None}, {"id": 2, "word": "a"}]
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "fingerprint": "strong"})
         query.run(0, [ROWS])
         query.restart()
@@ -236,6 +235,7 @@ class TestMessages:
         from dataclasses import replace
 
         (message,) = query.write(0, [ROWS])
+        assert message is not None
         with pytest.raises(InvalidMessages, match="install one version everywhere"):
             query.commit(0, [replace(message, writer_version="0.0.1")])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
-from ftfile.sink.partition_values import UTC, has_text, value_of, value_texts
+from ftfile.encoding.partition_values import UTC, has_text, value_of, value_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

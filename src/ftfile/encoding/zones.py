@@ -1,0 +1,51 @@
+"""Clocks of time zones: by name, as in `Europe/Berlin`, or by offset, as in `+01:00`."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ("clocks_of", "instants_of", "is_zone")
+
+_INSTANT, _CLOCK = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+_OFFSET = re.compile(r"([+-])(0\d|1[0-8]):([0-5]\d)")
+
+
+def is_zone(name: str) -> bool:
+    """Say whether there is such a zone."""
+    if not name or name == "UTC":
+        return bool(name)
+    try:
+        clocks_of(pa.array([0], _INSTANT), name)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
+    """Return what the clocks of a zone show, as timestamps without one."""
+    # Without the time zone database, which a small container may lack: UTC, and offsets, which older pyarrow refuses.
+    if zone == "UTC":
+        return instants.cast(_INSTANT).cast(_CLOCK)
+    if offset := _offset(zone):
+        return pc.add(instants.cast(_INSTANT).cast(_CLOCK), offset)
+    return pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
+
+
+def instants_of(clocks: pa.TimestampArray, zone: str) -> pa.TimestampArray:
+    """Return the inverse of `clocks_of`; of an hour that clocks show twice, the first."""
+    if zone == "UTC":
+        return clocks.cast(_INSTANT)
+    if offset := _offset(zone):
+        return pc.subtract(clocks, offset).cast(_INSTANT)
+    return pc.assume_timezone(clocks, zone, ambiguous="earliest", nonexistent="earliest").cast(_INSTANT)
+
+
+def _offset(zone: str) -> pa.DurationScalar | None:
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
+        return None
+    seconds = int(match[2]) * 3600 + int(match[3]) * 60
+    return pa.scalar(seconds if match[1] == "+" else -seconds, pa.duration("s")).cast(pa.duration("us"))

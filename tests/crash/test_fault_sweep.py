@@ -1,0 +1,132 @@
+"""A fault at every call of write, commit, publish and replay: raised or survived, nothing is lost and nothing is double."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING
+from tests.crash.world import CLOCK, Scenario, told
+
+from ftfile.commit import bases
+from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
+from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
+from ftfile.testing.checker import check_directory
+from ftfile.testing.by_reference import PickledByReference
+from ftfile.testing.clock import SeededIds
+from ftfile.testing.faulty import STANDARD_FAULTS, Fault
+from ftfile.testing.repeatable import repeatable
+from ftfile.testing.sweep import fault_sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.fs.api import FileSystem, InputFile
+
+Result = TypeVar("Result")
+
+FOR_EVER = 10**9
+FAULTS = {
+    **{f"{fault.error.__name__} {fault.effect}": fault for fault in STANDARD_FAULTS},
+    "Unavailable from then on": Fault(Unavailable, times=FOR_EVER),
+    "PermissionDenied from then on": Fault(PermissionDenied, times=FOR_EVER),
+    "OutOfSpace from then on": Fault(OutOfSpace, times=FOR_EVER),
+    "replies lost from then on": Fault(OutcomeUnknown, "after", times=FOR_EVER),
+}
+
+
+@pytest.fixture(autouse=True)
+def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(bases, "BASE_EVERY", 2)
+    with repeatable(CLOCK, SeededIds()):
+        yield
+
+
+class Sweep:
+    """Runs a scenario with the last batch replayed, and remembers what Spark recorded in the run."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.recorded: list[str] = []
+        self._start = scenario.start()
+
+    def make(self) -> FileSystem:
+        return self._start.filesystem()
+
+    def run(self, fs: FileSystem) -> None:
+        self.recorded = list(self._start.notes)
+        self.scenario.play(fs, 1, self.recorded, self.recorded.append)
+        self.recorded.pop()  # the last commit returned, and Spark died before it wrote that down
+        self.scenario.play(fs, 2, self.recorded, self.recorded.append)
+
+    def check(self, fs: FileSystem, *, survived: bool) -> None:
+        """Check what the fault left; then everything must go on as if nothing had been."""
+        earlier = self.scenario.check(fs, self.recorded)
+        if survived:
+            self.scenario.check_finished(fs)
+        self.scenario.play(fs, 3, self.recorded, self.recorded.append)
+        self.scenario.check_finished(fs)
+        check_directory(fs, earlier=earlier)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING], ids=lambda scenario: scenario.name)
+def test_a_fault_at_every_call(scenario: Scenario, fault: Fault) -> None:
+    sweep = Sweep(scenario)
+    survived = raised = 0
+    for run in fault_sweep(fault, sweep.make, sweep.run):
+        with told(str(run)):
+            sweep.check(run.file_system, survived=run.error is None)
+        survived += run.error is None
+        raised += run.error is not None
+    assert survived + raised > 100
+    assert raised, "no fault was noticed"
+
+
+class Damaged(WrapperFileSystem, PickledByReference):
+    """Flips a bit in what the n-th read returns."""
+
+    def __init__(self, inner: FileSystem, at: int) -> None:
+        super().__init__(inner)
+        self.reads = 0
+        self._at = at
+
+    def read(self, path: str) -> bytes:
+        return self.damaged(super().read(path))
+
+    def open(self, path: str) -> InputFile:
+        return WrapperFile(super().open(path), self)
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        result = super().around(operation, path, call)
+        return self.damaged(result) if operation == "read_at" and isinstance(result, bytes) else result
+
+    def damaged(self, content: bytes) -> bytes:
+        self.reads += 1
+        if self.reads - 1 != self._at or not content:
+            return content
+        middle = len(content) // 2
+        return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING], ids=lambda scenario: scenario.name)
+def test_a_flipped_bit_in_every_read(scenario: Scenario) -> None:
+    sweep = Sweep(scenario)
+    noticed, at = 0, 0
+    while True:
+        inner = sweep.make()
+        damaged = Damaged(inner, at)
+        error: FtfileError | None = None
+        try:
+            sweep.run(damaged)
+        except FtfileError as raised:
+            error = raised
+        if damaged.reads <= at:
+            break
+        with told(f"read {at}: {error!r}"):
+            assert error is None or isinstance(error, CorruptData)
+            sweep.check(inner, survived=error is None)
+        noticed += error is not None
+        at += 1
+    assert noticed

@@ -1,0 +1,116 @@
+"""Two drivers on one directory, stopped and woken at every pair of steps: a zombie and its successor, and strangers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
+from tests.crash.world import CLOCK, Batch, Scenario, told
+
+from ftfile.commit import bases
+from ftfile.testing.clock import SeededIds
+from ftfile.testing.repeatable import repeatable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.testing.crashing import CrashingFileSystem
+
+CONTINUE = (("onNewQuery", "continue"),)
+
+
+@dataclass(frozen=True)
+class Race:
+    """What two drivers do at the same time, after a first batch.
+
+    Attributes:
+        first: batches of the driver that begins.
+        second: those of the other.
+    """
+
+    name: str
+    first: tuple[Batch, ...]
+    second: tuple[Batch, ...]
+
+    def scenario(self) -> Scenario:
+        batches = {batch.note: batch for batch in (Batch("a"), *self.first, *self.second)}
+        return Scenario(self.name, tuple(batches.values()), settled=1, options=CONTINUE)
+
+
+RACES = [
+    Race("zombie and successor", (Batch("b", batch_id=1),), (Batch("b", batch_id=1), Batch("c", batch_id=2))),
+    Race("zombie that is ahead", (Batch("b", batch_id=1), Batch("c", batch_id=2)), (Batch("b", batch_id=1),)),
+    Race("two queries", (Batch("b", batch_id=1),), (Batch("c", query="q"),)),
+    Race("compaction and append", (Batch("b", "compact", batch_id=1),), (Batch("c", query="q"),)),
+    Race("compaction and overwrite", (Batch("b", "compact", batch_id=1),), (Batch("c", "overwrite", query="q"),)),
+    Race("two overwrites", (Batch("b", "overwrite", batch_id=1),), (Batch("c", "overwrite", query="q"),)),
+    Race("two compactions", (Batch("b", "compact", batch_id=1),), (Batch("c", "compact", query="q"),)),
+]
+
+
+class Ring:
+    """Runs a race again and again from the same start."""
+
+    def __init__(self, race: Race) -> None:
+        self.race = race
+        self.scenario = race.scenario()
+        self._start = self.scenario.start()
+        self.runs = 0
+
+    def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
+        """Run under a schedule, check, and return how many calls each driver made."""
+        fs = self._start.filesystem()
+        turns = Turns(schedule)
+        self.runs += 1
+        with told(f"{self.race.name}, {schedule}"):
+            errors = turns.run(
+                {
+                    "first": lambda: self.drive(fs, turns, "first", self.race.first),
+                    "second": lambda: self.drive(fs, turns, "second", self.race.second),
+                }
+            )
+            for name, error in errors.items():
+                if error is not None:
+                    raise AssertionError(f"the {name} driver failed: {error!r}") from error
+            self.scenario.check_finished(fs)
+            self.scenario.play(fs, 3, [batch.note for batch in self.scenario.batches], lambda _: None)
+            self.scenario.check_finished(fs)
+        return turns.calls
+
+    def drive(self, fs: CrashingFileSystem, turns: Turns, name: str, batches: tuple[Batch, ...]) -> None:
+        own = TurnsFileSystem(fs, name, turns)
+        for batch in batches:
+            query = self.scenario.query(own, batch.query, run=1 if name == "first" else 2, driver=name)
+            # A task may find the directory it just made taken away, empty, by whoever committed its batch before.
+            query.attempts = 4
+            self.scenario.run_batch(batch, query, run=2)
+
+
+@pytest.fixture(autouse=True)
+def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(bases, "BASE_EVERY", 2)
+    with repeatable(CLOCK, SeededIds()):
+        yield
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
+def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
+    ring = Ring(race)
+    calls = ring.run(("first", TO_THE_END))
+    for name, other in (("first", "second"), ("second", "first")):
+        for step in range(calls[name] + 1):
+            ring.run((name, step), (other, TO_THE_END))
+    assert ring.runs > 80
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
+def test_every_pair_of_steps(race: Race) -> None:
+    ring = Ring(race)
+    calls = ring.run(("first", TO_THE_END))
+    for step in range(1, calls["first"]):
+        for other_step in range(1, calls["second"]):
+            ring.run(("first", step), ("second", other_step), ("first", TO_THE_END))

@@ -1,0 +1,88 @@
+"""Two drivers in turns: each runs in a thread of its own, and one at a time makes calls, as a schedule says."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
+from ftfile.testing.by_reference import PickledByReference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ftfile.fs.api import FileSystem, InputFile, OutputStream
+
+Result = TypeVar("Result")
+
+TO_THE_END = 10**9
+
+
+class Turns:
+    """Lets drivers go one after the other.
+
+    Args:
+        schedule: name of the driver whose turn it is, and for how many calls; who is not named again waits until
+            the others have ended.
+    """
+
+    def __init__(self, schedule: Iterable[tuple[str, int]]) -> None:
+        self._schedule = deque([name, calls] for name, calls in schedule)
+        self._changed = threading.Condition()
+        self.calls: dict[str, int] = {}
+
+    def wait(self, name: str) -> None:
+        """Return when it is this driver's turn to make a call."""
+        with self._changed:
+            while self._schedule and not self._schedule[0][1]:
+                self._schedule.popleft()
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._schedule or self._schedule[0][0] == name)
+            if self._schedule:
+                self._schedule[0][1] -= 1
+            self.calls[name] = self.calls.get(name, 0) + 1
+
+    def end(self, name: str) -> None:
+        """Take the driver out of the schedule."""
+        with self._changed:
+            self._schedule = deque(turn for turn in self._schedule if turn[0] != name)
+            self._changed.notify_all()
+
+    def run(self, drivers: Mapping[str, Callable[[], object]]) -> dict[str, BaseException | None]:
+        """Run the drivers to their ends and return what each raised."""
+        errors: dict[str, BaseException | None] = dict.fromkeys(drivers)
+
+        def drive(name: str, driver: Callable[[], object]) -> None:
+            try:
+                driver()
+            except Exception as error:
+                errors[name] = error
+            finally:
+                self.end(name)
+
+        threads = [threading.Thread(target=drive, args=item, name=item[0]) for item in drivers.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return errors
+
+
+class TurnsFileSystem(WrapperFileSystem, PickledByReference):
+    """One driver's view of a shared file system: before each call it waits for its turn."""
+
+    def __init__(self, inner: FileSystem, name: str, turns: Turns) -> None:
+        super().__init__(inner)
+        self._name = name
+        self._turns = turns
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        self._turns.wait(self._name)
+        return super().around(operation, path, call)
+
+    def create(self, path: str) -> OutputStream:
+        return WrapperStream(super().create(path), self)
+
+    def open(self, path: str) -> InputFile:
+        return WrapperFile(super().open(path), self)
