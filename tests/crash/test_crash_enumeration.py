@@ -11,17 +11,20 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING, TWO_QUERIES
-from tests.crash.world import CLOCK, IDS, Scenario, told
 
 from ftfile.commit import bases
-from ftfile.testing.crashing import crash_states, kill_states
+from ftfile.core.errors import AlreadyExists, OutcomeUnknown
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.by_reference import PickledByReference
+from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.repeatable import repeatable
+from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING, TWO_QUERIES
+from tests.crash.world import CLOCK, IDS, Scenario, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.testing.crashing import CrashingFileSystem, CrashState, KillState
+    from ftfile.testing.crashing import CrashState, KillState
 
 # How many different states there are at least: with fewer, the exploration has lost its way.
 STATES_MIN = {BATCHES: 10_000, PARTITIONED: 4_000, REPLACING: 2_000, TWO_QUERIES: 2_000}
@@ -57,15 +60,6 @@ class Exploration:
         return fs
 
 
-@contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
-    """Name the crash in whatever goes wrong after it."""
-    try:
-        yield
-    except Exception as error:
-        raise AssertionError(f"{what}: {error}") from error
-
-
 def explore(scenario: Scenario, record: Callable[[str, object], None], *, directory_sync: bool = True) -> int:
     began_s = time.process_time()
     exploration = Exploration(scenario)
@@ -96,6 +90,32 @@ def test_every_crash_around_a_base(
 @pytest.mark.timeout(900)
 def test_every_crash_where_names_are_durable_at_once(record_property: Callable[[str, object], None]) -> None:
     assert explore(BATCHES, record_property, directory_sync=False) >= 2_000
+
+
+class NameInDoubt(WrapperFileSystem, PickledByReference):
+    """Gives records their names, fails to make the names durable, and says that the outcome is unknown."""
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        if not path.endswith(".record"):
+            super().create_exclusive(path, content)
+            return
+        if self.inner.exists(path):
+            raise AlreadyExists("create_exclusive", path, "something is there already")
+        with self.inner.create(f"{path}.tmp") as stream:
+            stream.write(content)
+            stream.hsync()
+        self.inner.rename(f"{path}.tmp", path)
+        raise OutcomeUnknown("create_exclusive", path, "it is there, but its name could not be made durable")
+
+
+def test_a_record_whose_name_is_not_durable_is_not_acted_upon() -> None:
+    with repeatable(CLOCK, IDS):
+        fs = CrashingFileSystem(clock=CLOCK)
+        BATCHES.play(NameInDoubt(fs), 1, (), fs.note)
+        exploration = Exploration(BATCHES)
+        for state in crash_states(fs, seen=exploration.seen):
+            exploration.recover(state, run=2)
+    assert len(exploration.seen) > 200
 
 
 def test_more_than_ten_thousand_states() -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
-from tests.crash.world import CLOCK, Batch, Scenario, told
 
 from ftfile.commit import bases
 from ftfile.testing.clock import SeededIds
 from ftfile.testing.repeatable import repeatable
+from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
+from tests.crash.world import CLOCK, Batch, Scenario, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,25 +28,28 @@ class Turns:
     """
 
     def __init__(self, schedule: Iterable[tuple[str, int]]) -> None:
-        self._schedule = deque([name, calls] for name, calls in schedule)
+        self._schedule = deque(schedule)
         self._changed = threading.Condition()
         self.calls: dict[str, int] = {}
 
     def wait(self, name: str) -> None:
         """Return when it is this driver's turn to make a call."""
         with self._changed:
-            while self._schedule and not self._schedule[0][1]:
-                self._schedule.popleft()
-                self._changed.notify_all()
+            self._drop_what_is_over()
             self._changed.wait_for(lambda: not self._schedule or self._schedule[0][0] == name)
             if self._schedule:
-                self._schedule[0][1] -= 1
+                self._schedule[0] = (name, self._schedule[0][1] - 1)
             self.calls[name] = self.calls.get(name, 0) + 1
 
     def end(self, name: str) -> None:
         """Take the driver out of the schedule."""
         with self._changed:
             self._schedule = deque(turn for turn in self._schedule if turn[0] != name)
+            self._changed.notify_all()
+
+    def _drop_what_is_over(self) -> None:
+        while self._schedule and not self._schedule[0][1]:
+            self._schedule.popleft()
             self._changed.notify_all()
 
     def run(self, drivers: Mapping[str, Callable[[], object]]) -> dict[str, BaseException | None]:

@@ -157,9 +157,7 @@ class Scenario:
             fs.note(batch.note)
         return next(state for state in crash_states(fs) if state.point == len(fs.journal))
 
-    def play(
-        self, fs: FileSystem, run: int, recorded: Sequence[str], record: Callable[[str], None]
-    ) -> None:
+    def play(self, fs: FileSystem, run: int, recorded: Sequence[str], record: Callable[[str], None]) -> None:
         """Start Spark anew and go on with the first batch that it has not recorded.
 
         Args:
@@ -233,9 +231,6 @@ class Scenario:
         """Check what must be true when all batches ran to their end."""
         report = self.check(fs, [batch.note for batch in self.batches])
         assert report.live_rows == report.visible_rows, f"visible is {report.visible_rows}"
-
-
-
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,6 +221,26 @@ class TestFailures:
         (log / f"{1:020d}.record").rmdir()
         run(spark, paths, script, 3)
         assert committed(paths["out"]) == ROWS
+
+    def test_stop_in_commit(self, spark: SparkSession, paths: Paths, tmp_path: Path) -> None:
+        """The record is there, the renames take their time, the query is stopped: Spark did not record the batch."""
+        script = Script(paths["script"]).write(BATCHES, available=0)
+        slow = paths | {"out": f"slow:{paths['out']}"}
+        run(spark, slow, script, 1)
+        (tmp_path / "hold").touch()
+        script.release(3)
+        query = start(spark, slow)
+        record = Path(paths["out"], "_ftfile", "log", f"{1:020d}.record")
+        deadline = time.monotonic() + 60
+        while not record.exists():
+            assert time.monotonic() < deadline, query.exception()
+            time.sleep(0.01)
+        query.stop()
+        assert not Path(paths["checkpoint"], "commits", "1").exists()
+        (tmp_path / "hold").unlink()
+        run(spark, paths, script, 3)
+        assert committed(paths["out"]) == ROWS
+        check_directory(filesystem(paths["out"]), recorded_by_spark={query_id(paths): range(2)})
 
     def test_stop_while_writing(self, spark: SparkSession, paths: Paths) -> None:
         script = Script(paths["script"]).write([[[(n, "x") for n in range(20_000)]] * 2] * 3, available=3)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.encoding.float_text import float_text
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, naming, rows_of
-from ftfile.encoding.value_text import float_text
+from ftfile.encoding.memory import from_texts, text_scalar
 
 if TYPE_CHECKING:
     from ftfile.encoding.api import ByteWriter
@@ -20,6 +21,8 @@ __all__ = ("CsvEncoder",)
 # Of numbers, booleans, and dates and timestamps in ISO 8601.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.eNaNInfinitytruefalse:TZ")
 
+_EMPTY = text_scalar("", pa.string())
+
 
 class CsvEncoder(LineEncoder):
     """Writes the rows of one file; the header at once."""
@@ -28,6 +31,9 @@ class CsvEncoder(LineEncoder):
         super().__init__(target)
         self._dialect = dialect
         self._schema = schema
+        self._sep, self._quote, self._line_sep = (
+            text_scalar(text, pa.string()) for text in (dialect.sep, dialect.quote, dialect.line_sep)
+        )
         specials = {dialect.sep, dialect.quote, dialect.escape, "\r", "\n"}
         in_class = "".join(f"\\x{{{ord(character):x}}}" for character in sorted(specials))
         nulls = "".join(f"|^{re.escape(text)}$" for text in dialect.nulls_as_read)
@@ -35,7 +41,7 @@ class CsvEncoder(LineEncoder):
         self._needs_quotes = f"[{in_class}]|^\\x{{feff}}|^${nulls}"
         self._is_checked = [self._may_need_quotes(column.type, specials) for column in schema]
         if dialect.header:
-            names = [self._quoted_where_needed(pa.array([name])) for name in schema.names]
+            names = [self._quoted_where_needed(from_texts([name], pa.string())) for name in schema.names]
             self._target.write(self._lines(names).data)
 
     def _may_need_quotes(self, arrow: pa.DataType, specials: set[str]) -> bool:
@@ -67,15 +73,14 @@ class CsvEncoder(LineEncoder):
         needed = text.is_valid() if dialect.quote_all else pc.match_substring_regex(text, self._needs_quotes)
         if not pc.any(needed).as_py():
             return text
-        needed = pc.fill_null(needed, fill_value=False)
         values = text.filter(needed)
         if dialect.escape != dialect.quote:
             values = pc.replace_substring(values, dialect.escape, dialect.escape * 2)
         values = pc.replace_substring(values, dialect.quote, dialect.escape + dialect.quote)
-        return pc.replace_with_mask(text, needed, pc.binary_join_element_wise(dialect.quote, values, dialect.quote, ""))
+        return pc.replace_with_mask(text, needed, pc.binary_join_element_wise(self._quote, values, self._quote, _EMPTY))
 
     def _lines(self, columns: list[pa.StringArray]) -> EncodedRows:
         rows = pc.binary_join_element_wise(
-            *columns, self._dialect.sep, null_handling="replace", null_replacement=self._dialect.null_value
+            *columns, self._sep, null_handling="replace", null_replacement=self._dialect.null_value
         )
-        return rows_of(pc.binary_join_element_wise(rows, "", self._dialect.line_sep))
+        return rows_of(pc.binary_join_element_wise(rows, _EMPTY, self._line_sep))

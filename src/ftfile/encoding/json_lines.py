@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.encoding.api import Format
+from ftfile.encoding.base64_text import base64_text, from_base64
+from ftfile.encoding.float_text import all_finite
 from ftfile.encoding.json_text import object_text
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, naming, rows_of
 from ftfile.encoding.line_reader import batch_of, corrupt, whole_lines
@@ -20,7 +22,6 @@ from ftfile.encoding.nested import leaf_types, leaves, map_entries, map_leaf_typ
 from ftfile.encoding.schema_check import columns_within, refuse
 from ftfile.encoding.time_formats import TimeFormats
 from ftfile.encoding.time_text import check_range
-from ftfile.encoding.value_text import all_finite, base64_text, from_base64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.encoding.float_text import all_finite, float_text
 from ftfile.encoding.nested import list_parts
-from ftfile.encoding.value_text import all_finite, float_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError
 from ftfile.encoding.api import Encoder
-from ftfile.encoding.value_text import string_parts
+from ftfile.encoding.memory import string_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

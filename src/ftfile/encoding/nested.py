@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from ftfile.encoding.memory import from_numpy, is_valid, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,11 +65,10 @@ def _as_list(array: pa.MapArray) -> pa.ListArray:
 def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return offsets from 0 on, null where the row is, and the values they refer to; maps give entries."""
     lists = _as_list(array) if pa.types.is_map(array.type) else array
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    valid = is_valid(array)
     offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    null = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
-    return pa.array(offsets, mask=null if array.null_count else None), lists.flatten()
+    np.cumsum(np.where(valid, values_of(lists.value_lengths(), np.int32), 0), out=offsets[1:])
+    return from_numpy(offsets, pa.int32(), np.append(valid, True) if array.null_count else None), lists.flatten()
 
 
 def rebuild(array: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:

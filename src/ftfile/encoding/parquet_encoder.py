@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ftfile.core.errors import EncodingError
 from ftfile.encoding.api import Encoder
-from ftfile.encoding.nested import map_entries
+from ftfile.encoding.nested import leaf_types, map_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ class ParquetEncoder(Encoder):
         self._target = target
         self._codec = {"compression": codec, "compression_level": level}
         self._start_bytes = target.position
-        self._leaf_columns = sum(1 for _ in _leaf_columns(schema.empty_table()))
+        self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
         self._writer: pq.ParquetWriter | None = None
         self._row_groups = 0
         self._ratio: float | None = None
@@ -76,7 +76,7 @@ class ParquetEncoder(Encoder):
         """See `Encoder.finish`."""
         self._write_row_group()
         with _errors():
-            self._open(self._schema.empty_table()).close()
+            self._open(pa.Table.from_batches([], self._schema)).close()
 
     def _estimate(self, ratio: float) -> int:
         row_groups = self._row_groups + bool(self._buffer)

@@ -12,6 +12,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.encoding.api import Format
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, naming, rows_of
 from ftfile.encoding.line_reader import batch_of, corrupt, whole_lines
+from ftfile.encoding.memory import text_scalar
 from ftfile.encoding.schema_check import refuse
 
 if TYPE_CHECKING:
@@ -96,8 +97,5 @@ class _TextEncoder(LineEncoder):
         with naming(self._column):
             values = batch.column(0)
             kind = values.type
-            empty, line_sep = (
-                pa.scalar(b"", pa.binary()).cast(kind),
-                pa.scalar(self._line_sep.encode()).cast(kind),
-            )
+            empty, line_sep = text_scalar("", kind), text_scalar(self._line_sep, kind)
             return rows_of(pc.binary_join_element_wise(pc.fill_null(values, empty), empty, line_sep))

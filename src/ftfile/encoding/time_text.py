@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError
+from ftfile.encoding.memory import from_numpy, is_valid, strings_from, values_of
 from ftfile.encoding.zones import clocks_of, instants_of
 
 if TYPE_CHECKING:
@@ -112,8 +113,7 @@ class TimePattern:
             matrix, lengths = matrix[keep], keep.sum(axis=1)
         offsets = np.zeros(len(array) + 1, np.int32)
         np.cumsum(np.broadcast_to(lengths, len(array)), out=offsets[1:])
-        strings = pa.StringArray.from_buffers(len(array), pa.py_buffer(offsets), pa.py_buffer(matrix))
-        return pc.if_else(array.is_valid(), strings, None) if array.null_count else strings
+        return strings_from(offsets, matrix, pa.string(), is_valid(array) if array.null_count else None)
 
     def read(self, strings: pa.StringArray, target: pa.DataType, zone: str) -> pa.Array:
         """Return text in this pattern as `target`; what the pattern leaves out is as on 1970-01-01 at 00:00.
@@ -140,16 +140,16 @@ def _fields(array: pa.Array, zone: str, *, whole_minutes: bool) -> dict[str, NDA
     """Return year, month, day, time of day and minutes east of UTC under their letters."""
     check_range(array)
     if pa.types.is_date(array.type):
-        return _date_fields(_integers(array.cast(pa.int32())).astype(np.int64))
-    utc = _integers(array.cast(pa.int64()))
+        return _date_fields(_integers(array))
+    utc = _integers(array)
     local, offset = utc, np.zeros(1, np.int64)
     if array.type.tz is not None and zone != "UTC":
-        local = _integers(clocks_of(array, zone).cast(pa.int64()))
+        local = _integers(clocks_of(array, zone))
         offset = (local - utc) // _MINUTE_US
         if whole_minutes:
             # Before standard time offsets had seconds, which `+01:00` cannot say: the same instant without.
             local = utc + offset * _MINUTE_US
-        check_range(pa.array(local).cast(pa.timestamp("us")))
+        check_range(from_numpy(local, pa.timestamp("us")))
     days = local // _DAY_US
     seconds, micros = np.divmod(local - days * _DAY_US, _SECOND_US)
     minutes = seconds // 60
@@ -159,8 +159,9 @@ def _fields(array: pa.Array, zone: str, *, whole_minutes: bool) -> dict[str, NDA
 
 
 def _integers(array: pa.Array) -> NDArray[np.int64]:
-    filled: NDArray[np.int64] = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
-    return filled
+    """Return days or microseconds since 1970, 0 for null."""
+    values = values_of(array, np.int32 if pa.types.is_date(array.type) else np.int64)
+    return np.where(is_valid(array), values, 0).astype(np.int64)
 
 
 def _date_fields(days: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

@@ -232,9 +232,7 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> 
         before = [add.path for add in record.adds if add.kind == "part"]
         before += [remove.final_path for remove in record.removes if remove.final_path]
         left = [path for path in before if fs.exists(path)]
-        _require(
-            not left, "I7", f"{source} says that version {record.version} is published, but {left} are left"
-        )
+        _require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
 
 
 def _check_contents(fs: FileSystem, records: Sequence[Record], newest: Snapshot) -> dict[str, bytes]:

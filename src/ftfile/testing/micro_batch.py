@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ("MicroBatch", "spark_schema")
 
 Row = dict[str, Any]
-Messages = list["TaskCommit | None"]
 
 
 def spark_schema(columns: Mapping[str, Any]) -> str:
@@ -78,9 +77,11 @@ class MicroBatch:
     def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a micro-batch: every task once, then the commit; when one raises, abort, as Spark does."""
         self._note_offsets(batch_id)
-        messages: Messages = [None] * len(partitions)
+        planned, writer = self.plan(), self.identity(batch_id)
+        messages: list[TaskCommit | None] = [None] * len(partitions)
         try:
-            self.write(batch_id, partitions, messages)
+            for number, rows in enumerate(partitions):
+                messages[number] = self._run_attempts(planned, writer, number, rows)
             done = self.commit(batch_id, messages)
         except BaseException:
             with contextlib.suppress(FtfileError):  # the error that matters is the first one
@@ -89,15 +90,10 @@ class MicroBatch:
         self._note_commit(batch_id)
         return done
 
-    def write(
-        self, batch_id: int, partitions: Sequence[Sequence[Row]], messages: Messages | None = None
-    ) -> Messages:
-        """Plan the batch and run its tasks one by one; return their messages, or fill those given."""
-        messages = [None] * len(partitions) if messages is None else messages
+    def write(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
+        """Plan the batch and run its tasks one after the other; return their messages."""
         planned, writer = self.plan(), self.identity(batch_id)
-        for number, rows in enumerate(partitions):
-            messages[number] = self._run_attempts(planned, writer, number, rows)
-        return messages
+        return [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
 
     def identity(self, batch_id: int) -> StreamIdentity:
         """Return who writes a batch in this run."""
@@ -164,9 +160,7 @@ class MicroBatch:
         own = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
         return SinkConfig.from_options(own | dict(self.options), spark_schema(self.columns))
 
-    def _run_attempts(
-        self, planned: bytes, writer: WriterIdentity, partition: int, rows: Sequence[Row]
-    ) -> TaskCommit:
+    def _run_attempts(self, planned: bytes, writer: WriterIdentity, partition: int, rows: Sequence[Row]) -> TaskCommit:
         for attempt in range(self.attempts - 1):
             with contextlib.suppress(FtfileError):
                 return self.run_task(planned, writer, partition, rows, attempt)

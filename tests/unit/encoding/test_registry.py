@@ -4,10 +4,14 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError
+from ftfile.encoding.memory import from_numpy, from_texts
 from ftfile.encoding.registry import FORMATS, format_from_definition, format_from_options
+from tests.unit.encoding.rows import DATE, TIMESTAMP, Target
 
 # Slow to import: a worker that starts must not wait for them.
 SLOW = {"pandas", "polars", "pyarrow.dataset", "pyarrow.fs._s3fs", "pyspark"}
@@ -47,3 +51,32 @@ def test_unknown_formats() -> None:
         format_from_options("orc", {})
     with pytest.raises(ConfigError, match="'avro'"):
         format_from_definition({"name": "avro"})
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_writing_does_not_import_pandas(name: str) -> None:
+    """pyarrow does so, where pandas is installed, at the first conversion of a Python value."""
+    found = imported_by(f"from tests.unit.encoding.test_registry import write_plainly; write_plainly({name!r})")
+    assert "pyarrow" in found
+    assert "pandas" not in found
+
+
+def write_plainly(name: str) -> None:
+    """Write rows made of plain memory, as a Spark worker gets them."""
+    columns = {
+        "s": from_texts(["a,b", "", 'say "hi"'], pa.string()),
+        "t": from_numpy(np.arange(3), TIMESTAMP),
+        "d": from_numpy(np.array([1, 0, 2], np.int32), DATE),
+        "x": from_numpy(np.array([0.5, 1.0, 2.0]), pa.float64(), np.array([True, False, True])),
+    }
+    if name in {"json", "parquet"}:
+        columns["b"] = from_texts([b"", b"\xff", b"abc"], pa.binary())
+        columns["l"] = pa.ListArray.from_arrays(from_numpy(np.array([0, 1, 3, 3], np.int32), pa.int32()), columns["t"])
+    names = ["s"] if name == "text" else list(columns)
+    batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
+    target = Target()
+    encoder = format_from_options(name, {"header": True} if name == "csv" else {}).encoder(batch.schema, target)
+    encoder.write(batch)
+    encoder.write(batch, limit_bytes=1_000)
+    encoder.finish()
+    assert target.position > 0

@@ -48,9 +48,17 @@ class Directory:
         path = f"{layout.STAGED}/{name}.staged"
         with self.fs.create(path) as stream:
             stream.write(content)
-        sums = {"length": len(content), "checksum": checksum(content), "rows": content.count(b"\n")}
+        sums: dict[str, Any] = {"length": len(content), "checksum": checksum(content), "rows": content.count(b"\n")}
         add = Add(
-            name, "part", path, f"{name}.txt", **sums, logical_length=0, bucket="", encoding="", origin=Origin(QUERY, 0, 0)
+            name,
+            "part",
+            path,
+            f"{name}.txt",
+            **sums,
+            logical_length=0,
+            bucket="",
+            encoding="",
+            origin=Origin(QUERY, 0, 0),
         )
         if published:
             place(self.fs, [add])
@@ -61,7 +69,9 @@ class Directory:
         author = author or StreamAuthor(QUERY, "run", version)
         known = any(isinstance(r.author, StreamAuthor) and r.author.query_id == QUERY for r in self.records)
         start = {} if known or not isinstance(author, StreamAuthor) else {"lineage_start": author.batch_id}
-        record = Record(**({"version": version, "nonce": f"n{version}", "author": author, "time_ms": 0} | start | fields))
+        record = Record(
+            **({"version": version, "nonce": f"n{version}", "author": author, "time_ms": 0} | start | fields)
+        )
         self.fs.create_exclusive(layout.record_path(version), encode_record(record, "unused").content)
         self.records.append(record)
         return record
@@ -186,7 +196,9 @@ class TestI5:
         directory.fs.delete("first.txt" if published else add.path)
         assert broken(directory) == "I5"
 
-    @pytest.mark.parametrize("content", [b"a\n", b"", b"a\nb\nc\n", b"a\nX\n"], ids=["torn", "empty", "longer", "other"])
+    @pytest.mark.parametrize(
+        "content", [b"a\n", b"", b"a\nb\nc\n", b"a\nX\n"], ids=["torn", "empty", "longer", "other"]
+    )
     def test_a_live_part_has_other_bytes(self, directory: Directory, content: bytes) -> None:
         add = directory.add(b"a\nb\n", "first", published=False)
         directory.record(adds=(add,))

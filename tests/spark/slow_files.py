@@ -1,0 +1,33 @@
+"""A driver for `slow:` URLs: the local one, whose renames take their time while a file `hold` lies beside the directory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftfile.fs.local import LocalFileSystem
+
+if TYPE_CHECKING:
+    from ftfile.fs.location import Location
+
+HELD_S = 4
+
+
+class SlowFileSystem(LocalFileSystem):
+    def rename(self, source: str, target: str) -> None:
+        if (Path(self.root).parent / "hold").exists():
+            time.sleep(HELD_S)
+        super().rename(source, target)
+
+
+def open_location(location: Location) -> SlowFileSystem:
+    return SlowFileSystem(location.path)
+
+
+def install(directory: Path) -> None:
+    """Make the driver known to every process that has `directory` on its path, as an installed package would."""
+    information = directory / "slow_files-1.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-files\nVersion: 1\n")
+    (information / "entry_points.txt").write_text(f"[ftfile.filesystems]\nslow = {__name__}:open_location\n")
