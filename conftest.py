@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parent
-LEFT_BY_TOOLS = {".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache", ".reports", ".ruff_cache", "__pycache__"}
+LEFT_BY_TOOLS = {
+    ".hypothesis",
+    ".import_linter_cache",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".reports",
+    ".ruff_cache",
+    "__pycache__",
+}
 
 # No deadlines: the machine may be busy. `ci` repeats the same examples in every run.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from tests.crash.world import Batch, Scenario
 
+# One batch is empty; of another, attempts lose and fail; Spark keeps no Python process.
 BATCHES = Scenario(
-    "batches, one of them empty, with attempts that lose or fail",
+    "batches",
     (Batch("ab"), Batch("", batch_id=1), Batch("cd", batch_id=2, troubled=True)),
     new_processes=True,
 )
-PARTITIONED = Scenario("partitioned directory", (Batch("abab"), Batch("bc", batch_id=1)), partitioned=True)
+PARTITIONED = Scenario("partitioned", (Batch("abab"), Batch("bc", batch_id=1)), partitioned=True)
+# The last record hides what was there and shows nothing.
 REPLACING = Scenario(
-    "compaction and overwrite",
-    (Batch("a"), Batch("b", "compact", batch_id=1), Batch("c", "overwrite", batch_id=2)),
+    "replacing",
+    (Batch("a"), Batch("b", "compact", batch_id=1), Batch("", "overwrite", batch_id=2)),
     settled=1,
 )
 TWO_QUERIES = Scenario(
-    "two queries in one directory",
+    "two-queries",
     (Batch("a"), Batch("b", query="b"), Batch("c", batch_id=1)),
     settled=1,
     options=(("onNewQuery", "continue"),),

@@ -43,7 +43,7 @@ class Exploration:
         whole = start.filesystem()
         self.scenario.play(whole, 1, start.notes, whole.note)
         self.scenario.check_finished(whole)
-        states: list[CrashState | KillState] = [*crash_states(whole, seen=self.seen), *kill_states(whole)]
+        states: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole, seen=self.seen)]
         for state, recovered in [(state, self.recover(state, run=2)) for state in states]:
             for again in crash_states(recovered, seen=self.seen):
                 self.recover(again, run=3, before=f"{state}; then, in the recovery, ")

@@ -8,20 +8,23 @@ import pytest
 
 from ftfile.commit import bases
 from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
+from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
 from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import SeededIds
+from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING
-from tests.crash.world import CLOCK, Scenario, told
+from tests.crash.world import CLOCK, Batch, Scenario, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.fs.api import FileSystem, InputFile
+    from ftfile.sink.message import TaskCommit
 
 Result = TypeVar("Result")
 
@@ -82,6 +85,43 @@ def test_a_fault_at_every_call(scenario: Scenario, fault: Fault) -> None:
         raised += run.error is not None
     assert survived + raised > 100
     assert raised, "no fault was noticed"
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_at_every_call_of_a_commit_that_is_called_again(fault: Fault) -> None:
+    """With the same messages: whoever called it may not know how it ended, and their files may be committed."""
+    messages: list[TaskCommit] = []
+    batch = BATCHES.batches[0]
+
+    def written() -> FileSystem:
+        fs = CrashingFileSystem(clock=CLOCK)
+        messages[:] = BATCHES.query(fs, "a").write(0, BATCHES.deal(batch, tasks=2))
+        return fs
+
+    def commit(fs: FileSystem) -> None:
+        BATCHES.query(fs, "a").commit(0, messages)
+
+    for run in fault_sweep(fault, written, commit):
+        with told(str(run)):
+            commit(run.file_system)
+            report = BATCHES.check(run.file_system, [batch.note])
+            assert report.live_rows == report.visible_rows == BATCHES.expected([batch.note])
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_at_every_call_of_a_batch_write(fault: Fault) -> None:
+    """No batch id shows a second try to be one: what succeeded is there once, what failed at most once."""
+
+    def write(fs: FileSystem) -> None:
+        BATCHES.query(fs, "a").run_job(SYSTEM_IDS.unique(), BATCHES.deal(Batch("ab"), tasks=2))
+
+    expected = BATCHES.expected(["a/0"])
+    for run in fault_sweep(fault, lambda: CrashingFileSystem(clock=CLOCK), write):
+        with told(str(run)):
+            rows = check_directory(run.file_system).live_rows
+            assert rows == expected or (not rows and run.error is not None), rows
+            write(run.file_system)
+            assert check_directory(run.file_system).visible_rows == rows + expected
 
 
 class Damaged(WrapperFileSystem, PickledByReference):

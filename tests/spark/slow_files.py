@@ -1,4 +1,4 @@
-"""A driver for `slow:` URLs: the local one, whose renames take their time while a file `hold` lies beside the directory."""
+"""A driver for `slow:` URLs: the local one, whose renames are slow while a file `hold` lies beside the directory."""
 
 from __future__ import annotations
 

@@ -37,7 +37,18 @@ if TYPE_CHECKING:
     from ftfile.commit.state import LogState, Unpublished
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("Problem", "publish", "raise_own", "roll_forward", "wait_for_removed")
+__all__ = (
+    "Problem",
+    "clear_stage",
+    "place",
+    "publish",
+    "raise_own",
+    "retire",
+    "roll_forward",
+    "still_live",
+    "sync_names",
+    "wait_for_removed",
+)
 
 PUBLISH_THREADS = 32
 FIRST_WAIT_S = 0.05

@@ -11,7 +11,7 @@ from ftfile.commit.model import Add, DueJob, Fingerprint, JobAuthor, Record, Rem
 if TYPE_CHECKING:
     from ftfile.commit.model import Author
 
-__all__ = ("LogState", "LogView", "QueryState", "Unpublished")
+__all__ = ("RECENT_RECORDS", "LogState", "LogView", "QueryState", "Unpublished")
 
 RECENT_RECORDS = 256
 VIEW_QUERIES = 256

@@ -21,9 +21,7 @@ __all__ = ("from_numpy", "from_texts", "is_valid", "string_parts", "strings_from
 
 def values_of(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
     """Return the values of a column of fixed width as a view; they mean nothing where it is null."""
-    data = array.buffers()[1]
-    values = np.frombuffer(data, dtype) if data else np.empty(0, dtype)
-    return values[array.offset : array.offset + len(array)]
+    return _items(array.buffers()[1], np.dtype(dtype), array.offset, len(array))
 
 
 def is_valid(array: pa.Array) -> NDArray[np.bool_]:
@@ -38,8 +36,14 @@ def is_valid(array: pa.Array) -> NDArray[np.bool_]:
 def string_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
     """Return offsets and bytes of a string or binary column as views; they mean nothing where it is null."""
     _, offsets, data = array.buffers()
-    starts = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    # Without values there may be no offset at all.
+    starts = _items(offsets, np.dtype(np.int32), array.offset, len(array) + 1) if len(array) else np.zeros(1, np.int32)
     return starts, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+
+
+def _items(buffer: pa.Buffer, dtype: np.dtype[Any], start: int, count: int) -> NDArray[Any]:
+    # The end of a buffer may be padding of any length; without values there may be no buffer.
+    return np.frombuffer(buffer, dtype, count, start * dtype.itemsize) if count else np.empty(0, dtype)
 
 
 def from_numpy(values: NDArray[Any], arrow: pa.DataType, valid: NDArray[np.bool_] | None = None) -> pa.Array:

@@ -160,6 +160,11 @@ ARRO3_IS_RIGHT = st.recursive(
 )
 
 
+def test_nested_columns_of_nulls_only() -> None:
+    kind = pa.list_(pa.field("element", pa.map_(pa.string(), pa.struct([("t", TIMESTAMP)]))))
+    assert lines(one_column(kind, None, None), timeZone="Europe/Berlin") == ["{}", "{}"]
+
+
 @given(batches(ARRO3_IS_RIGHT), st.booleans())
 def test_both_ways_to_text_are_one(batch: pa.RecordBatch, ignore_nulls: bool) -> None:
     """Where the fast encoder is right, the kernels give the same bytes, but for the digits of floats."""

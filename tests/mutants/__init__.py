@@ -1,0 +1,1 @@
+"""Deliberate mistakes in the protocol, and the tests that catch them."""
