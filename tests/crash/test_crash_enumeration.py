@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.testing.crashing import CrashState, KillState
 
 # How many different states there are at least: with fewer, the exploration has lost its way.
-STATES_MIN = {BATCHES: 10_000, PARTITIONED: 4_000, REPLACING: 2_000, TWO_QUERIES: 2_000}
+STATES_MIN = {BATCHES: 8_000, PARTITIONED: 4_000, REPLACING: 1_500, TWO_QUERIES: 2_000}
 
 
 class Exploration:

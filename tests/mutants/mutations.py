@@ -14,6 +14,7 @@ LOST = "OutcomeUnknown before"
 REPLY_LOST = "OutcomeUnknown after"
 RACES = "tests/crash/test_interleaving.py::test_the_other_runs_wholly_between_any_two_calls"
 PROTOCOL = "tests/unit/commit/test_protocol.py"
+MOVING_HEAD = "tests/unit/commit/test_moving_head.py"
 LOG = "tests/unit/commit/test_log.py"
 LOCAL = "tests/unit/fs/test_local.py"
 WRITER = "tests/unit/sink/test_writer.py"
@@ -93,11 +94,16 @@ ORDER = (
     Mutant(
         "the hint is written before publishing",
         "commit/publish.py",
-        "    problems = []\n    for version in sorted",
-        "    problems = []\n"
-        "    write_published(log.fs, PublishedHint(head.version, head.nonce))\n"
-        "    for version in sorted",
+        "    tried: set[int] = set()\n",
+        "    tried: set[int] = set()\n    write_published(log.fs, PublishedHint(head.version, head.nonce))\n",
         (BATCHES,),
+    ),
+    Mutant(
+        "what is recorded while rolling forward is not rolled forward",
+        "commit/publish.py",
+        "while waiting := head.unpublished.keys() - tried:",
+        "first = set(head.unpublished)\n    while waiting := first - tried:",
+        (MOVING_HEAD,),
     ),
     Mutant(
         "new parts are placed before the old are retired",
@@ -347,7 +353,7 @@ LOG_STATE = (
         "        if removes is not None:\n"
         "            from dataclasses import replace\n\n"
         "            record = replace(record, removes=removes)\n",
-        (f"{RACES}[compaction and overwrite-with bases]", f"{RACES}[two overwrites-with bases]"),
+        (f"{RACES}[with bases-compaction and overwrite]", f"{RACES}[with bases-two overwrites]"),
     ),
 )
 

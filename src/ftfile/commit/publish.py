@@ -86,7 +86,11 @@ def roll_forward(log: CommitLog, head: LogState, policy: Policy) -> list[Problem
     if not head.unpublished:
         return []
     problems = []
-    for version in sorted(head.unpublished):
+    tried: set[int] = set()
+    # Looking after a part that is nowhere reads on, and the head may have moved: what came goes the same way.
+    while waiting := head.unpublished.keys() - tried:
+        version = min(waiting)
+        tried.add(version)
         problem = publish(log, head.unpublished[version], policy.publish_timeout_s)
         if problem is not None and isinstance(problem.error, MissingPart):
             if policy.on_missing_part == "fail":

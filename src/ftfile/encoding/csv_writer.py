@@ -56,7 +56,7 @@ class CsvEncoder(LineEncoder):
     def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
         columns = []
         for column, array, is_checked in zip(self._schema, batch.columns, self._is_checked, strict=True):
-            with naming(column.name):
+            with naming(f"column `{column.name}`"):
                 text = self._text(array)
                 columns.append(self._quoted_where_needed(text) if is_checked else text)
         return self._lines(columns)

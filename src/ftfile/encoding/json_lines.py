@@ -94,7 +94,7 @@ class JsonLines(Format):
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`."""
         line_sep = self.line_sep.encode()
-        as_read = pa.schema([(field.name, map_leaf_types(field.type, self._read_type)) for field in schema])
+        as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
         for block in whole_lines(file, line_sep):
             lines = block if line_sep == b"\n" else block.replace(line_sep, b"\n")
             rows = 0
@@ -102,8 +102,8 @@ class JsonLines(Format):
                 for batch in _read(lines, as_read):
                     rows += batch.num_rows
                     columns = [
-                        rebuild(column, field.type, self._read_leaf)
-                        for field, column in zip(schema, batch.columns, strict=True)
+                        rebuild(array, column.type, self._read_leaf)
+                        for column, array in zip(schema, batch.columns, strict=True)
                     ]
                     yield batch_of(columns, schema, batch.num_rows)
             except Exception as error:  # arro3 raises nothing more special
@@ -158,7 +158,7 @@ class _JsonEncoder(LineEncoder):
     def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
         columns, is_plain = [], True
         for name, array, is_rebuilt in zip(self._names, batch.columns, self._rebuilt, strict=True):
-            with naming(name):
+            with naming(f"column `{name}`"):
                 column = _with_text(array, self._options.is_text, self._options.text) if is_rebuilt else array
                 is_plain = _is_plain(column) and is_plain
             columns.append(column)
@@ -185,7 +185,7 @@ class _JsonEncoder(LineEncoder):
     def _by_kernels(self, columns: list[pa.Array]) -> EncodedRows:
         text = []
         for name, column in zip(self._names, columns, strict=True):
-            with naming(name):
+            with naming(f"column `{name}`"):
                 text.append(_with_text(column, pa.types.is_temporal, self._options.text))
         objects = object_text(self._names, text, ignore_nulls=self._options.ignore_null_fields)
         return rows_of(pc.binary_join_element_wise(objects, "", self._options.line_sep))

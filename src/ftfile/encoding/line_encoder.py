@@ -49,16 +49,16 @@ def rows_of(lines: pa.StringArray) -> EncodedRows:
 
 
 @contextmanager
-def naming(column: str) -> Iterator[None]:
-    """Turn errors about a value into errors about `column`.
+def naming(what: str) -> Iterator[None]:
+    """Turn errors about values into errors that say whose they are.
 
     Raises:
-        EncodingError: the value has no text.
+        EncodingError: a value has no text.
     """
     try:
         yield
     except (ValueError, pa.ArrowException) as error:
-        raise EncodingError(f"column `{column}` cannot be encoded: {error}") from error
+        raise EncodingError(f"{what} cannot be encoded: {error}") from error
 
 
 class LineEncoder(Encoder):
@@ -82,7 +82,8 @@ class LineEncoder(Encoder):
         taken = 0
         while taken < batch.num_rows:
             rows = self._slice_rows(batch.slice(taken), limit_bytes)
-            encoded = self._encode(batch.slice(taken, rows))
+            with naming("a row"):
+                encoded = self._encode(batch.slice(taken, rows))
             data, missing = encoded.data, (limit_bytes or 0) - self.size_bytes
             ended = limit_bytes is not None and len(data) >= missing
             if ended:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.api import Format
-from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, naming, rows_of
+from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, rows_of
 from ftfile.encoding.line_reader import batch_of, corrupt, whole_lines
 from ftfile.encoding.memory import text_scalar
 from ftfile.encoding.schema_check import refuse
@@ -67,9 +67,9 @@ class TextLines(Format):
         if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
             refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS STRING)"])
 
-    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:  # noqa: ARG002 - there is one column
         """See `Format.encoder`."""
-        return _TextEncoder(schema, target, self.line_sep)
+        return _TextEncoder(target, self.line_sep)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`; a null comes back as an empty value, which is all that text can say."""
@@ -88,14 +88,11 @@ class TextLines(Format):
 
 
 class _TextEncoder(LineEncoder):
-    def __init__(self, schema: pa.Schema, target: ByteWriter, line_sep: str) -> None:
+    def __init__(self, target: ByteWriter, line_sep: str) -> None:
         super().__init__(target)
-        self._column = schema.field(0).name
         self._line_sep = line_sep
 
     def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        with naming(self._column):
-            values = batch.column(0)
-            kind = values.type
-            empty, line_sep = text_scalar("", kind), text_scalar(self._line_sep, kind)
-            return rows_of(pc.binary_join_element_wise(pc.fill_null(values, empty), empty, line_sep))
+        values = batch.column(0)
+        empty, line_sep = text_scalar("", values.type), text_scalar(self._line_sep, values.type)
+        return rows_of(pc.binary_join_element_wise(pc.fill_null(values, empty), empty, line_sep))

@@ -160,6 +160,17 @@ ARRO3_IS_RIGHT = st.recursive(
 )
 
 
+def test_what_lies_beneath_nulls_is_not_written() -> None:
+    hidden, offsets = pa.array([True, False]), pa.array([0, 2, 3], pa.int32())
+    inner = pa.StructArray.from_arrays([pa.array([NAN, NAN, 0.5])], names=["x"])
+    values = [
+        pa.ListArray.from_arrays(offsets, inner, mask=hidden),
+        pa.StructArray.from_arrays([pa.array([b"secret", b"a"])], names=["x"], mask=hidden),
+    ]
+    batch = pa.RecordBatch.from_arrays(values, names=["l", "s"])
+    assert lines(batch) == ["{}", '{"l":[{"x":0.5}],"s":{"x":"YQ=="}}']
+
+
 def test_nested_columns_of_nulls_only() -> None:
     kind = pa.list_(pa.field("element", pa.map_(pa.string(), pa.struct([("t", TIMESTAMP)]))))
     assert lines(one_column(kind, None, None), timeZone="Europe/Berlin") == ["{}", "{}"]

@@ -65,6 +65,12 @@ def test_clocks_before_standard_time_come_back() -> None:
     assert pattern.read(text, TIMESTAMP, "Europe/Berlin") == array
 
 
+def test_of_an_hour_that_clocks_show_twice_the_first_is_read() -> None:
+    pattern = TimePattern.parse("timestampFormat", "yyyy-MM-dd HH:mm", TIMESTAMP)
+    found = pattern.read(pa.array(["2024-10-27 02:30", "2024-10-27 03:30"]), TIMESTAMP, "Europe/Berlin")
+    assert found.to_pylist() == [dt.datetime(2024, 10, 27, hour, 30, tzinfo=dt.timezone.utc) for hour in (0, 2)]
+
+
 def test_fields_left_out_are_those_of_1970() -> None:
     pattern = TimePattern.parse("timestampFormat", "dd.MM. HH'h'", TIMESTAMP_NTZ)
     text = pattern.format(pa.array([dt.datetime(2024, 2, 29, 13, 59)], TIMESTAMP_NTZ), "UTC")  # noqa: DTZ001

@@ -1,0 +1,110 @@
+"""What Spark calls, without a JVM: pickling, settings, messages, the worker's sockets."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from ftfile.core.errors import ConfigError
+from ftfile.spark.datasource import FtFileDataSource
+from ftfile.spark.messages import TaskCommitMessage, unwrap
+from ftfile.spark.quick_ack import acknowledge_at_once
+from ftfile.spark.settings import absolute_options, sink_config
+from ftfile.spark.task_context import stream_task
+from ftfile.testing.micro_batch import MicroBatch
+
+SCHEMA = StructType().add("id", LongType()).add("word", StringType())
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> str:
+    path = str(tmp_path / "out")
+    MicroBatch(path, {"id": "long", "word": "string"}).run(0, [[{"id": 1, "word": "a"}], [{"id": 2, "word": None}]])
+    return path
+
+
+def test_the_entry_module_is_what_spark_looks_for() -> None:
+    import pyspark_ftfile
+
+    assert pyspark_ftfile.DefaultSource.name() == "ftfile"
+
+
+def test_the_stream_writer_gets_arrow_on_every_spark(tmp_path: Path) -> None:
+    writer = FtFileDataSource({"path": str(tmp_path / "out")}).streamWriter(schema=SCHEMA, overwrite=False)
+    assert isinstance(writer, DataSourceStreamWriter)
+    assert isinstance(writer, DataSourceArrowWriter)
+    assert len(cloudpickle.dumps(writer)) < 8192
+
+
+def test_the_reader_reads_after_pickling(written: str) -> None:
+    source = FtFileDataSource({"path": written})
+    assert source.schema() == SCHEMA
+    reader = source.reader(SCHEMA)
+    partitions = cloudpickle.loads(cloudpickle.dumps(reader.partitions()))
+    again = cloudpickle.loads(cloudpickle.dumps(reader))
+    rows = [row for partition in partitions for batch in again.read(partition) for row in batch.to_pylist()]
+    assert rows == [{"id": 1, "word": "a"}, {"id": 2, "word": None}]
+
+
+def test_the_reader_stays_at_the_version_it_was_made_for(written: str) -> None:
+    reader = FtFileDataSource({"path": written}).reader(SCHEMA)
+    MicroBatch(written, {"id": "long", "word": "string"}).run(1, [[{"id": 3, "word": "c"}]])
+    assert sum(len(partition.adds) for partition in reader.partitions()) == 2  # type: ignore[attr-defined]
+
+
+def test_the_reader_takes_columns_by_name(written: str) -> None:
+    columns = StructType().add("word", StringType()).add("missing", IntegerType()).add("id", IntegerType())
+    reader = FtFileDataSource({"path": written}).reader(columns)
+    rows = [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
+    assert rows == [{"word": "a", "missing": None, "id": 1}, {"word": None, "missing": None, "id": 2}]
+
+
+@pytest.mark.parametrize("path", ["out", "a/b", "./x"])
+def test_relative_paths_become_absolute(path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = absolute_options({"Path": path, "checkpointLocation": path, "fileFormat": "json"})
+    absolute = str((tmp_path / path).resolve())
+    assert found == {"Path": absolute, "checkpointLocation": absolute, "fileFormat": "json"}
+
+
+@pytest.mark.parametrize("path", ["/x", "file:/x", "hdfs://nn/x"])
+def test_absolute_paths_stay(path: str) -> None:
+    assert absolute_options({"path": path}) == {"path": path}
+
+
+def test_overwrite_is_refused_with_what_to_write_instead() -> None:
+    with pytest.raises(ConfigError, match=r"mode\(\"append\"\)"):
+        sink_config({"path": "/x"}, SCHEMA, overwrite=True)
+
+
+def test_a_path_inside_one_process_is_refused() -> None:
+    with pytest.raises(ConfigError, match="inside one process"):
+        sink_config({"path": "memory://x"}, SCHEMA, overwrite=False)
+
+
+def test_a_missing_message_stays_missing() -> None:
+    (task,) = MicroBatch("memory://messages", {"id": "long"}).write(0, [[{"id": 1}]])
+    assert task is not None
+    messages = pickle.loads(pickle.dumps([TaskCommitMessage(task), None]))
+    assert unwrap(messages) == [task, None]
+
+
+def test_a_task_without_spark_says_so() -> None:
+    with pytest.raises(ConfigError, match="no Spark task here"):
+        stream_task()
+
+
+def test_acknowledging_at_once_leaves_connections_as_they_are() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            acknowledge_at_once()
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+            client.sendall(b"still open")
+            assert accepted.recv(20) == b"still open"
