@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit import bases
-from ftfile.testing.clock import SeededIds
+from ftfile.testing.crashing import crash_states
 from ftfile.testing.repeatable import repeatable
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
-from tests.crash.world import CLOCK, Batch, Scenario, told
+from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,37 +62,54 @@ class Ring:
 
     def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
         """Run under a schedule, check, and return how many calls each driver made."""
-        fs = self._start.filesystem()
-        turns = Turns(schedule)
-        self.runs += 1
+        fs, calls = self.race_once(*schedule)
         with told(f"{self.race.name}, {schedule}"):
-            errors = turns.run(
-                {
-                    "first": lambda: self.drive(fs, turns, "first", self.race.first),
-                    "second": lambda: self.drive(fs, turns, "second", self.race.second),
-                }
-            )
-            for name, error in errors.items():
-                if error is not None:
-                    raise AssertionError(f"the {name} driver failed: {error!r}") from error
             self.scenario.check_finished(fs)
             self.scenario.play(fs, 3, [batch.note for batch in self.scenario.batches], lambda _: None)
             self.scenario.check_finished(fs)
-        return turns.calls
+        return calls
 
-    def drive(self, fs: CrashingFileSystem, turns: Turns, name: str, batches: tuple[Batch, ...]) -> None:
+    def race_once(self, *schedule: tuple[str, int]) -> tuple[CrashingFileSystem, dict[str, int]]:
+        fs = self._start.filesystem()
+        turns = Turns(schedule)
+        self.runs += 1
+        errors = turns.run(
+            {
+                "first": lambda: self.drive(fs, turns, "first", 1, self.race.first),
+                "second": lambda: self.drive(fs, turns, "second", 2, self.race.second),
+            }
+        )
+        for name, error in errors.items():
+            if error is not None:
+                raise AssertionError(f"{self.race.name}, {schedule}: {name} failed: {error!r}") from error
+        return fs, turns.calls
+
+    def drive(self, fs: CrashingFileSystem, turns: Turns, name: str, run: int, batches: tuple[Batch, ...]) -> None:
         own = TurnsFileSystem(fs, name, turns)
-        for batch in batches:
-            query = self.scenario.query(own, batch.query, run=1 if name == "first" else 2, driver=name)
+        for step, batch in enumerate(batches):
+            IDS.start(run, step)
+            query = self.scenario.query(own, batch.query, run, driver=name)
             # A task may find the directory it just made taken away, empty, by whoever committed its batch before.
             query.attempts = 4
             self.scenario.run_batch(batch, query, run=2)
+            fs.note(batch.note)
+
+    def crash(self, seen: set[tuple[bytes, tuple[str, ...]]], *schedule: tuple[str, int]) -> dict[str, int]:
+        """Run under a schedule, cut power at every moment of it, and recover."""
+        fs, calls = self.race_once(*schedule)
+        for state in crash_states(fs, seen=seen):
+            with told(f"{self.race.name}, {schedule}, {state}"):
+                survived = state.filesystem()
+                self.scenario.check(survived, state.notes)
+                self.scenario.play(survived, 3, state.notes, survived.note)
+                self.scenario.check_finished(survived)
+        return calls
 
 
 @pytest.fixture(params=[2, 256], ids=["with bases", "without bases"])
 def base_every(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(bases, "BASE_EVERY", request.param)
-    with repeatable(CLOCK, SeededIds()):
+    with repeatable(CLOCK, IDS):
         yield request.param
 
 
@@ -118,3 +135,17 @@ def test_every_pair_of_steps(race: Race) -> None:
     for step in range(1, calls["first"]):
         for other_step in range(1, calls["second"]):
             ring.run(("first", step), ("second", other_step), ("first", TO_THE_END))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("base_every", [256], indirect=True)
+@pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
+@pytest.mark.usefixtures("base_every")
+def test_power_is_cut_while_both_run(race: Race) -> None:
+    ring = Ring(race)
+    seen: set[tuple[bytes, tuple[str, ...]]] = set()
+    calls = ring.crash(seen, ("first", TO_THE_END))
+    for step in range(calls["first"] + 1):
+        ring.crash(seen, ("first", step), ("second", TO_THE_END))
+    print(f"{race.name}: {len(seen)} different states of {ring.runs} races")
+    assert len(seen) > 500

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.commit import layout
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
 Change = Literal["append", "overwrite", "compact"]
 
 
-class WorldIds:
-    """Names that depend on run and batch alone, so that states that differ in nothing else are equal."""
+class WorldIds(threading.local):
+    """Names that depend on run and batch alone, so that states that differ in nothing else are equal.
+
+    Each thread is a driver of its own; no two may be in the same run.
+    """
 
     def __init__(self) -> None:
         self._source = SeededIds()
@@ -83,10 +87,12 @@ class Batch:
 class Query(MicroBatch):
     """A query whose commits can also replace what is there."""
 
+    options: dict[str, str] = field(default_factory=dict)
     change: Change = "append"
 
     def config(self) -> SinkConfig:
-        return _config(self.path, tuple(self.columns), tuple(self.options.items()))
+        checkpoint = {"checkpointLocation": self.checkpoint} if self.checkpoint else {}
+        return _config(self.path, tuple(self.columns), tuple((self.options | checkpoint).items()))
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
         if self.change == "append":
@@ -139,6 +145,7 @@ class Scenario:
     Attributes:
         settled: how many of them ended so long ago that all of it is durable.
         new_processes: Spark keeps no Python process from one batch to the next.
+        checkpoint: the sink can read Spark's checkpoint, which no crash here harms.
     """
 
     name: str
@@ -146,6 +153,7 @@ class Scenario:
     settled: int = 0
     new_processes: bool = False
     partitioned: bool = False
+    checkpoint: bool = False
     options: tuple[tuple[str, str], ...] = ()
 
     def start(self, *, directory_sync: bool = True) -> CrashState:
@@ -178,7 +186,8 @@ class Scenario:
         register(driver, lambda _: fs)
         columns = {"value": "string"} | ({"letter": "string"} if self.partitioned else {})
         options = {"fileFormat": "text"} | ({"partitionBy": "letter"} if self.partitioned else {})
-        query = Query(f"{driver}://directory", columns, options | dict(self.options), query_id=name)
+        checkpoint = f"memory://spark/{self.name}/{name}" if self.checkpoint else None
+        query = Query(f"{driver}://directory", columns, options | dict(self.options), name, checkpoint)
         query.restart()
         query.run_id = f"run-{run}"
         return query
@@ -216,9 +225,9 @@ class Scenario:
         for query, _, batch_id in (note.partition("/") for note in recorded):
             by_query.setdefault(query, []).append(int(batch_id))
         report = check_directory(fs, recorded_by_spark=by_query)
-        expected = self.expected(
-            [f"{author.query_id}/{author.batch_id}" for author in report.authors if isinstance(author, StreamAuthor)]
-        )
+        authors = [author for author in report.authors if isinstance(author, StreamAuthor)]
+        assert all((author.offsets_hash is not None) == self.checkpoint for author in authors)
+        expected = self.expected([f"{author.query_id}/{author.batch_id}" for author in authors])
         assert report.live_rows == expected, f"the log should hold {expected} and holds {report.live_rows}"
         twice = [row for row, count in report.visible_rows.items() if count > 1]
         assert not twice, f"a lister sees {twice} more than once"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.mutants.mutations import MUTANTS
 from tests.mutants.trial import ROOT, code_in_use, copy_code, try_mutant
 

@@ -1,0 +1,85 @@
+"""What the pages on formats show is what is written."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ftfile.encoding.registry import format_from_options
+from tests.unit.encoding.rows import DATE, TIMESTAMP, TIMESTAMP_NTZ, write_and_read
+
+PAGES = Path(__file__).parents[3] / "docs/formats"
+NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=dt.timezone.utc)
+DAY = dt.date(2024, 2, 29)
+
+
+def examples(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (PAGES / page).read_text(), flags=re.DOTALL)
+
+
+def test_json() -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("at", TIMESTAMP),
+            ("local", TIMESTAMP_NTZ),
+            ("day", DATE),
+            ("price", pa.decimal128(10, 2)),
+            ("ratio", pa.float64()),
+            ("name", pa.string()),
+            ("tags", pa.list_(pa.field("element", pa.string()))),
+            ("props", pa.map_(pa.string(), pa.int32())),
+            ("raw", pa.binary()),
+        ]
+    )
+    first = {
+        "id": 1,
+        "at": NOON,
+        "local": dt.datetime(2024, 2, 29, 12),  # noqa: DTZ001 - what a clock shows
+        "day": DAY,
+        "price": Decimal("19.90"),
+        "ratio": 0.1,
+        "name": 'say "hi"',
+        "tags": ["a", None],
+        "props": [("k", 1)],
+        "raw": b"\x00\xff",
+    }
+    second = {"id": 2, "ratio": float("nan"), "name": "", "tags": [], "props": [("gone", None)]}
+    written = "".join(
+        write_and_read("json", {}, pa.RecordBatch.from_pylist([row], schema)).decode() for row in (first, second, {})
+    )
+    assert examples("json.md", "json") == [written]
+
+
+@pytest.mark.parametrize(("place", "options"), [(0, {}), (1, {"escape": '"'})])
+def test_csv(place: int, options: dict[str, Any]) -> None:
+    types = [pa.int64(), TIMESTAMP, DATE, pa.decimal128(10, 2), pa.float64(), pa.string()]
+    values: list[list[Any]] = [
+        [1, 2, 3],
+        [NOON, None, None],
+        [DAY, None, None],
+        [Decimal("19.90"), None, Decimal("0.50")],
+        [0.1, float("nan"), float("inf")],
+        ['say "hi", ok', "", "back\\slash"],
+    ]
+    columns = [pa.array(column, kind) for column, kind in zip(values, types, strict=True)]
+    written = write_and_read("csv", options, pa.RecordBatch.from_arrays(columns, names=list("abcdef")))
+    assert examples("csv.md", "csv")[place] == written.decode()
+
+
+def test_text() -> None:
+    batch = pa.RecordBatch.from_pydict({"v": ["first", "", '{"anything": "you like"}']})
+    assert examples("text.md", "text") == [write_and_read("text", {}, batch).decode()]
+
+
+def test_pages_name_every_extension() -> None:
+    page = (PAGES / "parquet.md").read_text()
+    for compression in ("none", "snappy", "gzip", "zstd", "lz4", "brotli"):
+        extension = format_from_options("parquet", {"compression": compression}).extension
+        assert f"| `{compression}` | `{extension}` |" in page
