@@ -27,9 +27,7 @@ LEFT_BY_TOOLS = {
 
 # No deadlines: the machine may be busy. `ci` repeats the same examples in every run.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
-hypothesis.settings.register_profile(
-    "ci", parent=hypothesis.settings.get_profile("default"), derandomize=True
-)
+hypothesis.settings.register_profile("ci", parent=hypothesis.settings.get_profile("default"), derandomize=True)
 hypothesis.settings.load_profile("default")
 
 

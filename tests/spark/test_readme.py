@@ -27,5 +27,3 @@ def test_the_quick_start_runs_as_it_stands(tmp_path: Path) -> None:
     assert done.stdout.count("|value|") == 2
     assert "Version(version=" in done.stdout
     assert "operation='stream'" in done.stdout
-
-

@@ -67,6 +67,4 @@ def rename_in_two_steps(source: str, target: str) -> None:
     try:
         os.unlink(source)
     except OSError as error:
-        raise OSError(
-            errno.EIO, f"linked, but the old name remains: {error.strerror}", source, None, target
-        ) from error
+        raise OSError(errno.EIO, f"linked, but the old name remains: {error.strerror}", source, None, target) from error

@@ -95,7 +95,5 @@ def _factory(scheme: str, url: str) -> Factory:
     try:
         factory: Factory = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"the driver {name!r} of the scheme {scheme!r} cannot be loaded: {error}"
-        ) from error
+        raise ConfigError(f"the driver {name!r} of the scheme {scheme!r} cannot be loaded: {error}") from error
     return factory

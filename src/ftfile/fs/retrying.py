@@ -32,9 +32,7 @@ class RetryingFileSystem(WrapperFileSystem):
         clock: sleeps in between.
     """
 
-    def __init__(
-        self, inner: FileSystem, policy: RetryPolicy | None = None, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, inner: FileSystem, policy: RetryPolicy | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(inner)
         self._policy = policy or RetryPolicy()
         self._clock = clock

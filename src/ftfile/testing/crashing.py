@@ -114,9 +114,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
     def list(self, path: str) -> list[FileInfo]:
         """Return the direct children of a directory."""
         with self._volume.lock:
-            return [
-                self._info(child, number) for child, number in self._volume.live.tree.children("list", path)
-            ]
+            return [self._info(child, number) for child, number in self._volume.live.tree.children("list", path)]
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; idempotent."""

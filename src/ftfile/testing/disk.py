@@ -246,9 +246,7 @@ class Replay:
     def _loose_in(self, tree: Tree) -> list[int]:
         return sorted({number for _, number in tree.walk() if number in self._loose}) if self._loose else []
 
-    def _outcome(
-        self, tree: Tree, lost: tuple[Operation, ...], contents: dict[int, bytes]
-    ) -> tuple[Disk, Loss]:
+    def _outcome(self, tree: Tree, lost: tuple[Operation, ...], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
         inodes = self._inodes.copy()
         fates = []
         for number, content in contents.items():
@@ -298,9 +296,7 @@ class Replay:
 
 def _survivals(pending: Sequence[_Change]) -> Iterator[tuple[list[_Change], tuple[Operation, ...]]]:
     """Yield every set of changes that may survive together, and what is lost with it, all kept first."""
-    waiting: list[tuple[int, list[_Change], tuple[Operation, ...], frozenset[str]]] = [
-        (0, [], (), frozenset())
-    ]
+    waiting: list[tuple[int, list[_Change], tuple[Operation, ...], frozenset[str]]] = [(0, [], (), frozenset())]
     while waiting:
         start, kept, lost, doomed = waiting.pop()
         for number in range(start, len(pending)):

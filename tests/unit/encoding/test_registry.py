@@ -46,6 +46,13 @@ def test_formats_are_values(name: str) -> None:
     assert one.name == name
 
 
+@pytest.mark.parametrize("name", ["json", "csv", "text"])
+def test_lines_are_not_compressed_so_far(name: str) -> None:
+    assert format_from_options(name, {"compression": "none"}) == format_from_options(name, {})
+    with pytest.raises(ConfigError, match=f"compression=gzip with fileFormat={name}: only parquet"):
+        format_from_options(name, {"compression": "gzip"})
+
+
 def test_unknown_formats() -> None:
     with pytest.raises(ConfigError, match="fileFormat='orc' is not known; known are parquet, json, csv, text"):
         format_from_options("orc", {})

@@ -104,9 +104,7 @@ def test_every_operation_of_the_port_was_tried() -> None:
     assert methods - {"around"} <= CALLS.keys()
 
 
-def test_retrying_gives_up_with_the_last_error(
-    memory: MemoryFileSystem, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_retrying_gives_up_with_the_last_error(memory: MemoryFileSystem, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     filesystem, faulty = retrying(memory, Fault(Unavailable, times=100), clock)
     with caplog.at_level(logging.INFO), pytest.raises(Unavailable):

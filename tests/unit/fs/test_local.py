@@ -181,9 +181,7 @@ def test_short_writes_are_continued(local: LocalFileSystem, monkeypatch: pytest.
 
 def test_short_reads_are_continued(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pread
-    monkeypatch.setattr(
-        os, "pread", lambda descriptor, length, offset: real(descriptor, min(length, 7), offset)
-    )
+    monkeypatch.setattr(os, "pread", lambda descriptor, length, offset: real(descriptor, min(length, 7), offset))
     content = bytes(range(256))
     local.put("file", content)
     assert local.read("file") == content

@@ -137,7 +137,7 @@ class TestReplay:
     def test_tasks_of_a_committed_batch_write_nothing(self, query: MicroBatch) -> None:
         query.run(0, [ROWS])
         query.restart()
-        assert [message.parts for message in query.write(0, [ROWS, ROWS]) if message is not None] == [(), ()]
+        assert [message.parts for message in query.write(0, [ROWS, ROWS])] == [(), ()]
 
     def test_tasks_notice_a_commit_after_the_plan(self, query: MicroBatch) -> None:
         """An orphaned driver commits the batch while the new one's tasks begin."""

@@ -98,9 +98,7 @@ def test_content_does_not_make_a_name_durable_nor_a_name_content() -> None:
     disk.sync_directory("")
     write(disk, "unsynced", b"data", hsync=False)
     disk.sync_directory("")
-    assert outcomes(disk) == sets(
-        *({"synced": b"data", "unsynced": content} for content in (b"", b"da", b"data"))
-    )
+    assert outcomes(disk) == sets(*({"synced": b"data", "unsynced": content} for content in (b"", b"da", b"data")))
 
 
 def test_a_hint_is_never_durable() -> None:

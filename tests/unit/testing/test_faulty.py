@@ -173,9 +173,7 @@ def test_a_sweep_fails_each_call_once(fault: Fault) -> None:
     assert [run.fault.at for run in runs] == [0, 1, 2, 3, 4]
     for run in runs[:-1]:
         assert type(run.error) is fault.error
-        assert run.file_system.exists("log/0") == (
-            run.call.operation == "create_exclusive" and fault.effect == "after"
-        )
+        assert run.file_system.exists("log/0") == (run.call.operation == "create_exclusive" and fault.effect == "after")
         assert "raised" in str(run)
     assert runs[-1].result == "committed"
     assert runs[-1].file_system.exists("final") == (fault.effect == "after")
