@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import newest_base, read_base
+from ftfile.commit.hints import read_published
 from ftfile.commit.model import StreamAuthor
 from ftfile.commit.record_format import decode_record, encode_record
 from ftfile.commit.state import LogState
@@ -60,6 +61,7 @@ class CommitLog:
         self.clock = clock
         self.ids = ids
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
+        self._followed: LogState | None = None
         self._durable_to = -1
         self._prepared = False
         self._lock = threading.RLock()
@@ -108,8 +110,7 @@ class CommitLog:
             for _ in range(READ_ON_TRIES):
                 state = self._start()
                 began = state.version
-                while (record := self.read_record(state.version + 1)) is not None:
-                    state.apply(record)
+                self._follow(state)
                 newest = newest_base(self.fs)
                 # Records up to a base may be gone or, created anew by a committer left behind, mean nothing.
                 if newest is None or newest.version <= began:
@@ -119,8 +120,37 @@ class CommitLog:
                 self._state = None
             raise StorageError("read_on", layout.LOG, "the log's bases changed faster than they could be read")
 
-    def create(self, record: Record) -> bool:
-        """Create the record and say whether it is now part of the log; False when its version is another's.
+    def _follow(self, state: LogState) -> None:
+        """Read records to the end; a hint that names a later one shows that the end is a hole."""
+        cold = state is not self._followed
+        while True:
+            while (record := self.read_record(state.version + 1)) is not None:
+                state.apply(record)
+            if not cold or not self.is_hole(state.version + 1):
+                break
+        self._followed = state
+
+    def is_hole(self, version: int) -> bool:
+        """Say whether records that are not there yet have been created since; the hint for what is published tells.
+
+        Raises:
+            CorruptData: the record of `version` is missing, and later ones exist.
+        """
+        hint = read_published(self.fs)
+        if hint is None or hint.version < version:
+            return False
+        later = self.read_record(hint.version)
+        if later is None or later.nonce != hint.nonce:
+            return False
+        if self.read_record(version) is None:
+            path = layout.record_path(version)
+            raise CorruptData(
+                path, "a record", f"none, although there is version {hint.version}", "Restore it from a copy"
+            )
+        return True
+
+    def create(self, record: Record) -> LogState | None:
+        """Create the record and return the state that includes it; None when its version is another's.
 
         A lost reply is settled by looking for the record's nonce.
 
@@ -130,14 +160,20 @@ class CommitLog:
         """
         with self._lock:
             if not self._create(record):
-                return False
-            if not self._is_part_of_the_log(record):
+                return None
+            try:
+                included = self._is_part_of_the_log(record)
+            except StorageError as error:
+                raise self._unknown(record, error) from error
+            if not included:
                 self._state = None
-                return False
+                return None
+            if self._state is None or self._state.version != record.version - 1:
+                self._state = None
+                return self.read_on(durable=True)
             self._durable_to = record.version
-            if self._state is not None:
-                self._state.apply(record)
-            return True
+            self._state.apply(record)
+            return self._state
 
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None when there is none at that version (yet, or any more)."""
@@ -146,13 +182,23 @@ class CommitLog:
             content = self.fs.read(path)
         except NotFound:
             return None
-        return decode_record(content, path, self.fs.read)
+        return decode_record(content, path, self._read_companion)
+
+    def _read_companion(self, path: str) -> bytes:
+        try:
+            return self.fs.read(path)
+        except NotFound as error:
+            raise CorruptData(path, "the adds of a record", "no such file", "Restore it from a copy") from error
 
     def find_batch(self, query_id: str, batch_id: int) -> Record | None:
-        """Return the record of a batch at or before its query's last, or None when it is no longer in the log."""
-        state = self.read_on()
+        """Return the record of a batch at or before its query's last, or None when a base has taken its place.
+
+        Records at or below the newest base decide nothing: they may be gone, or dead.
+        """
+        state, newest = self.read_on(), newest_base(self.fs)
+        oldest = newest.version + 1 if newest is not None else 0
         version = state.queries[query_id].version if query_id in state.queries else -1
-        while (record := self.read_record(version)) is not None:
+        while version >= oldest and (record := self.read_record(version)) is not None:
             author = record.author
             if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
                 return record if author.batch_id == batch_id else None
@@ -200,10 +246,14 @@ class CommitLog:
                 self.clock.sleep(0.05 * 2**tried)
             else:
                 return True
-        raise CommitOutcomeUnknown(
-            f"version {record.version} may or may not have been created ({doubt}); nothing was deleted. "
-            "Start the query again: it finds out and goes on"
-        ) from doubt
+        raise self._unknown(record, doubt) from doubt
+
+    def _unknown(self, record: Record, doubt: StorageError | None) -> CommitOutcomeUnknown:
+        return CommitOutcomeUnknown(
+            f"version {record.version} may or may not have been created ({doubt}); nothing was deleted. A streaming "
+            "query finds out when it is started again. Before a batch write is repeated, look for it in "
+            "ftfile.open(path).history()"
+        )
 
     def _create_companion(self, path: str, content: bytes) -> None:
         try:
@@ -221,7 +271,10 @@ class CommitLog:
             raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
         if found is None or found.nonce != record.nonce:
             return False
-        self.fs.sync_directory(layout.LOG)
+        try:
+            self.fs.sync_directory(layout.LOG)
+        except StorageError as error:
+            raise self._unknown(record, error) from error
         return True
 
     def _is_part_of_the_log(self, record: Record) -> bool:
@@ -233,7 +286,7 @@ class CommitLog:
         included = base is not None and base.includes(record.version, record.nonce)
         if included is None and not isinstance(record.author, StreamAuthor):
             raise CommitOutcomeUnknown(
-                f"the log went far past version {record.version} while it was being created: look for the job in "
-                "ftfile.open(path).history() before writing it again"
+                f"the log went far past version {record.version} while it was being created: look for job "
+                f"{record.author.job_id} in ftfile.open(path).history() before writing it again"
             )
         return bool(included)

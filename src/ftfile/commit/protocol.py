@@ -37,13 +37,14 @@ def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
-        StorageError: the store failed before the record was created.
+        StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
     """
     nonce = log.ids.unique()
-    while True:
+    after = None
+    while after is None:
         head = log.read_on(durable=True)
         log.prepare_directory()
-        problems = roll_forward(log, head, policy)
+        problems = roll_forward(log, head, policy, proposal.author)
         raise_own(problems, proposal.author)
         if head.finds(proposal.author):
             check_replay(log, head, proposal.author, proposal.fingerprint, policy)
@@ -55,9 +56,9 @@ def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
         check_staged(log.fs, proposal.adds, head.horizon_ms)
         record = prepare(log, head, proposal, nonce, start)
         wait_for_removed(problems, record)
-        if log.create(record):
-            break
+        after = log.create(record)
     # Committed. From here on we may die: whoever comes next rolls forward.
-    raise_own(roll_forward(log, head, policy), proposal.author, record.version)
-    keep_base(log.fs, log.ids, head)
+    problems = roll_forward(log, after, policy, proposal.author, tried=problems)
+    raise_own(problems, proposal.author, record.version)
+    keep_base(log.fs, log.ids, after)
     return Committed(record.version, replayed=False)

@@ -6,6 +6,7 @@ in the middle is followed by somebody who does it all again: see `roll_forward`.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import enum
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +19,15 @@ from ftfile.commit.model import StreamAuthor
 from ftfile.core.checksum import matches
 from ftfile.core.errors import (
     AlreadyExists,
+    CommitError,
     FtfileError,
     MissingPart,
     NameCollision,
     NotFound,
-    PublishTimeout,
+    NotPublished,
     Retry,
     StorageError,
+    Unavailable,
 )
 from ftfile.core.logs import get_logger
 
@@ -73,28 +76,29 @@ class Problem:
     error: FtfileError
 
 
-def roll_forward(log: CommitLog, head: LogState, policy: Policy) -> list[Problem]:
+def roll_forward(
+    log: CommitLog, head: LogState, policy: Policy, author: Author, tried: Sequence[Problem] = ()
+) -> list[Problem]:
     """Publish everything up to the head that is not known to be published, oldest first.
+
+    What is the author's own is tried until `publishTimeout`, what is another's once; what was `tried` a moment ago is
+    passed over.
 
     Returns:
         What could not be published; it stays on the list of the state, and so of the next base.
-
-    Raises:
-        MissingPart: a part is nowhere and the policy says `fail`.
     """
     _skip_published(log, head)
     if not head.unpublished:
         return []
     problems = []
-    tried: set[int] = set()
+    done = {problem.version for problem in tried}
     # Looking after a part that is nowhere reads on, and the head may have moved: what came goes the same way.
-    while waiting := head.unpublished.keys() - tried:
+    while waiting := head.unpublished.keys() - done:
         version = min(waiting)
-        tried.add(version)
-        problem = publish(log, head.unpublished[version], policy.publish_timeout_s)
-        if problem is not None and isinstance(problem.error, MissingPart):
-            if policy.on_missing_part == "fail":
-                raise problem.error
+        done.add(version)
+        entry = head.unpublished[version]
+        problem = publish(log, entry, policy.publish_timeout_s if _is_own(entry, author) else 0)
+        if problem is not None and isinstance(problem.error, MissingPart) and policy.on_missing_part == "warn":
             _log.warning("%s", problem.error)
         elif problem is not None:
             problems.append(problem)
@@ -107,9 +111,8 @@ def roll_forward(log: CommitLog, head: LogState, policy: Policy) -> list[Problem
 
 def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
     """Raise the first problem of the author's own query, or of the version just created; warn of all others."""
-    query_id = author.query_id if isinstance(author, StreamAuthor) else None
     for problem in problems:
-        if problem.version == version or (query_id is not None and problem.query_id == query_id):
+        if problem.version == version or _is_own(problem, author):
             raise problem.error
         _log.warning("version %d, of another writer, is not wholly published: %s", problem.version, problem.error)
 
@@ -133,19 +136,14 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float) -> Problem | N
             sync_names(log.fs, entry)
             missing = still_live(log, nowhere)
         except FtfileError as error:
-            if error.retry is Retry.NEVER:
-                return _problem(entry, error)
-            if log.clock.monotonic_s() + wait_s > deadline:
-                text = f"version {entry.version} is committed, but not all of it is published after {timeout_s:g} s"
-                late = PublishTimeout(f"{text} ({error}); the next start of any query on the directory goes on")
-                late.__cause__ = error
-                return _problem(entry, late)
+            if error.retry is Retry.NEVER or log.clock.monotonic_s() + wait_s > deadline:
+                return _problem(entry, _as_committed(entry, error))
             _log.warning("publishing version %d again in %g s: %s", entry.version, wait_s, error)
             log.clock.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         else:
-            clear_stage(log.fs, entry.adds)
-            return _problem(entry, _missing(missing), missing) if missing else None
+            clear_stage(log.fs, entry)
+            return _problem(entry, _missing(entry, missing), missing) if missing else None
 
 
 def retire(fs: FileSystem, removes: Sequence[Remove]) -> None:
@@ -166,17 +164,19 @@ def sync_names(fs: FileSystem, entry: Unpublished) -> None:
     if not fs.capabilities.directory_sync:
         return
     directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
+    directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
     directories |= {layout.RETIRED} if entry.removes else set()
     # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
     for directory in sorted(directories):
         fs.sync_directory(directory)
 
 
-def clear_stage(fs: FileSystem, adds: Sequence[Add]) -> None:
+def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
     """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
-    for directory in {layout.parent(add.path) for add in adds}:
+    for directory in {layout.parent(add.path) for add in entry.adds}:
         try:
-            fs.remove_directory(directory)
+            if fs.remove_directory(directory) and entry.query_id is None:
+                fs.remove_directory(layout.parent(directory))  # a job has one batch, a query will have more
         except StorageError as error:
             _log.debug("left %s behind: %s", directory, error)
 
@@ -197,7 +197,7 @@ def _retire_one(fs: FileSystem, remove: Remove) -> None:
         _log.debug("%s is retired already", remove.final_path)
     except AlreadyExists:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
-        fs.delete(remove.final_path)
+        _delete(fs, remove.final_path)
 
 
 def _place_one(fs: FileSystem, add: Add) -> _Step:
@@ -209,8 +209,9 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
     except NotFound:
         target = _look(fs, add.final_path)
         if target is None:
-            # The source may have come to light only now, when a lost reply made us look twice.
-            return _Step.NOWHERE if _look(fs, add.path) is None else _place_one(fs, add)
+            if _look(fs, add.path) is None:
+                return _Step.NOWHERE
+            raise Unavailable("rename", add.path, f"the directory of {add.final_path!r} has gone meanwhile") from None
         if target.size_bytes != add.length:
             raise NameCollision(
                 f"{add.final_path!r} should be the part {add.id} of {add.length} bytes and has {target.size_bytes}: "
@@ -222,16 +223,24 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
 def _settle_both(fs: FileSystem, add: Add, final_path: str) -> _Step:
     """Both names exist: fine when they are one file, or when the final one has the recorded content."""
     source, target = _look(fs, add.path), _look(fs, final_path)
-    if source is None or target is None:
-        return _place_one(fs, add) if target is None else _Step.DONE
+    if target is None:
+        raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
+    if source is None:
+        return _Step.DONE
     same = source.identity is not None and source.identity == target.identity
     if not same and not (target.size_bytes == add.length and matches(fs.read(final_path), add.checksum)):
         raise NameCollision(
             f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
             f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
         )
-    fs.delete(add.path)
+    _delete(fs, add.path)
     return _Step.DONE
+
+
+def _delete(fs: FileSystem, path: str) -> None:
+    """Delete what another publisher may have deleted already."""
+    with contextlib.suppress(NotFound):
+        fs.delete(path)
 
 
 def _look(fs: FileSystem, path: str) -> FileInfo | None:
@@ -246,7 +255,10 @@ def _skip_published(log: CommitLog, head: LogState) -> None:
     hint = read_published(log.fs) if head.unpublished else None
     if hint is None or hint.version < min(head.unpublished):
         return
-    record = log.read_record(hint.version)
+    try:
+        record = log.read_record(hint.version)
+    except StorageError:
+        return  # a hint only saves work
     if record is not None and record.nonce == hint.nonce:
         head.unpublished = {version: entry for version, entry in head.unpublished.items() if version > hint.version}
 
@@ -273,12 +285,28 @@ def _in_pool(fs: FileSystem, call: Callable[[_Item], _Step | None], items: Seque
     return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]
 
 
-def _missing(adds: Sequence[Add]) -> MissingPart:
+def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
+    """Say of whatever went wrong that the batch is committed, so that nobody writes it again."""
+    kind = type(error) if isinstance(error, CommitError) else NotPublished
+    found = kind(
+        f"version {entry.version} is committed, and writing it again would double it; but not all of it is published: "
+        f"{error}. Once the cause is gone, the next commit into the directory finishes it"
+    )
+    found.__cause__ = error
+    return found
+
+
+def _missing(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
     names = ", ".join(repr(add.final_path) for add in adds[:5])
     return MissingPart(
-        f"{len(adds)} committed part(s) are neither staged nor at their final name, the first: {names}. "
-        "They were published, and something moved or deleted them since"
+        f"{len(adds)} committed part(s) of version {entry.version} are neither staged nor at their final name, the "
+        f"first: {names}. They were published, and something moved or deleted them since: bring them back, or go on "
+        "without them with onMissingPart=warn"
     )
+
+
+def _is_own(thing: Unpublished | Problem, author: Author) -> bool:
+    return isinstance(author, StreamAuthor) and thing.query_id == author.query_id
 
 
 def _problem(entry: Unpublished, error: FtfileError, adds: Sequence[Add] | None = None) -> Problem:

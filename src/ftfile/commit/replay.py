@@ -32,7 +32,7 @@ def check_replay(
     recorded_hash, recorded = _recorded(log, head, author)
     if author.offsets_hash is not None and recorded_hash is not None:
         if author.offsets_hash == recorded_hash:
-            if recorded is not None and fingerprint is not None and recorded != fingerprint:
+            if recorded is not None and fingerprint is not None and _differ(recorded, fingerprint):
                 _log.warning(
                     "the batch was read again from the same offsets and had other rows: the source is not "
                     "deterministic. The rows of the first time stay"
@@ -41,6 +41,11 @@ def check_replay(
         reason = "its offsets in Spark's checkpoint are not those it was committed with"
     elif recorded is not None and recorded.same_content(fingerprint):
         return
+    elif recorded is not None and fingerprint is not None and recorded.kind != fingerprint.kind:
+        reason = (
+            f"its rows cannot be compared with those it was committed with: fingerprint={fingerprint.kind} was "
+            f"{recorded.kind} then; set it back for this batch"
+        )
     else:
         reason = "its rows are not, or cannot be shown to be, those it was committed with"
     if policy.on_replay_mismatch == "keep":
@@ -52,6 +57,10 @@ def check_replay(
         "copied, or restored from an older copy? Use a new checkpoint and a new directory, or the checkpoint that "
         "wrote here; onReplayMismatch=keep keeps what is recorded and skips the batch's new rows"
     )
+
+
+def _differ(recorded: Fingerprint, found: Fingerprint) -> bool:
+    return recorded.kind == found.kind and recorded.digest != found.digest
 
 
 def _recorded(log: CommitLog, head: LogState, author: StreamAuthor) -> tuple[str | None, Fingerprint | None]:

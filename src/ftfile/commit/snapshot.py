@@ -43,11 +43,18 @@ class Snapshot:
 
 
 def read_records(log: CommitLog) -> Iterator[Record]:
-    """Yield all records from the first to the head."""
+    """Yield all records from the first to the head.
+
+    Raises:
+        CorruptData: one is missing.
+    """
     version = 0
-    while (record := log.read_record(version)) is not None:
-        yield record
-        version += 1
+    while True:
+        while (record := log.read_record(version)) is not None:
+            yield record
+            version += 1
+        if not log.is_hole(version):
+            return
 
 
 def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:

@@ -6,7 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit import layout
 from ftfile.commit.model import Add, DueJob, Fingerprint, JobAuthor, Record, Remove, StreamAuthor
+from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:
     from ftfile.commit.model import Author
@@ -87,9 +89,9 @@ class LogState:
         """Take in the next record.
 
         Raises:
-            AssertionError: it is not the next, ends an add twice, or is a second record of one batch.
+            CorruptData: it is not the next, ends an add twice, or is a second record of one batch; nothing changed.
         """
-        assert record.version == self.version + 1, (record.version, self.version)
+        self._check(record)
         self.version, self.nonce = record.version, record.nonce
         self.recent.append((record.version, record.nonce))
         self._apply_author(record)
@@ -97,7 +99,6 @@ class LogState:
         self.schema = record.schema or self.schema
         self.definitions.update(record.definitions)
         for remove in record.removes:
-            assert remove.id not in self.removed, f"version {record.version} removes {remove.id} a second time"
             self.removed[remove.id] = record.version
             self.segments.pop(remove.id, None)
         for add in record.adds:
@@ -135,11 +136,20 @@ class LogState:
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
         return LogView(self.version, self.nonce, {query_id: query.last_batch for query_id, query in newest})
 
+    def _check(self, record: Record) -> None:
+        path = layout.record_path(record.version)
+        if record.version != self.version + 1:
+            raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
+        ended = [remove.id for remove in record.removes if remove.id in self.removed]
+        if ended:
+            raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
+        if isinstance(record.author, StreamAuthor) and self.finds(record.author):
+            raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
+
     def _apply_author(self, record: Record) -> None:
         author = record.author
         if isinstance(author, StreamAuthor):
             last = self.queries.get(author.query_id)
-            assert last is None or author.batch_id > last.last_batch, f"two records of {author}"
             start = record.lineage_start if record.lineage_start is not None else last and last.lineage_start
             self.queries[author.query_id] = QueryState(
                 author.batch_id, record.version, author.run_id, author.offsets_hash, record.fingerprint, start or 0

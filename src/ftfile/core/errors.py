@@ -21,7 +21,7 @@ and nothing else; drivers translate the errors of their SDK at the edge::
        ├─ StaleFiles            staged files older than the vacuum horizon
        ├─ NameCollision         two different files claim one name
        ├─ MissingPart           a committed part is in none of its places
-       ├─ PublishTimeout        committed; publishing did not finish in time
+       ├─ NotPublished          committed; publishing failed, or did not finish in time
        └─ CommitOutcomeUnknown  the record may exist: look
 """
 
@@ -44,10 +44,10 @@ __all__ = (
     "NameCollision",
     "NotADirectory",
     "NotFound",
+    "NotPublished",
     "OutOfSpace",
     "OutcomeUnknown",
     "PermissionDenied",
-    "PublishTimeout",
     "ReplayMismatch",
     "Retry",
     "SchemaError",
@@ -199,10 +199,8 @@ class MissingPart(CommitError):
     """A committed part is neither staged, nor at its final name, nor retired."""
 
 
-class PublishTimeout(CommitError):
-    """The batch is committed, and publishing it did not finish in time; a later start rolls it forward."""
-
-    retry = Retry.AGAIN
+class NotPublished(CommitError):
+    """The batch is committed and must not be written again; a later commit finishes publishing it."""
 
 
 class CommitOutcomeUnknown(CommitError):

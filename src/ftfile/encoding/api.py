@@ -44,6 +44,14 @@ class Encoder(ABC):
     def size_bytes(self) -> int:
         """Return how long the file would be, were it ended now: exact for line formats, else an estimate."""
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how much memory rows take that are not written yet; 0 where every row is written at once."""
+        return 0
+
+    def flush(self) -> None:  # noqa: B027 - most formats have nothing to do
+        """Write what is buffered, so that it takes no memory; files become larger by it."""
+
     @abstractmethod
     def finish(self) -> None:
         """Write what is buffered and the footer, if the format has one. Does not close the target."""

@@ -72,6 +72,15 @@ class ParquetEncoder(Encoder):
         """See `Encoder.size_bytes`; what is buffered counts as if it shrank like what is written."""
         return self._estimate(self._ratio or _RATIO_GUESS)
 
+    @property
+    def buffered_bytes(self) -> int:
+        """See `Encoder.buffered_bytes`."""
+        return self._buffer_bytes
+
+    def flush(self) -> None:
+        """See `Encoder.flush`: ends the row group."""
+        self._write_row_group()
+
     def finish(self) -> None:
         """See `Encoder.finish`."""
         self._write_row_group()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.encoding.api import Format
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, rows_of
 from ftfile.encoding.line_reader import batch_of, corrupt, whole_lines
@@ -94,5 +94,10 @@ class _TextEncoder(LineEncoder):
 
     def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
         values = batch.column(0)
+        if pc.any(pc.match_substring(values, self._line_sep)).as_py():
+            raise EncodingError(
+                f"column `{batch.schema.names[0]}`: a value contains the line separator {self._line_sep!r} and would "
+                "be read as two rows. Choose a lineSep that does not occur, or write json, csv or parquet"
+            )
         empty, line_sep = text_scalar("", values.type), text_scalar(self._line_sep, values.type)
         return rows_of(pc.binary_join_element_wise(pc.fill_null(values, empty), empty, line_sep))

@@ -18,6 +18,7 @@ __all__ = ("PartWriter",)
 ROUTE_ROWS = 100_000
 ROUTE_BYTES = 64 << 20
 MAX_OPEN_PARTS = 128
+BUFFERED_BYTES_MAX = 64 << 20
 
 
 class PartWriter:
@@ -61,6 +62,16 @@ class PartWriter:
         for batch in table.to_batches():
             for bucket, rows in route(batch, self._config.partition_by, time_zone=self._config.time_zone):
                 self._write_bucket(bucket, rows)
+            self._bound_memory()
+
+    def _bound_memory(self) -> None:
+        """Let the parts that hold most write it, until all together hold no more than one may."""
+        held = sum(part.buffered_bytes for part in self._open.values())
+        for part in sorted(self._open.values(), key=lambda part: part.buffered_bytes, reverse=True):
+            if held <= BUFFERED_BYTES_MAX:
+                break
+            held -= part.buffered_bytes
+            part.flush()
 
     def _write_bucket(self, bucket: str, batch: pa.RecordBatch) -> None:
         limit_rows, limit_bytes = self._config.max_records_per_file, self._config.max_bytes_per_file

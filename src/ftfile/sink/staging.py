@@ -60,6 +60,15 @@ class OpenPart:
         """Return how long the file would be, were it ended now."""
         return self._encoder.size_bytes
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how much memory unwritten rows take."""
+        return self._encoder.buffered_bytes
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        self._encoder.flush()
+
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
         """Encode rows from the start of the batch; see `Encoder.write`."""
         taken = self._encoder.write(batch, limit_bytes)

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit import layout
+from ftfile.commit.bases import write_base
 from ftfile.commit.hints import PublishedHint, read_published, write_published
 from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, Remove, StreamAuthor, Transaction
+from ftfile.commit.model import (
+    Fingerprint,
+    JobAuthor,
+    MaintenanceAuthor,
+    Record,
+    Remove,
+    StreamAuthor,
+    Transaction,
+)
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.record_format import encode_record
 from ftfile.commit.snapshot import open_add, take_snapshot
 from ftfile.core.errors import (
     AlreadyExists,
@@ -23,16 +33,19 @@ from ftfile.core.errors import (
     InvalidMessages,
     MissingPart,
     NameCollision,
+    NotPublished,
     OutcomeUnknown,
+    PermissionDenied,
     ReplayMismatch,
     StaleFiles,
     Unavailable,
     UnknownQuery,
 )
+from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileInfo, FileSystem
     from tests.unit.commit.conftest import Driver
 
 
@@ -503,7 +516,7 @@ class TestPublish:
         commit(log, driver.propose(0, add), driver.policy)
         assert driver.visible() == {add.final_path}
         flaky.fails = 10**6
-        with pytest.raises(Exception, match="committed, but not all of it is published"):
+        with pytest.raises(Exception, match="version 1 is committed, and writing it again would double it"):
             commit(log, driver.propose(1, driver.stage(1)), driver.policy)
         assert driver.log.read_on().version == 1
 
@@ -603,7 +616,7 @@ class TestSnapshot:
 def test_removes_are_of_live_adds_only(driver: Driver) -> None:
     add = driver.commit_new(0)
     driver.create_record(author=MaintenanceAuthor("test", "a"), removes=(Remove.of(add),))
-    with pytest.raises(AssertionError, match="a second time"):
+    with pytest.raises(CorruptData, match="a second time"):
         driver.create_record(author=MaintenanceAuthor("test", "b"), removes=(Remove.of(add),))
 
 
@@ -611,3 +624,134 @@ def test_versions_are_never_created_twice(driver: Driver) -> None:
     driver.commit_new(0)
     with pytest.raises(AlreadyExists):
         driver.fs.create_exclusive(layout.record_path(0), b"")
+
+
+class TestOthers:
+    def test_a_base_that_appears_while_the_commit_looks_around_hides_nothing(self, driver: Driver) -> None:
+        """A missing part makes the commit read on; meanwhile a rival has written a base, and the state is another."""
+        lost = driver.commit_new(0)
+        driver.fs.delete(lost.final_path or "")
+        driver.fs.delete(layout.PUBLISHED_HINT)
+        add = driver.stage(1)
+
+        class Rival(WrapperFileSystem):
+            wrote = False
+
+            def stat(self, path: str) -> FileInfo:
+                if path == lost.path and not self.wrote:
+                    self.wrote = True
+                    driver.create_record(author=MaintenanceAuthor("test", "rival"))
+                    write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())
+                return super().stat(path)
+
+        rival = Rival(driver.fs)
+        commit(CommitLog(rival), driver.propose(1, add), driver.policy)
+        assert rival.wrote
+        assert add.final_path in driver.visible()
+
+    def test_a_failure_after_the_record_says_that_the_batch_is_committed(self, driver: Driver) -> None:
+        class Denied(WrapperFileSystem):
+            def rename(self, source: str, target: str) -> None:
+                raise PermissionDenied("rename", source, target)
+
+        with pytest.raises(NotPublished, match="version 0 is committed, and writing it again would double it"):
+            commit(CommitLog(Denied(driver.fs)), Proposal(JobAuthor("j"), adds=(driver.stage(0),)), driver.policy)
+        driver.commit_new(0)
+        assert len(driver.visible()) == 2
+
+    def test_a_failure_to_list_the_bases_after_the_record_leaves_the_outcome_open(self, driver: Driver) -> None:
+        class Blind(WrapperFileSystem):
+            def list(self, path: str) -> list[FileInfo]:
+                if path == layout.STATE and driver.fs.exists(layout.record_path(0)):
+                    raise PermissionDenied("list", path, "no")
+                return super().list(path)
+
+        with pytest.raises(CommitOutcomeUnknown, match="may or may not have been created"):
+            commit(CommitLog(Blind(driver.fs)), Proposal(JobAuthor("j")), driver.policy)
+
+    def test_what_others_cannot_publish_is_tried_once(self, driver: Driver, fs: FileSystem) -> None:
+        stuck = [driver.stage(batch) for batch in range(3)]
+        for batch, add in enumerate(stuck):
+            driver.create_record(author=driver.author(batch), adds=(add,), lineage_start=0 if batch == 0 else None)
+        tries: list[str] = []
+
+        class Stuck(WrapperFileSystem):
+            def rename(self, source: str, target: str) -> None:
+                if source in {add.path for add in stuck}:
+                    tries.append(source)
+                    raise Unavailable("rename", source, "stuck")
+                super().rename(source, target)
+
+        clock = _NoWait()
+        other = type(driver)(fs, "query-2").with_policy(on_new_query="continue")
+        add = other.stage(0)
+        commit(CommitLog(Stuck(fs), clock=clock), other.propose(0, add), other.policy)
+        assert len(tries) == 3
+        assert clock.passed_s == 0
+        assert add.final_path in driver.visible()
+
+    def test_a_directory_that_vanishes_under_the_rename_is_made_again(self, driver: Driver) -> None:
+        add = driver.stage(0, name="bucket/part")
+
+        class Tidy(WrapperFileSystem):
+            swept = 0
+
+            def rename(self, source: str, target: str) -> None:
+                if self.swept < 2:
+                    self.swept += 1
+                    self.inner.remove_directory("bucket")
+                super().rename(source, target)
+
+        commit(CommitLog(Tidy(driver.fs), clock=_NoWait()), driver.propose(0, add), driver.policy)
+        assert driver.text("bucket/part") == b"row\n"
+
+    def test_two_publishers_may_settle_the_same_part(self, driver: Driver) -> None:
+        """Where renames take two steps, another publisher may delete the staged name first."""
+        add = driver.stage(0)
+        root = driver.fs.root  # type: ignore[attr-defined]
+        os.link(f"{root}/{add.path}", f"{root}/{add.final_path}")
+
+        class Rival(WrapperFileSystem):
+            def delete(self, path: str) -> None:
+                if path == add.path:
+                    self.inner.delete(path)
+                super().delete(path)
+
+        commit(CommitLog(Rival(driver.fs)), driver.propose(0, add), driver.policy)
+        assert driver.visible() == {add.final_path}
+
+    def test_a_missing_record_among_later_ones_is_an_error_for_everybody(self, driver: Driver) -> None:
+        for batch in range(4):
+            driver.commit_new(batch)
+        driver.fs.delete(layout.record_path(2))
+        driver.restart()
+        with pytest.raises(CorruptData, match=r"00002\.record"):
+            take_snapshot(driver.log)
+        with pytest.raises(CorruptData, match=r"00002\.record"):
+            driver.commit_new(2)
+
+    def test_a_bad_record_changes_nothing_that_is_cached(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        state = driver.log.read_on()
+        driver.fs.create_exclusive(
+            layout.record_path(1), encode_record(Record(1, "n", driver.author(0), 0), "unused").content
+        )
+        for _ in range(2):
+            with pytest.raises(CorruptData, match="a second record"):
+                driver.log.read_on()
+        assert state.version == 0
+
+    def test_the_stage_of_a_job_is_removed_with_its_owner(self, driver: Driver) -> None:
+        job = type(driver)(driver.fs, "job-1")
+        commit(driver.log, Proposal(JobAuthor("job-1"), adds=(job.stage(0),)), driver.policy)
+        assert driver.fs.list(layout.STAGED) == []
+
+    def test_another_kind_of_fingerprint_is_no_other_content(
+        self, driver: Driver, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        driver.commit_new(0, offsets_hash="h")
+        strong = Fingerprint("strong/1", "x", covers_content=True)
+        driver.commit(0, driver.stage(0), offsets_hash="h", fingerprint=strong)
+        assert "not deterministic" not in caplog.text
+        with pytest.raises(ReplayMismatch, match="set it back"):
+            driver.commit(0, driver.stage(0), fingerprint=strong)

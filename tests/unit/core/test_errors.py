@@ -31,5 +31,5 @@ def test_texts() -> None:
 def test_only_what_may_pass_is_tried_again() -> None:
     again = {name for name in errors.__all__ if getattr(getattr(errors, name), "retry", None) is errors.Retry.AGAIN}
     look = {name for name in errors.__all__ if getattr(getattr(errors, name), "retry", None) is errors.Retry.LOOK}
-    assert again == {"Unavailable", "PublishTimeout"}
+    assert again == {"Unavailable"}
     assert look == {"OutcomeUnknown", "CommitOutcomeUnknown"}

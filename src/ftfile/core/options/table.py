@@ -105,7 +105,7 @@ OPTIONS: tuple[Option, ...] = (
         "The codec's level, where it has levels (gzip, zstd, brotli).",
         "format",
         formats=("parquet",),
-        default_text="`1` for zstd, else the codec's own",
+        default_text="`1` for zstd, `6` for gzip, `4` for brotli",
     ),
     Option(
         "timeZone",
