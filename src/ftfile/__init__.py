@@ -30,4 +30,9 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - as many types as names
     from importlib import import_module  # noqa: PLC0415 - importing this package imports nothing
 
     module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyspark":
+            raise
+        raise ImportError("ftfile.FtFileDataSource needs pyspark: pip install 'ftfile[spark]'") from error

@@ -62,6 +62,22 @@ class TestDataFrameWriter:
         assert ids(tmp_path / "out") == list(range(10))
         assert len(list((tmp_path / "out").glob("*.csv"))) == 2
 
+    def test_rows_that_are_never_null_may_follow_rows_that_are(self, spark: SparkSession, tmp_path: Path) -> None:
+        out = str(tmp_path / "out")
+        with_null = spark.sql("select cast(null as bigint) as id, array(1, null) as items")
+        without = spark.range(3).selectExpr("id", "array(1, 2) as items")
+        for frame in (without, with_null, without):
+            frame.write.format("ftfile").mode("append").save(out)
+        found = spark.read.format("ftfile").load(out)
+        assert found.where("id is null and items[1] is null").count() == 1
+        assert found.where("id is not null").count() == 6
+
+    def test_a_schema_of_ones_own_matches_names_whatever_their_case(self, spark: SparkSession, tmp_path: Path) -> None:
+        frame = spark.sql("select 1L as Id, 'x' as Kind")
+        frame.write.format("ftfile").mode("append").option("partitionBy", "kind").save(str(tmp_path / "out"))
+        found = spark.read.format("ftfile").schema("KIND string, id long").load(str(tmp_path / "out"))
+        assert found.collect() == [("x", 1)]
+
     def test_partition_by_option(self, spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
         frame.write.format("ftfile").mode("append").option("partitionBy", "KIND").save(str(tmp_path / "out"))
         found = spark.read.parquet(str(tmp_path / "out"))
@@ -149,7 +165,7 @@ class TestRefusals:
             ({"filFormat": "json"}, "did you mean fileFormat"),
             ({"fileFormat": "xml"}, "it takes one of `parquet`"),
             ({"rolling": "policy"}, "not offered by this version"),
-            ({"rolloverInterval": "1h"}, "this version does not offer"),
+            ({"rolloverInterval": "1h"}, "rolloverInterval is not offered by this version"),
             ({"txnAppId": "a"}, "not offered by this version"),
             ({"partitionBy": "nosuch"}, "partitionBy names no column: nosuch"),
             ({"maxBytesPerFile": "lots"}, "a size of at least one byte"),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ftfile.encoding.partition_paths import bucket_names, bucket_path, parse_bucket_path
+from ftfile.encoding.partition_paths import bucket_names, parse_bucket_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,9 +82,11 @@ def test_spark_reads_every_value_back(spark: SparkSession, tmp_path: Path, type_
     kind = pa.string() if type_ == "string" else pa.timestamp("us", "UTC")
     values = pa.array(ODD[type_], kind)
     for number, value in enumerate(values):
-        folder = tmp_path / bucket_path({".key": value, "v": pa.scalar("x")}, ZONE)
+        (name,) = bucket_names(".key", pa.repeat(value, 1), ZONE)
+        (inner,) = bucket_names("_v", pa.array(["x"]))
+        folder = tmp_path / name / inner
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"n": pa.array([number], pa.int32())}), folder / "part.parquet")
-    frame = spark.read.schema(f"n int, `.key` {type_}, v string").parquet(str(tmp_path))
+    frame = spark.read.schema(f"n int, `.key` {type_}, _v string").parquet(str(tmp_path))
     found = {row["n"]: row["key"] for row in frame.selectExpr("n", "`.key` AS key").toArrow().to_pylist()}
     assert found == dict(enumerate(values.to_pylist()))

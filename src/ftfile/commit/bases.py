@@ -42,6 +42,7 @@ __all__ = (
 )
 
 BASE_FORMAT = 1
+_ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
 BASES_KEPT = 2
 BASE_EVERY = 256
 
@@ -113,7 +114,7 @@ def decode_base(content: bytes, path: str) -> LogState:
     Raises:
         CorruptData: the checksum does not match, or the format is not known.
     """
-    text = json.loads(from_checked_text(content, path)[0])
+    text = json.loads(from_checked_text(content, path, _ADVICE)[0])
     if text.get("ftfileBase") != BASE_FORMAT:
         raise CorruptData(path, f"base format {BASE_FORMAT}", repr(text.get("ftfileBase")), "Use a newer ftfile")
     segments = [add_from_json(add) for add in text["segments"]]

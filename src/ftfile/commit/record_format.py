@@ -111,7 +111,7 @@ def to_checked_text(lines: list[bytes]) -> bytes:
     return body + checksum(body).encode() + b"\n"
 
 
-def from_checked_text(content: bytes, path: str) -> list[bytes]:
+def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:
     """Check the last line against all before it and return the lines before it.
 
     Raises:
@@ -121,7 +121,7 @@ def from_checked_text(content: bytes, path: str) -> list[bytes]:
     body += b"\n"
     found = checksum(body)
     if not content.endswith(b"\n") or last.decode("ascii", "replace") != found:
-        raise CorruptData(path, f"a text that ends in its checksum {found}", repr(last[-40:]), _ADVICE)
+        raise CorruptData(path, f"a text that ends in its checksum {found}", repr(last[-40:]), advice)
     return body.split(b"\n")[:-1]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.errors import ConfigError, FtfileError, Retry
+from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ __all__ = ("RetryPolicy", "call_with_retries")
 
 Result = TypeVar("Result")
 
-_logger = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +62,5 @@ def call_with_retries(call: Callable[[], Result], policy: RetryPolicy, clock: Cl
             delay_s = policy.delay_after_s(failures) if error.retry is Retry.AGAIN else None
             if delay_s is None:
                 raise
-            _logger.info("try %d of %d failed, next in %.1f s: %s", failures, policy.attempts, delay_s, error)
+            _log.info("try %d of %d failed, next in %.1f s: %s", failures, policy.attempts, delay_s, error)
         clock.sleep(delay_s)

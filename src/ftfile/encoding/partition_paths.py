@@ -1,29 +1,26 @@
 """Bucket paths as Spark and Hive write them: `column=value/column=value`, and back to typed values.
 
 The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in
-Spark, the empty string shares a bucket with null, and is read as null. Four names that Spark cannot make, or
-makes and then overlooks or reads as null, get one escape more, which its readers undo: a string that spells
-the name of null, a value ending in `._COPYING_`, a column beginning with a dot, and a string that holds NUL.
+Spark, the empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that some
+reader overlooks or takes for null, get one escape more, which readers undo: a string that spells the name of null, a
+value ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string that holds NUL.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.encoding.partition_values import UTC, has_text, value_of, value_texts
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ("NULL_NAME", "bucket_names", "bucket_path", "check_partition_column", "parse_bucket_path")
+__all__ = ("NULL_NAME", "bucket_names", "check_partition_column", "parse_bucket_path")
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 
 _NAME_BYTES_MAX = 255
+_HIDING = "._"
 _HIDDEN_SUFFIX = "._COPYING_"
 _ESCAPES = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *b"\"#%'*/:=?\\{[]^"]}
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
@@ -79,16 +76,6 @@ def _check_length(column: str, name: str) -> None:
         )
 
 
-def bucket_path(values: Mapping[str, pa.Scalar], time_zone: str = UTC) -> str:
-    """Return the path of the bucket with these values of its columns, in their order.
-
-    Raises:
-        EncodingError: as from `bucket_names`.
-    """
-    names = (bucket_names(column, pa.repeat(value, 1), time_zone) for column, value in values.items())
-    return "/".join(name for (name,) in names)
-
-
 def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
     """Return the values of the columns of `schema`, typed as there, from the path of a bucket.
 
@@ -121,7 +108,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 
 def _escaped_column(column: str) -> str:
     escaped = column.translate(_ESCAPES)
-    return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
+    return f"%{ord(escaped[0]):02X}{escaped[1:]}" if escaped[0] in _HIDING else escaped
 
 
 def _escaped_value(text: str) -> str:

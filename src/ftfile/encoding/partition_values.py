@@ -11,8 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.encoding.memory import values_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 __all__ = ("UTC", "has_text", "value_of", "value_texts")
 
@@ -86,7 +90,7 @@ def _is_float(kind: pa.DataType) -> bool:
 
 
 def _float_texts(values: pa.Array, _time_zone: str) -> list[str]:
-    return [_java_text(value) for value in values.to_numpy(zero_copy_only=False)]
+    return [_java_text(value) for value in values_of(values, f"<f{values.type.bit_width // 8}")]
 
 
 def _float_value(text: str, _kind: pa.DataType, _time_zone: str) -> float:
@@ -123,8 +127,8 @@ def _decimal_value(text: str, _kind: pa.DataType, _time_zone: str) -> Decimal:
 
 
 def _date_texts(values: pa.Array, _time_zone: str) -> list[str]:
-    days = values.cast(pa.int32()).to_numpy(zero_copy_only=False)
-    return [_java_year(text) for text in np.datetime_as_string(days.astype("M8[D]"))]
+    days = values_of(values, np.int32).astype("M8[D]")
+    return [_java_year(text) for text in np.datetime_as_string(days)]
 
 
 def _java_year(text: str) -> str:
@@ -150,25 +154,26 @@ def _timestamp_texts(values: pa.Array, time_zone: str) -> list[str]:
     if values.type.tz is None or time_zone == UTC:
         return _clock_texts(values)
     instants = values.cast(pa.timestamp("us", time_zone))
-    if pc.any(pc.greater(pc.abs_checked(_microseconds(instants)), _FAR_US)).as_py():
+    instants_us = _microseconds(instants)
+    if np.any((instants_us > _FAR_US) | (instants_us < -_FAR_US)):
         raise ValueError(f"timestamp out of the range that has a local time in {time_zone}")
     clocks = pc.local_timestamp(instants)
     texts = _clock_texts(clocks)
     first_pass = pc.assume_timezone(clocks, time_zone, ambiguous="earliest")
-    offsets_us = pc.subtract(_microseconds(clocks), _microseconds(instants))
+    offsets_us = _microseconds(clocks) - instants_us
     for index, again in enumerate(pc.not_equal(instants, first_pass).to_pylist()):
         if again:
-            texts[index] += _offset_text(offsets_us[index].as_py())
+            texts[index] += _offset_text(int(offsets_us[index]))
     return texts
 
 
 def _clock_texts(clocks: pa.Array) -> list[str]:
-    texts = np.datetime_as_string(_microseconds(clocks).to_numpy(zero_copy_only=False).astype("M8[us]"))
+    texts = np.datetime_as_string(_microseconds(clocks).astype("M8[us]"))
     return [_java_year(text).replace("T", " ").rstrip("0").rstrip(".") for text in texts]
 
 
-def _microseconds(timestamps: pa.Array) -> pa.Array:
-    return timestamps.cast(pa.int64())
+def _microseconds(timestamps: pa.Array) -> NDArray[np.int64]:
+    return values_of(timestamps, np.int64)
 
 
 def _offset_text(offset_us: int) -> str:

@@ -19,8 +19,9 @@ from ftfile.core.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("arrow_schema", "spark_schema_json")
+__all__ = ("arrow_schema", "as_nullable", "spark_schema_json")
 
+_NULLABLE_KEYS = frozenset({"nullable", "containsNull", "valueContainsNull"})
 _COLLATIONS_KEY = "__COLLATIONS"
 _DEFAULT_COLLATION = "utf8_binary"
 
@@ -154,6 +155,25 @@ def _check_collation(path: str, collation: str, problems: _Problems) -> None:
     if collation.lower() != _DEFAULT_COLLATION:
         advice = "no file format keeps collations: cast(column AS STRING COLLATE UTF8_BINARY)"
         problems.add(path, f"a string with collation {collation} cannot be stored", advice)
+
+
+def as_nullable(schema_json: str) -> str:
+    """Return the schema with everything nullable at every depth, as Spark's own file sink has it.
+
+    What one batch promises of its rows says nothing of the next: a reader that relied on it would drop the nulls.
+    """
+    return json.dumps(_as_nullable(json.loads(schema_json)), separators=(",", ":"), sort_keys=True)
+
+
+def _as_nullable(spark: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(spark, list):
+        return [_as_nullable(item) for item in spark]
+    if not isinstance(spark, dict):
+        return spark
+    return {
+        key: key in _NULLABLE_KEYS or (value if key == "metadata" else _as_nullable(value))
+        for key, value in spark.items()
+    }
 
 
 def spark_schema_json(schema: pa.Schema) -> str:

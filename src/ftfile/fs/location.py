@@ -89,12 +89,22 @@ def parse(url: str) -> Location:
     if path.startswith("//"):
         authority, slash, path = path[2:].partition("/")
         path = slash + path
+        _refuse_password(scheme, authority)
     elif not path.startswith("/"):
         hint = "a relative path whose first name has a colon must be made absolute"
         raise ConfigError(f"{url!r} has no slash after its scheme; write {scheme}:///path, and {hint}")
     if scheme == "file":
         authority = _require_local(url, authority, path)
     return Location(scheme, authority, _canonical(path))
+
+
+def _refuse_password(scheme: str, authority: str) -> None:
+    user, at, _ = authority.rpartition("@")
+    if at and ":" in user:
+        raise ConfigError(
+            f"the {scheme} URL has a password before its host, which explain() and logs would show: leave it out, and "
+            "give credentials where the driver looks for them"
+        )
 
 
 def _require_local(url: str, authority: str, path: str) -> str:

@@ -6,7 +6,7 @@ import re
 
 from ftfile.core.errors import Unsupported
 
-__all__ = ("NAME_BYTES_MAX", "join", "name_of", "parent_of", "require_valid")
+__all__ = ("NAME_BYTES_MAX", "join", "parent_of", "require_valid")
 
 NAME_BYTES_MAX = 255
 
@@ -48,8 +48,3 @@ def join(directory: str, name: str) -> str:
 def parent_of(path: str) -> str:
     """Return the directory that holds `path`; the root is its own parent."""
     return path.rpartition("/")[0]
-
-
-def name_of(path: str) -> str:
-    """Return the last component."""
-    return path.rpartition("/")[2]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.core.errors import SchemaError
+from ftfile.encoding.memory import is_valid, values_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,5 +106,6 @@ def byte_ranges(array: pa.Array) -> tuple[NDArray[np.int64], pa.Buffer]:
 
 def list_lengths(array: pa.Array) -> NDArray[np.int64]:
     """Return the number of elements of each list, 0 where it is null: as many as `flatten()` gives."""
-    lengths: NDArray[Any] = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return lengths.astype(np.int64, copy=False)
+    lengths = array.value_lengths()
+    known = values_of(lengths, np.int64 if pa.types.is_int64(lengths.type) else np.int32)
+    return np.where(is_valid(array), known, 0).astype(np.int64, copy=False)

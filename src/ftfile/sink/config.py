@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
 from ftfile.encoding.partition_paths import check_partition_column
 from ftfile.encoding.registry import format_from_options
-from ftfile.encoding.spark_types import arrow_schema
+from ftfile.encoding.spark_types import arrow_schema, as_nullable
 from ftfile.encoding.time_formats import TimeFormats
 from ftfile.fs.registry import normalise
 
@@ -32,7 +32,7 @@ class SinkConfig:
 
     Attributes:
         path: normalised URL of the directory.
-        schema_json: the rows' schema as Spark's `StructType.json()`.
+        schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
         partition_by: columns in their schema's spelling.
         time_zone: of timestamps in directory names.
         checkpoint: the query's checkpoint directory, when it was given to the writer.
@@ -68,7 +68,7 @@ class SinkConfig:
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         config = cls(
             path=normalise(parsed["path"]),
-            schema_json=schema_json,
+            schema_json=as_nullable(schema_json),
             format=file_format,
             partition_by=partition_by,
             time_zone=parsed["timeZone"],

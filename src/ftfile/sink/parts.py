@@ -48,6 +48,11 @@ class PartWriter:
         if self._collected_rows >= ROUTE_ROWS or self._collected_bytes >= ROUTE_BYTES:
             self._route()
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how much memory the unwritten rows of all open parts take."""
+        return sum(part.buffered_bytes for part in self._open.values())
+
     def finish(self) -> None:
         """End every part."""
         self._route()
@@ -66,7 +71,7 @@ class PartWriter:
 
     def _bound_memory(self) -> None:
         """Let the parts that hold most write it, until all together hold no more than one may."""
-        held = sum(part.buffered_bytes for part in self._open.values())
+        held = self.buffered_bytes
         for part in sorted(self._open.values(), key=lambda part: part.buffered_bytes, reverse=True):
             if held <= BUFFERED_BYTES_MAX:
                 break

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.encoding.memory import from_numpy, values_of
 from ftfile.encoding.partition_paths import bucket_names
 from ftfile.encoding.partition_values import UTC
 from ftfile.sink.array_words import plain
@@ -21,7 +22,7 @@ __all__ = ("route",)
 
 
 def route(
-    batch: pa.RecordBatch, columns: Sequence[str], *, time_zone: str = UTC, keep_columns: bool = False
+    batch: pa.RecordBatch, columns: Sequence[str], *, time_zone: str = UTC
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield each bucket's path once, with its rows in their order; buckets in the order of their first rows.
 
@@ -32,7 +33,6 @@ def route(
         batch: rows of any number of buckets.
         columns: the partition columns, outermost directory first; at least one, all checked.
         time_zone: whose clocks show timestamps that are instants.
-        keep_columns: leave the partition columns in the rows.
 
     Raises:
         EncodingError: a value cannot be part of a path; names the column.
@@ -40,10 +40,10 @@ def route(
     if not batch.num_rows:
         return
     paths, codes = _buckets([(column, batch.column(column)) for column in columns], time_zone)
-    rows = batch if keep_columns else batch.drop_columns(list(columns))
+    rows = batch.drop_columns(list(columns))
     if np.any(codes[1:] < codes[:-1]):
         # A stable sort: rows of one bucket stay in their order.
-        rows = rows.take(pc.array_sort_indices(pa.array(codes)))
+        rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))
     start = 0
     for path, count in zip(paths, np.bincount(codes).tolist(), strict=True):
         yield path, rows.slice(start, count)
@@ -56,7 +56,7 @@ def _buckets(columns: list[tuple[str, pa.Array]], time_zone: str) -> tuple[list[
     paths, codes = _directories(name, values, time_zone)
     for name, values in inner:
         directories, inner_codes = _directories(name, values, time_zone)
-        pairs = pa.array(codes * len(directories) + inner_codes).dictionary_encode()
+        pairs = from_numpy(codes * len(directories) + inner_codes, pa.int64()).dictionary_encode()
         outer_and_inner = (divmod(pair, len(directories)) for pair in pairs.dictionary.to_pylist())
         paths = [f"{paths[outer]}/{directories[index]}" for outer, index in outer_and_inner]
         codes = _codes(pairs)
@@ -75,5 +75,4 @@ def _directories(column: str, values: pa.Array, time_zone: str) -> tuple[list[st
 
 
 def _codes(encoded: pa.DictionaryArray) -> NDArray[np.int64]:
-    codes: NDArray[np.int32] = encoded.indices.to_numpy()
-    return codes.astype(np.int64)
+    return values_of(encoded.indices, np.int32).astype(np.int64)

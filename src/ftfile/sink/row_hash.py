@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ftfile.encoding.memory import is_valid
 from ftfile.sink.array_words import byte_ranges, fixed_words, is_byte_like, is_list_like, list_lengths, plain
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _hashed(array: pa.Array, column: str) -> Words:
     else:
         words = fixed_words(array, column)
     if array.null_count:
-        words = np.where(array.is_null().to_numpy(zero_copy_only=False), _NULL, words)
+        words = np.where(is_valid(array), words, _NULL)
     return words
 
 

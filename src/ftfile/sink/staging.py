@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ("OpenPart", "Stage")
 
+CREATE_TRIES = 4
+
 _log = get_logger(__name__)
 
 
@@ -132,9 +134,10 @@ class Stage:
                 _log.info("left %s behind: %s", staged.path, error)
 
     def _create(self, path: str) -> OutputStream:
-        try:
-            return self._fs.create(path)
-        except NotFound:
-            # The batch's first file; or the batch is committed, and whoever published it took the empty directory away.
-            self._fs.make_directories(self._directory)
-            return self._fs.create(path)
+        for _ in range(CREATE_TRIES - 1):
+            try:
+                return self._fs.create(path)
+            except NotFound:
+                # The batch's first file; or whoever publishes the batch now takes the directory away when it is empty.
+                self._fs.make_directories(self._directory)
+        return self._fs.create(path)

@@ -77,12 +77,16 @@ def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAc
 
 
 def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Bring batches to the recorded schema: Spark labels timestamps with its session's time zone."""
+    """Bring batches to the recorded schema: Spark's has its session's time zone, and says what is never null."""
     for batch in batches:
         if batch.num_rows == 0:
             continue
         if batch.schema.equals(schema):
             yield batch
         else:
-            columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+            columns = [_cast_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type.equals(kind) else column.cast(kind)

@@ -65,15 +65,16 @@ class SinkWriter:
         Raises:
             FtfileError: as `commit` would, for the schema, the partition columns and a query that is not known here.
         """
-        log = open_log(config.path)
-        head = log.read_on()
-        if head.version < 0:
-            _greet(config, log)
-        check_head(config, head)
         query_id = read_query_id(config.checkpoint)
-        if query_id is not None:
-            check_known_query(head, query_id, config.policy)
-        return cls(config, head.view())
+        with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
+            log = open_log(config.path)
+            head = log.read_on()
+            if head.version < 0:
+                _greet(config, log)
+            check_head(config, head)
+            if query_id is not None:
+                check_known_query(head, query_id, config.policy)
+            return cls(config, head.view())
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""

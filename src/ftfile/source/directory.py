@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ class Version:
         operation: `stream`, `batch`, or a maintenance operation.
         query_id: of a streaming write, else None.
         batch_id: of a streaming write, else None.
+        job_id: of a batch write or a maintenance operation, else None.
         time_ms: the writer's clock, milliseconds since 1970 UTC.
         rows: records in the files added.
         size_bytes: of the files added.
@@ -67,6 +69,7 @@ class Version:
     operation: str
     query_id: str | None
     batch_id: int | None
+    job_id: str | None
     time_ms: int
     rows: int
     size_bytes: int
@@ -78,16 +81,16 @@ class Version:
 class Directory:
     """Reads what is committed and nothing else; every call looks at the log anew. Needs no Spark."""
 
-    def __init__(self, path: str) -> None:
-        self.path = normalise(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = normalise(os.fspath(path))
         self._fs = open_filesystem(self.path)
         self._log = CommitLog(self._fs)
         try:
             self._log.check_layout()
         except NotFound as error:
             raise ConfigError(
-                f"{path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the path is "
-                "wrong"
+                f"{self.path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the "
+                "path is wrong"
             ) from error
 
     def __repr__(self) -> str:
@@ -135,9 +138,7 @@ class Directory:
     def to_batches(self, version: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version, file by file, in bounded memory."""
         snapshot = take_snapshot(self._log, version)
-        schema = arrow_schema(_schema_of(snapshot, self.path))
-        for add in snapshot.adds.values():
-            yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
+        yield from self._rows(snapshot, arrow_schema(_schema_of(snapshot, self.path)))
 
     def to_arrow(self, version: int | None = None) -> pa.Table:
         """Return all rows of a version; empty, with its schema, when there are none.
@@ -146,11 +147,16 @@ class Directory:
             ConfigError: nothing has been committed, or there is no such version.
             CorruptData: a file is not what was committed.
         """
-        schema = arrow_schema(self.spark_schema(version))
-        return pa.Table.from_batches(self.to_batches(version), schema)
+        snapshot = take_snapshot(self._log, version)
+        schema = arrow_schema(_schema_of(snapshot, self.path))
+        return pa.Table.from_batches(self._rows(snapshot, schema), schema)
+
+    def _rows(self, snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for add in snapshot.adds.values():
+            yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
 
 
-def open_directory(path: str) -> Directory:
+def open_directory(path: str | os.PathLike[str]) -> Directory:
     """Open a directory that the sink wrote, for reading.
 
     Args:
@@ -180,6 +186,7 @@ def _version(record: Record) -> Version:
         operation=operation,
         query_id=stream.query_id if stream else None,
         batch_id=stream.batch_id if stream else None,
+        job_id=None if isinstance(author, StreamAuthor) else author.job_id,
         time_ms=record.time_ms,
         rows=sum(add.rows for add in record.adds),
         size_bytes=sum(add.length for add in record.adds),

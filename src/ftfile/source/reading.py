@@ -13,12 +13,12 @@ from ftfile.encoding.registry import format_from_definition
 from ftfile.fs.streams import as_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ftfile.commit.model import Add
     from ftfile.fs.api import FileSystem, InputFile
 
-__all__ = ("read_add",)
+__all__ = ("read_add", "recorded_names")
 
 
 def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -45,6 +45,12 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
             yield _with_path_columns(batch, values, schema) if values else batch
     if rows != add.rows:
         raise CorruptData(add.final_path or add.path, f"{add.rows} rows", f"{rows} rows", _ADVICE)
+
+
+def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:
+    """Return the log's spelling of each requested column; the user's own where the log has no such column."""
+    spelling = {name.lower(): name for name in recorded}
+    return tuple(name if name in recorded else spelling.get(name.lower(), name) for name in requested)
 
 
 _ADVICE = "Another program changed it: restore it from a copy"

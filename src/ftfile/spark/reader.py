@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -15,13 +16,11 @@ from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import open_filesystem
 from ftfile.source.directory import Directory
 from ftfile.source.plan import pack
-from ftfile.source.reading import read_add
+from ftfile.source.reading import read_add, recorded_names
 from ftfile.spark.settings import absolute_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa
 
     from ftfile.commit.model import Add
 
@@ -40,17 +39,21 @@ def committed_schema(options: Mapping[str, str]) -> StructType:
 
 @dataclass
 class _Files(InputPartition):
-    """What one task reads."""
+    """What one task reads.
+
+    `columns` are the names that the log has for the requested ones, in their order.
+    """
 
     adds: tuple[Add, ...]
     encodings: dict[str, Any]
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__(None)
 
 
 class FtFileReader(DataSourceReader):
-    """Reads the columns of `schema` by name; a column that the files do not have is null."""
+    """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         directory, version = _opened(options)
@@ -61,8 +64,10 @@ class FtFileReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
         snapshot = Directory(self._path).snapshot(self._version)
+        recorded = arrow_schema(snapshot.definitions[snapshot.schema]).names if snapshot.schema is not None else []
+        columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
-            _Files(adds, {add.encoding: snapshot.definitions[add.encoding] for add in adds})
+            _Files(adds, {add.encoding: snapshot.definitions[add.encoding] for add in adds}, columns)
             for adds in pack(snapshot.adds.values())
         ] or [_Files((), {})]
 
@@ -70,9 +75,11 @@ class FtFileReader(DataSourceReader):
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
         fs = open_filesystem(self._path)
-        schema = arrow_schema(self._schema_json)
+        requested = arrow_schema(self._schema_json)
+        recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
         for add in partition.adds:
-            yield from read_add(fs, add, partition.encodings[add.encoding], schema)
+            for batch in read_add(fs, add, partition.encodings[add.encoding], recorded):
+                yield batch.rename_columns(requested.names)
 
 
 def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit import bases, layout
-from ftfile.commit.bases import decode_base, encode_base, newest_base, read_base, write_base
+from ftfile.commit.bases import decode_base, encode_base, newest_base, write_base
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import (
     Add,
@@ -249,8 +249,11 @@ class TestBases:
         name = newest_base(driver.fs)
         assert name is not None
         driver.fs.put(layout.base_path(name), b"{}\n")
-        with pytest.raises(CorruptData):
-            read_base(driver.fs, name)
+        driver.restart()
+        with pytest.raises(CorruptData, match="while every record from version 0 on is there"):
+            driver.log.read_on()
+        driver.fs.delete(layout.base_path(name))
+        assert driver.log.read_on().version == 0
 
 
 class TestCache:

@@ -17,7 +17,6 @@ from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.encoding.partition_paths import (
     NULL_NAME,
     bucket_names,
-    bucket_path,
     check_partition_column,
     parse_bucket_path,
 )
@@ -150,11 +149,16 @@ def test_an_hour_that_comes_twice_has_two_buckets() -> None:
 
 def test_paths_of_several_columns() -> None:
     values = {"day": pa.scalar(0, pa.date32()), "a/b": pa.scalar("x/y"), ".dot": pa.scalar(None, pa.int8())}
-    path = bucket_path(values)
+    path = "/".join(name for column, value in values.items() for name in bucket_names(column, pa.repeat(value, 1)))
     assert path == f"day=1970-01-01/a%2Fb=x%2Fy/%2Edot={NULL_NAME}"
     schema = pa.schema([(column, value.type) for column, value in values.items()])
     assert parse_bucket_path(path, schema) == values
     assert list(parse_bucket_path(path, pa.schema([schema.field("a/b")]))) == ["a/b"]
+
+
+def test_names_that_readers_overlook_are_escaped() -> None:
+    assert bucket_names("_k", pa.array(["_v"])) == ["%5Fk=_v"]
+    assert bucket_names(".k", pa.array([".v"])) == ["%2Ek=.v"]
 
 
 def test_values_keep_their_order() -> None:

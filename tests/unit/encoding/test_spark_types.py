@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import SchemaError
-from ftfile.encoding.spark_types import arrow_schema, spark_schema_json
+from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
 
 
 def column(name: str, kind: Any, **more: Any) -> dict[str, Any]:
@@ -37,6 +37,24 @@ def test_there_and_back() -> None:
     assert schema.field("t") == pa.field("t", pa.timestamp("us", tz="UTC"), nullable=False)
     assert schema.field("n").type == pa.timestamp("us")
     assert spark_schema_json(schema) == text
+
+
+def test_everything_becomes_nullable_at_every_depth_and_nothing_else_changes() -> None:
+    items = {"type": "array", "elementType": struct(column("x", "long", nullable=False)), "containsNull": False}
+    scores = {"type": "map", "keyType": "string", "valueType": items, "valueContainsNull": False}
+    about = {"comment": "nullable", "nullable": False}
+    nullable = json.loads(as_nullable(json.dumps(struct(column("m", scores, nullable=False, metadata=about)))))
+    assert nullable == struct(
+        column(
+            "m",
+            {
+                **scores,
+                "valueType": {**items, "elementType": struct(column("x", "long")), "containsNull": True},
+                "valueContainsNull": True,
+            },
+            metadata=about,
+        )
+    )
 
 
 def test_every_bad_column_is_in_one_error_with_a_remedy() -> None:

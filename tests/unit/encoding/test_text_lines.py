@@ -5,7 +5,7 @@ import io
 import pyarrow as pa
 import pytest
 
-from ftfile.core.errors import ConfigError, CorruptData, SchemaError
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
 from ftfile.encoding.registry import format_from_options
 from tests.unit.encoding.rows import decode, encode, for_reading, one_column, write_and_read
 
@@ -23,9 +23,12 @@ def test_null_is_an_empty_line_and_comes_back_as_one() -> None:
     assert decode(TEXT, b"a\n\n", batch.schema) == [{"v": "a"}, {"v": ""}]
 
 
-def test_a_value_with_a_line_end_is_two_lines() -> None:
-    batch = one_column(pa.string(), "a\nb")
-    assert decode(TEXT, encode(TEXT, batch), batch.schema) == [{"v": "a"}, {"v": "b"}]
+@pytest.mark.parametrize(("kind", "value"), [(pa.string(), "a\nb"), (pa.binary(), b"\n")])
+def test_a_value_with_a_line_end_is_refused(kind: pa.DataType, value: str | bytes) -> None:
+    with pytest.raises(EncodingError, match=r"column `v`: a value contains the line separator '\\n'.*Choose a lineSep"):
+        encode(TEXT, one_column(kind, "ok" if isinstance(value, str) else b"ok", value))
+    other = format_from_options("text", {"lineSep": "\x1e"})
+    assert encode(other, one_column(kind, value)) == (value.encode() if isinstance(value, str) else value) + b"\x1e"
 
 
 def test_the_log_knows_what_the_column_is_called() -> None:

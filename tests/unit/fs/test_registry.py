@@ -81,6 +81,7 @@ def test_one_directory_has_one_url(text: str, canonical: str) -> None:
         ("a\0b", "NUL"),
         ("out", "is relative; give an absolute path"),
         ("./out", "is relative"),
+        ("s3://me:s3cret@bucket/out", "^(?!.*s3cret).*has a password before its host"),
         ("file:out", "no slash after its scheme"),
         ("colon:name", "no slash after its scheme"),
         ("file://host/out", "write file:///host/out"),

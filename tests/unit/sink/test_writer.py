@@ -6,12 +6,15 @@ import json
 import logging
 import os
 import pickle
+import random
 import stat
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import ftfile
@@ -24,8 +27,14 @@ from ftfile.core.errors import (
     SchemaError,
     UnknownQuery,
 )
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import open_filesystem
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.sink import parts
 from ftfile.sink.config import SinkConfig
+from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.sink.staging import Stage
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
@@ -72,6 +81,40 @@ class TestFiles:
         assert [name.split("/")[0] for name in visible(out)] == ["word=__HIVE_DEFAULT_PARTITION__", "word=a"]
         assert {Path(out, name).read_text() for name in visible(out)} == {'{"id":1}\n', '{"id":2}\n'}
         assert rows_of(out) == ROWS
+
+    def test_a_partition_column_that_begins_with_an_underscore_is_not_overlooked(self, out: str) -> None:
+        options = {"fileFormat": "parquet", "partitionBy": "_word"}
+        MicroBatch(out, {"id": "long", "_word": "string"}, options).run(0, [[{"id": 1, "_word": "a"}]])
+        assert pd.read_parquet(out).to_dict("records") == [{"id": 1, "_word": "a"}]
+        assert ftfile.open(out).to_arrow().to_pylist() == [{"id": 1, "_word": "a"}]
+
+    def test_parts_hold_no_more_in_memory_than_one_may(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parts, "ROUTE_ROWS", 1_000)
+        monkeypatch.setattr(parts, "BUFFERED_BYTES_MAX", 100_000)
+        config = SinkConfig.from_options({"path": out, "partitionBy": "id"}, spark_schema(COLUMNS))
+        identity = TaskIdentity(JobIdentity("job"), 0, 0)
+        writer = parts.PartWriter(config, Stage(open_filesystem(out), SYSTEM_IDS, identity))
+        words = random.Random(0).randbytes(100_000).hex()
+        for number in range(20):
+            rows = [{"id": n % 50, "word": words[50 * n : 50 * n + 200]} for n in range(number, number + 1_000)]
+            writer.write(pa.RecordBatch.from_pylist(rows, schema=config.schema))
+            assert 0 < writer.buffered_bytes <= 100_000
+        writer.finish()
+
+    def test_a_stage_that_is_taken_away_meanwhile_is_made_again(self, tmp_path: Path) -> None:
+        class Cleared(WrapperFileSystem):
+            times = 2
+
+            def make_directories(self, path: str) -> None:
+                super().make_directories(path)
+                if self.times:
+                    self.times -= 1
+                    self.remove_directory(path)
+
+        stage = Stage(Cleared(open_filesystem(str(tmp_path))), SYSTEM_IDS, TaskIdentity(JobIdentity("job"), 0, 0))
+        config = SinkConfig.from_options({"path": str(tmp_path)}, spark_schema(COLUMNS))
+        stage.finish(stage.open("", config.format, config.schema))
+        assert Path(tmp_path, stage.finished[0].path).exists()
 
     def test_many_buckets_are_all_written_with_few_files_open(self, out: str) -> None:
         rows = [{"id": n, "word": f"w{n % 300}"} for n in range(900)]
@@ -292,6 +335,33 @@ class TestSchema:
             query.plan()
 
 
+class TestNulls:
+    """What one batch promises about nulls says nothing about the next."""
+
+    def columns(self, *, nullable: bool) -> str:
+        items = {"type": "array", "elementType": "long", "containsNull": nullable}
+        pair = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": nullable, "metadata": {}}]}
+        scores = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": nullable}
+        kinds = {"id": "long", "items": items, "pair": pair, "scores": scores}
+        fields = [{"name": name, "type": kind, "nullable": nullable, "metadata": {}} for name, kind in kinds.items()]
+        return json.dumps({"type": "struct", "fields": fields})
+
+    @pytest.mark.parametrize("file_format", ["json", "parquet"])
+    def test_a_batch_without_nulls_may_stand_beside_one_with(self, out: str, file_format: str) -> None:
+        full = {"id": 1, "items": [1, 2], "pair": {"x": 1}, "scores": [("a", 1)]}
+        holes = {"id": None, "items": [None], "pair": {"x": None}, "scores": [("a", None)]}
+        for number, (nullable, row) in enumerate([(False, full), (True, holes), (False, full)]):
+            text = self.columns(nullable=nullable)
+            config = SinkConfig.from_options({"path": out, "fileFormat": file_format}, text)
+            batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(text))
+            writer = SinkWriter.plan(config)
+            message = writer.write(TaskIdentity(StreamIdentity("q", "r", number), 0, 0), [batch])
+            writer.commit([message], number)
+        table = ftfile.open(out).to_arrow()
+        assert table.to_pylist() == [full, holes, full]
+        assert all(field.nullable for field in table.schema)
+
+
 class TestSettings:
     def config(self, columns: dict[str, Any] = COLUMNS, **options: str) -> SinkConfig:
         return SinkConfig.from_options({"path": "/x", **options}, spark_schema(columns))
@@ -393,3 +463,20 @@ def test_the_writer_is_planned_from_the_head(query: MicroBatch) -> None:
     writer = pickle.loads(query.plan())
     assert isinstance(writer, SinkWriter)
     assert (writer.view.version, writer.view.last_batches) == (0, {query.query_id: 0})
+
+
+def test_history_says_who_wrote(query: MicroBatch, out: str) -> None:
+    query.run(0, [ROWS])
+    query.run_job("some-job", [ROWS])
+    stream, job = ftfile.open(Path(out)).history()
+    assert (stream.operation, stream.query_id, stream.batch_id, stream.job_id) == ("stream", query.query_id, 0, None)
+    assert (job.operation, job.query_id, job.batch_id, job.job_id) == ("batch", None, None, "some-job")
+
+
+def test_without_spark_the_error_says_what_to_install() -> None:
+    code = "import sys; sys.modules['pyspark'] = None\nimport ftfile; ftfile.open; ftfile.FtFileDataSource"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (
+        done.stderr.splitlines()[-1]
+        == "ImportError: ftfile.FtFileDataSource needs pyspark: pip install 'ftfile[spark]'"
+    )

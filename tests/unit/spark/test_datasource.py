@@ -84,6 +84,15 @@ def test_the_reader_takes_columns_by_name(written: str) -> None:
     assert rows == [{"word": "a", "missing": None, "id": 1}, {"word": None, "missing": None, "id": 2}]
 
 
+def test_names_match_whatever_their_case_as_in_spark(tmp_path: Path) -> None:
+    path = str(tmp_path / "out")
+    query = MicroBatch(path, {"Id": "long", "Kind": "string"}, {"fileFormat": "json", "partitionBy": "kind"})
+    query.run(0, [[{"Id": 1, "Kind": "a"}]])
+    columns = StructType().add("KIND", StringType()).add("id", LongType())
+    reader = FtFileDataSource({"path": path}).reader(columns)
+    assert rows_of(reader, reader.partitions()) == [{"KIND": "a", "id": 1}]
+
+
 @pytest.mark.parametrize("path", ["out", "a/b", "./x"])
 def test_relative_paths_become_absolute(path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)

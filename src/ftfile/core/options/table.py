@@ -259,24 +259,37 @@ SPARK_KEYS = frozenset(
     {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}
 )
 
-NOT_OFFERED: dict[tuple[str, str], str] = {
+_WITH_THEIR_BATCH = "files end with their batch; maxBytesPerFile and maxRecordsPerFile split within it"
+_INSTEAD: dict[tuple[str, ...], str] = {
     (
-        "rolling",
-        "policy",
-    ): "rolling=policy, files that stay open over several micro-batches, is not offered by this version: "
-    "files end with their batch (rolling=batch); maxBytesPerFile and maxRecordsPerFile split within it",
+        *("maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverAt", "eventTimeInterval"),
+        *("finalizeColumn", "rollingPolicy", "strictFileSize", "maxOpenBytes", "maxOpenSegments"),
+        *("maxSegmentsPerPart", "assemblyAttempts", "bucketStateTtl"),
+    ): _WITH_THEIR_BATCH,
+    ("bucketPattern", "fileNameColumn", "bucketer"): "directories are chosen by partitionBy, from any column you make",
+    (
+        *("partFileName", "partPrefix", "partSuffix", "ifExists"),
+    ): "files are called part-<batch>-<number>-<unique>, and no name is used twice",
+    ("badRecords",): "a value that cannot be written fails its batch, with an error that names the column",
+    ("encryption", "encryptionKeyId", "keyProvider"): "files are written in the clear; keep them on an encrypted disk",
+    ("durability",): "every file is synced before its batch is committed",
+    ("publish",): "files are renamed once their batch is committed",
+    ("filePermission", "directoryPermission"): "the umask of Spark's processes decides",
+    ("replication", "blockSize"): "local disks have neither",
+    ("grace",): "nothing that was committed is ever deleted",
+    ("successFile",): "a file is whole as soon as it can be seen; ftfile.open(path).history() lists the commits",
+    ("timestampAsOf",): "read by versionAsOf; ftfile.open(path).history() has the time of each version",
+    ("filterPushdown",): "filter the DataFrame",
+    ("txnAppId", "txnVersion"): "each batch write is a commit of its own; write the stream itself through "
+    "writeStream.format('ftfile') instead of foreachBatch, and it is exactly once",
+}
+
+NOT_OFFERED: dict[tuple[str, str], str] = {
+    ("rolling", "policy"): f"rolling=policy is not offered by this version: {_WITH_THEIR_BATCH}",
     **{
-        (
-            name.lower(),
-            "",
-        ): f"{name} would keep files open over several micro-batches, which this version does not offer: "
-        "files end with their batch; maxBytesPerFile and maxRecordsPerFile split within it"
-        for name in ("maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverAt", "eventTimeInterval")
-    },
-    **{
-        (name.lower(), ""): f"{name} is not offered by this version: each batch write is its own commit, so write a "
-        "foreachBatch through writeStream.format('ftfile') instead, which is exactly once by itself"
-        for name in ("txnAppId", "txnVersion")
+        (name.lower(), ""): f"{name} is not offered by this version: {instead}"
+        for names, instead in _INSTEAD.items()
+        for name in names
     },
 }
 
