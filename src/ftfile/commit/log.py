@@ -43,6 +43,8 @@ _log = get_logger(__name__)
 class CommitLog:
     """A directory's log, with a cache of its state that is checked before every use.
 
+    Reading on and creating are safe from any thread; who shares a log with other threads holds `lock` over a commit.
+
     Args:
         fs: rooted at the directory.
         clock: for the time in records and for waiting.
@@ -64,7 +66,7 @@ class CommitLog:
         self._followed: LogState | None = None
         self._durable_to = -1
         self._prepared = False
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def prepare_directory(self) -> None:
         """Create the directory and what it needs; repeatable, free after the first time.
@@ -106,7 +108,7 @@ class CommitLog:
             durable: for callers that act on what they read: make it durable first, since whoever wrote it
                 may have died before it was.
         """
-        with self._lock:
+        with self.lock:
             for _ in range(READ_ON_TRIES):
                 state = self._start()
                 began = state.version
@@ -158,7 +160,7 @@ class CommitLog:
             CommitOutcomeUnknown: looking did not help; nothing was deleted.
             StorageError: it was certainly not created.
         """
-        with self._lock:
+        with self.lock:
             if not self._create(record):
                 return None
             try:

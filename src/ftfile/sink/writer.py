@@ -93,8 +93,9 @@ class SinkWriter:
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        with _context(whole[0].identity.writer):
-            done = commit(open_log(self.config.path), make_proposal(self.config, whole), self.config.policy)
+        log = open_log(self.config.path)
+        with _context(whole[0].identity.writer), log.lock:
+            done = commit(log, make_proposal(self.config, whole), self.config.policy)
             _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
             return done
 

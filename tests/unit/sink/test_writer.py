@@ -10,6 +10,7 @@ import random
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -480,3 +481,16 @@ def test_without_spark_the_error_says_what_to_install() -> None:
         done.stderr.splitlines()[-1]
         == "ImportError: ftfile.FtFileDataSource needs pyspark: pip install 'ftfile[spark]'"
     )
+
+
+def test_queries_in_threads_of_one_process(out: str) -> None:
+    def run(query_id: str) -> None:
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "onNewQuery": "continue"}, query_id)
+        for batch in range(30):
+            query.run(batch, [ROWS])
+
+    names = ["a", "b", "c"]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(run, names))
+    assert len(rows_of(out)) == 2 * 30 * len(names)
+    check_directory(open_filesystem(out))
