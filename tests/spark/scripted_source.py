@@ -38,7 +38,9 @@ class Script:
 
     def release(self, available: int) -> Script:
         """Let the source offer this many batches."""
-        (self.directory / "available").write_text(str(available))
+        # Replaced in one step: the source may be looking.
+        (self.directory / "available.new").write_text(str(available))
+        (self.directory / "available.new").replace(self.directory / "available")
         return self
 
     def fail(self, batch: int, partition: int, times: int) -> Script:
