@@ -122,5 +122,5 @@ def _finding(verdicts: Collection[Verdict], rows: int) -> str:
     findings = [f"{count:,} rows {kind}" for kind, count in kinds.items() if count]
     broken = [file for verdict in verdicts for file in verdict.unreadable]
     if broken:
-        findings.append(f"{len(broken)} files that cannot be read (one is {broken[0]})")
+        findings.append(f"{len(broken)} unreadable (such as {broken[0]})")
     return ", ".join(findings)
