@@ -32,11 +32,16 @@ exec(sys.argv[2])
 print((time.perf_counter() - began) * 1000)
 """
 WORKER = "import pyarrow, pyspark.worker, pyspark.sql.datasource"
+# The rows come as Spark's do, in Arrow: making them of Python values would import pandas.
 FIRST_TASK = """
+import numpy, pickle, pyarrow
 import ftfile.spark.stream_writer
+from ftfile.encoding.memory import from_numpy
+from ftfile.sink.identity import TaskIdentity
 from ftfile.testing.micro_batch import MicroBatch
 query = MicroBatch({path!r}, {{"sequence": "long"}}, {{"fileFormat": {file_format!r}}})
-query.write(0, [[{{"sequence": 1}}]])
+batch = pyarrow.RecordBatch.from_arrays([from_numpy(numpy.ones(1, numpy.int64), pyarrow.int64())], ["sequence"])
+pickle.loads(query.plan()).write(TaskIdentity(query.identity(0), 0, 0), [batch])
 """
 
 
