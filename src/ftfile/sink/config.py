@@ -85,7 +85,8 @@ class SinkConfig:
             fingerprint=parsed["fingerprint"],
             checkpoint=parsed.spark.get("checkpointlocation"),
         )
-        file_format.check_schema(config.file_schema)
+        # As it came: what is never null in these rows may be fit for a format that cannot say null.
+        file_format.check_schema(pa.schema([field for field in schema if field.name not in partition_by]))
         return config
 
     @property

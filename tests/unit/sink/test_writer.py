@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -361,6 +362,13 @@ class TestNulls:
         table = ftfile.open(out).to_arrow()
         assert table.to_pylist() == [full, holes, full]
         assert all(field.nullable for field in table.schema)
+
+    def test_a_single_csv_column_that_is_never_null_needs_no_null_value(self) -> None:
+        for nullable in (False, True):
+            column = {"name": "id", "type": "long", "nullable": nullable, "metadata": {}}
+            text = json.dumps({"type": "struct", "fields": [column]})
+            with pytest.raises(SchemaError, match="set nullValue") if nullable else contextlib.nullcontext():
+                SinkConfig.from_options({"path": "/x", "fileFormat": "csv"}, text)
 
 
 class TestSettings:
