@@ -365,7 +365,7 @@ class TestNulls:
 
     def test_a_single_csv_column_that_is_never_null_needs_no_null_value(self) -> None:
         for nullable in (False, True):
-            column = {"name": "id", "type": "long", "nullable": nullable, "metadata": {}}
+            column: dict[str, Any] = {"name": "id", "type": "long", "nullable": nullable, "metadata": {}}
             text = json.dumps({"type": "struct", "fields": [column]})
             with pytest.raises(SchemaError, match="set nullValue") if nullable else contextlib.nullcontext():
                 SinkConfig.from_options({"path": "/x", "fileFormat": "csv"}, text)
