@@ -58,8 +58,8 @@ SYNCS = (
     Mutant(
         "an own record of unknown durability is acted upon unsynced",
         "commit/log.py",
-        "        self.fs.sync_directory(layout.LOG)\n        return True",
-        "        return True",
+        "            self.fs.sync_directory(layout.LOG)\n        except StorageError as error:\n",
+        "            pass\n        except StorageError as error:\n",
         (NAME_IN_DOUBT,),
     ),
     _dropped("final names are not synced before the hint", "commit/publish.py", "sync_names(log.fs, entry)", BATCHES),
@@ -85,24 +85,24 @@ ORDER = (
     Mutant(
         "parts are published before the record",
         "commit/protocol.py",
-        "        if log.create(record):",
+        "        after = log.create(record)\n",
         "        from ftfile.commit.publish import place\n\n"
         "        place(log.fs, record.adds)\n"
-        "        if log.create(record):",
+        "        after = log.create(record)\n",
         (BATCHES,),
     ),
     Mutant(
         "the hint is written before publishing",
         "commit/publish.py",
-        "    tried: set[int] = set()\n",
-        "    tried: set[int] = set()\n    write_published(log.fs, PublishedHint(head.version, head.nonce))\n",
+        "    problems = []\n",
+        "    problems = []\n    write_published(log.fs, PublishedHint(head.version, head.nonce))\n",
         (BATCHES,),
     ),
     Mutant(
         "what is recorded while rolling forward is not rolled forward",
         "commit/publish.py",
-        "while waiting := head.unpublished.keys() - tried:",
-        "first = set(head.unpublished)\n    while waiting := first - tried:",
+        "while waiting := head.unpublished.keys() - done:",
+        "first = set(head.unpublished)\n    while waiting := first - done:",
         (MOVING_HEAD,),
     ),
     Mutant(
@@ -115,15 +115,15 @@ ORDER = (
     Mutant(
         "a record is created before earlier ones are published",
         "commit/protocol.py",
-        "problems = roll_forward(log, head, policy)",
-        "problems = roll_forward(log, head, policy) if head.finds(proposal.author) else []",
+        "problems = roll_forward(log, head, policy, proposal.author)",
+        "problems = roll_forward(log, head, policy, proposal.author) if head.finds(proposal.author) else []",
         (f"{PROTOCOL}::TestPublish",),
     ),
     Mutant(
         "a replay does not roll forward",
         "commit/protocol.py",
-        "problems = roll_forward(log, head, policy)",
-        "problems = [] if head.finds(proposal.author) else roll_forward(log, head, policy)",
+        "problems = roll_forward(log, head, policy, proposal.author)",
+        "problems = [] if head.finds(proposal.author) else roll_forward(log, head, policy, proposal.author)",
         (BATCHES,),
     ),
     _dropped(
@@ -159,8 +159,8 @@ REPLIES = (
     Mutant(
         "a lost rename is not looked after",
         "commit/publish.py",
-        "return _Step.NOWHERE if _look(fs, add.path) is None else _place_one(fs, add)",
-        "return _Step.DONE",
+        "            if _look(fs, add.path) is None:\n                return _Step.NOWHERE\n",
+        "            return _Step.DONE\n",
         (f"{PROTOCOL}::TestPublish",),
     ),
 )
@@ -315,12 +315,14 @@ LOG_STATE = (
     Mutant(
         "a base is written before publishing and does not list what is left",
         "commit/protocol.py",
-        "    raise_own(roll_forward(log, head, policy), proposal.author, record.version)\n"
-        "    keep_base(log.fs, log.ids, head)\n",
-        "    unpublished, head.unpublished = head.unpublished, {}\n"
-        "    keep_base(log.fs, log.ids, head)\n"
-        "    head.unpublished = unpublished\n"
-        "    raise_own(roll_forward(log, head, policy), proposal.author, record.version)\n",
+        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems)\n"
+        "    raise_own(problems, proposal.author, record.version)\n"
+        "    keep_base(log.fs, log.ids, after)\n",
+        "    unpublished, after.unpublished = after.unpublished, {}\n"
+        "    keep_base(log.fs, log.ids, after)\n"
+        "    after.unpublished = unpublished\n"
+        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems)\n"
+        "    raise_own(problems, proposal.author, record.version)\n",
         (AROUND_A_BASE,),
     ),
     Mutant(
