@@ -1,0 +1,64 @@
+"""Where the log ends, when bases and hints tell of more than the records that are there."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.bases import write_base
+from ftfile.commit.log import CommitLog
+from ftfile.commit.snapshot import take_snapshot
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.wrapper import WrapperFileSystem
+
+if TYPE_CHECKING:
+    from tests.unit.commit.conftest import Driver
+
+
+class TestBases:
+    def test_the_newest_one_counts(self, driver: Driver) -> None:
+        for batch in range(2):
+            driver.commit_new(batch)
+            write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        for version in range(2):
+            driver.fs.delete(layout.record_path(version))
+        driver.restart()
+        assert driver.log.read_on().queries["query-1"].last_batch == 1
+
+
+def test_a_directory_that_was_deleted_is_made_anew(driver: Driver) -> None:
+    driver.commit_new(0)
+    shutil.rmtree(driver.fs.root)  # type: ignore[attr-defined]
+    add = driver.commit_new(0)
+    assert driver.visible() == {add.final_path}
+
+
+class TestHoles:
+    def test_a_hint_beyond_the_end_of_the_log_is_none(self, driver: Driver) -> None:
+        """A directory that was copied while a batch was committed may have the hint and not the record."""
+        first, _ = driver.commit_new(0), driver.commit_new(1)
+        driver.fs.delete(layout.record_path(1))
+        driver.restart()
+        assert driver.log.read_on().version == 0
+        assert set(take_snapshot(driver.log).adds) == {first.id}
+
+    def test_records_that_appear_while_one_reads_make_no_hole(self, driver: Driver) -> None:
+        driver.commit_new(0)
+
+        class Overtaken(WrapperFileSystem):
+            """Two records are created and published while the reader finds that the first is not there."""
+
+            passed = False
+
+            def read(self, path: str) -> bytes:
+                try:
+                    return super().read(path)
+                finally:
+                    if path == layout.record_path(1) and not self.passed:
+                        self.passed = True
+                        for batch in (1, 2):
+                            driver.commit_new(batch)
+
+        assert CommitLog(Overtaken(driver.fs)).read_on().version == 2
+        assert len(take_snapshot(driver.log).adds) == 3

@@ -1,0 +1,166 @@
+"""What a record rests on: what is checked, and checked again when another took the version; old batches; large ones."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit import layout
+from ftfile.commit.bases import write_base
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import MaintenanceAuthor, Record, Remove, StreamAuthor
+from ftfile.commit.proposal import Rewrite
+from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.record_format import encode_record
+from ftfile.core.errors import (
+    OutcomeUnknown,
+    PermissionDenied,
+    ReplayMismatch,
+    SchemaError,
+    StaleFiles,
+    UnknownQuery,
+)
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.faulty import Fault, FaultyFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileSystem
+    from tests.unit.commit.conftest import Driver
+
+
+class Rival(WrapperFileSystem):
+    """Lets somebody else create a record just before the first one is created here."""
+
+    def __init__(self, inner: FileSystem, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._act: Callable[[], object] | None = act
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        if path.endswith(".record") and self._act is not None:
+            act, self._act = self._act, None
+            act()
+        super().create_exclusive(path, content)
+
+
+class TestCheckedAgain:
+    """Against the head that another's record made."""
+
+    def test_lineage(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        log = CommitLog(
+            Rival(driver.fs, lambda: driver.create_record(author=StreamAuthor("query-2", "r", 0), lineage_start=0))
+        )
+        with pytest.raises(UnknownQuery, match="query-2"):
+            commit(log, driver.propose(0, add), driver.policy)
+        assert driver.log.read_on().version == 0
+        assert driver.fs.exists(add.path)
+
+    def test_the_objections_of_who_writes(self, driver: Driver) -> None:
+        def object_to_any(head: LogState) -> None:
+            asked.append(head.version)
+            if head.version >= 0:
+                raise SchemaError("not after that")
+
+        asked: list[int] = []
+        log = CommitLog(Rival(driver.fs, lambda: driver.create_record(author=MaintenanceAuthor("test", "rival"))))
+        with pytest.raises(SchemaError, match="not after that"):
+            commit(log, driver.propose(0, driver.stage(0), check=object_to_any), driver.policy)
+        assert asked == [-1, 0]
+        assert driver.log.read_on().version == 0
+
+    def test_rewrites(self, driver: Driver) -> None:
+        old = driver.commit_new(0)
+        theirs, ours, add = driver.stage(0), driver.stage(0), driver.stage(1)
+        removes = (Remove.of(old),)
+        log = CommitLog(
+            Rival(
+                driver.fs,
+                lambda: driver.create_record(
+                    author=MaintenanceAuthor("compact", "rival"), adds=(theirs,), removes=removes
+                ),
+            )
+        )
+        proposal = driver.propose(1, add, rewrites=(Rewrite((old,), (ours,), known_at=0),))
+        assert commit(log, proposal, driver.policy) == Committed(2, replayed=False)
+        assert driver.visible() == {theirs.final_path, add.final_path}
+        assert driver.fs.exists(ours.path)
+
+
+class TestReplay:
+    @pytest.mark.parametrize(("recorded", "found"), [("h", None), (None, "h")])
+    def test_offsets_known_on_one_side_leave_it_to_the_content(
+        self, driver: Driver, recorded: str | None, found: str | None
+    ) -> None:
+        driver.commit_new(0, offsets_hash=recorded)
+        assert driver.commit(0, driver.stage(0), offsets_hash=found).replayed
+        with pytest.raises(ReplayMismatch):
+            driver.commit(0, driver.stage(0), offsets_hash=found, digest="other")
+
+
+class TestOldBatches:
+    def test_a_batch_that_was_left_out_has_no_record(self, driver: Driver) -> None:
+        """It is before the query's last and counts as found: the rows of the batch before it prove nothing."""
+        driver.with_policy(on_gap="accept")
+        for batch in (0, 5, 6):
+            driver.commit_new(batch)
+        with pytest.raises(ReplayMismatch):
+            driver.commit(3, driver.stage(3))
+        assert driver.log.read_on().version == 2
+
+    def test_records_behind_a_base_decide_nothing(self, driver: Driver) -> None:
+        """Its slot was emptied, and a committer that was left behind created another record in it: a dead one."""
+        for batch in range(3):
+            driver.commit_new(batch, digest=str(batch))
+        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        dead = Record(1, "dead", driver.author(1), 0, fingerprint=driver.propose(1, digest="dead").fingerprint)
+        driver.fs.delete(layout.record_path(1))
+        driver.fs.create_exclusive(layout.record_path(1), encode_record(dead, "unused").content)
+        driver.restart()
+        with pytest.raises(ReplayMismatch):
+            driver.commit(1, driver.stage(1), digest="dead")
+
+    def test_a_rewrite_of_what_was_live_too_long_ago_is_dropped(self, driver: Driver) -> None:
+        old = driver.commit_new(0)
+        driver.commit(1, overwrite=True)
+        write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed={}, removed_since=2))
+        driver.restart()
+        driver.commit(2, rewrites=(Rewrite((old,), (driver.stage(2),), known_at=0),))
+        assert driver.visible() == set()
+
+
+class TestHorizon:
+    def test_it_never_goes_back(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        for horizon_ms in (2**60, 5):
+            driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms)
+        with pytest.raises(StaleFiles):
+            driver.commit(0, add)
+
+
+@pytest.fixture
+def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ftfile.commit.log.encode_record", functools.partial(encode_record, companion_from=100))
+
+
+@pytest.mark.usefixtures("_all_are_large")
+class TestLargeRecords:
+    def test_their_adds_are_there_before_they_are(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        denied = Fault(PermissionDenied, operations=frozenset({"create_exclusive"}), path="*.adds")
+        with pytest.raises(PermissionDenied):
+            commit(CommitLog(FaultyFileSystem(driver.fs, [denied])), driver.propose(0, add), driver.policy)
+        assert driver.log.read_on().version == -1
+        driver.commit(0, add)
+        assert driver.visible() == {add.final_path}
+
+    def test_a_lost_reply_of_their_adds_is_settled(self, driver: Driver) -> None:
+        lost = Fault(OutcomeUnknown, "after", operations=frozenset({"create_exclusive"}), path="*.adds")
+        log = CommitLog(FaultyFileSystem(driver.fs, [lost]))
+        assert commit(log, driver.propose(0, driver.stage(0)), driver.policy) == Committed(0, replayed=False)

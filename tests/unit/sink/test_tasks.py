@@ -1,0 +1,80 @@
+"""Attempts and what their messages may say: what fails early, and what they leave to others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.core.errors import CorruptData, InvalidMessages, PermissionDenied, SchemaError
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.sink.writer import SinkWriter
+from ftfile.testing.by_reference import PickledByReference
+from ftfile.testing.crashing import CrashingFileSystem
+from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.mounting import mounted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ftfile.fs.api import FileInfo
+
+ROWS = [{"value": "a"}, {"value": "b"}]
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> MicroBatch:
+    options = {"fileFormat": "text", "onNewQuery": "continue"}
+    return MicroBatch(str(tmp_path / "out"), {"value": "string"}, options)
+
+
+def test_a_store_that_loses_bytes_fails_the_attempt() -> None:
+    """Spark runs the task again; the commit, which looks, too, could only fail the batch."""
+
+    class Lossy(WrapperFileSystem, PickledByReference):
+        def stat(self, path: str) -> FileInfo:
+            info = super().stat(path)
+            return replace(info, size_bytes=info.size_bytes - path.endswith(".staged"))
+
+    with mounted(Lossy(CrashingFileSystem())) as url:
+        query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text"})
+        with pytest.raises(CorruptData, match=r"expected 4 bytes, found 3 bytes. The task is run again"):
+            query.write(0, [ROWS])
+
+
+def test_a_failing_attempt_leaves_the_files_of_others_alone(query: MicroBatch) -> None:
+    planned, writer = query.plan(), query.identity(0)
+    message = query.run_task(planned, writer, 0, ROWS)
+    with pytest.raises(ConnectionError):
+        query.run_task(planned, writer, 1, ROWS, error=ConnectionError("executor lost"))
+    query.commit(0, [message])
+    assert ftfile.open(query.path).to_arrow().to_pylist() == ROWS
+
+
+def test_files_that_cannot_be_removed_do_not_hide_why_the_attempt_failed() -> None:
+    stuck = Fault(PermissionDenied, times=9, operations=frozenset({"delete"}))
+    with mounted(FaultyFileSystem(CrashingFileSystem(), [stuck])) as url:
+        query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text", "maxRecordsPerFile": "1"})
+        planned, writer = query.plan(), query.identity(0)
+        with pytest.raises(ConnectionError, match="executor lost"):
+            query.run_task(planned, writer, 0, ROWS, error=ConnectionError("executor lost"))
+
+
+def test_a_replay_of_one_task_alone_commits_nothing(query: MicroBatch) -> None:
+    """It drained its rows: without a record of the batch they would be lost."""
+    first, second = query.write(0, [ROWS, ROWS])
+    with pytest.raises(InvalidMessages, match="no record"):
+        query.commit(0, [first, replace(second, parts=(), found_committed=True)])
+    assert ftfile.open(query.path).history() == []
+
+
+def test_a_schema_that_changed_since_the_plan_is_refused(query: MicroBatch) -> None:
+    messages = query.write(0, [ROWS])
+    writer = SinkWriter.plan(query.config())
+    MicroBatch(query.path, {"other": "string"}, query.options, "another").run(0, [[{"other": "x"}]])
+    with pytest.raises(SchemaError):
+        writer.commit(messages, 0)
+    assert len(ftfile.open(query.path).history()) == 1
