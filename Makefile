@@ -61,8 +61,9 @@ unit-%: FORCE
 	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark; fi
 
 .PHONY: mutants
-mutants: environment ## apply known mistakes to the protocol and see each one caught
-	$(call pytest,.venv,mutants) -n 2 tests/mutants
+mutants: environment ## make every known mistake in the protocol, and see each one caught (minutes)
+	$(call pytest,.venv,trials) -n 2 tests/mutants
+	$(python) -m tests.mutants --junitxml=.reports/mutants.xml
 
 .PHONY: lint
 lint: environment ## ruff, mypy --strict, import contracts

@@ -1,46 +1,70 @@
-"""`python -m tests.mutants [WORD…]`: try each mistake whose name has one of the words; exit 1 if one is not caught."""
+"""`python -m tests.mutants [WORD…]`: make each mistake whose name has one of the words; exit 1 if one is not caught."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.mutants.mutations import MUTANTS, Mutant
+from tests.mutants.mutations import MUTANTS
+from tests.mutants.report import write_report
 from tests.mutants.trial import Outcome, code_in_use, copy_code, run_tests, try_mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.mutants.mutant import Mutant
 
 SIDE_BY_SIDE = 2
 
 
-def main(words: list[str]) -> int:
-    chosen = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("words", nargs="*", help="of the names of the mistakes to make; all by default")
+    parser.add_argument("--junitxml", type=Path, help="where to report the outcomes as pytest does")
+    options = parser.parse_args(arguments)
+    chosen = [mutant for mutant in MUTANTS if not options.words or any(word in mutant.name for word in options.words)]
+    if not chosen:
+        parser.error("no mistake has one of these words in its name")
+    began = time.monotonic()
+    outcomes = try_all(chosen)
+    seconds = time.monotonic() - began
+    if options.junitxml is not None:
+        write_report(options.junitxml, outcomes, seconds)
+    *trials, unchanged = outcomes
+    caught = sum(outcome.good for outcome in trials)
+    print(f"{caught} of {len(trials)} mistakes caught in {seconds:.0f} s; the code as it is: {unchanged.told}")
+    return int(not all(outcome.good for outcome in outcomes))
+
+
+def try_all(mutants: list[Mutant]) -> list[Outcome]:
+    """Make one mistake after the other, printing how each ended; the last outcome is that of no mistake at all."""
     with tempfile.TemporaryDirectory(prefix="ftfile-mutants-") as scratch:
-        folders = [Path(scratch) / str(number) for number in range(len(chosen) + 1)]
+        folders = [Path(scratch) / str(number) for number in range(len(mutants) + 1)]
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            unchanged = pool.submit(passes_unchanged, chosen, folders.pop())
+            unchanged = pool.submit(try_nothing, mutants, folders.pop())
             outcomes = []
-            for outcome in pool.map(try_mutant, chosen, folders):
-                print(line(outcome), flush=True)
+            for outcome in pool.map(try_mutant, mutants, folders):
+                print(f"{outcome.verdict:8} {outcome.seconds:5.1f} s  {outcome.name}: {outcome.told}", flush=True)
                 outcomes.append(outcome)
-        sound = unchanged.result()
-    caught = sum(outcome.verdict == "caught" for outcome in outcomes)
-    print(f"{caught} of {len(outcomes)} mistakes caught; " + (sound or "the code as it is passes the same tests"))
-    return int(bool(sound) or caught != len(outcomes) or not outcomes)
+            return [*outcomes, unchanged.result()]
 
 
-def line(outcome: Outcome) -> str:
-    return f"{outcome.verdict:8} {outcome.seconds:5.1f} s  {outcome.name}: {outcome.told}"
-
-
-def passes_unchanged(mutants: list[Mutant], folder: Path) -> str:
-    """Run the same tests without any mistake: return what is wrong, or nothing."""
+def try_nothing(mutants: list[Mutant], folder: Path) -> Outcome:
+    """Run the same tests without any mistake: a test that fails anyway catches nothing."""
+    began = time.monotonic()
     copy_code(folder)
     used = code_in_use(folder)
-    if not used.is_relative_to(folder):
-        return f"the tests run against {used} and not against the changed copies"
-    run = run_tests(sorted({test for mutant in mutants for test in mutant.tests}), folder)
-    return "" if run.returncode == 0 else f"the tests fail without any mistake:\n{run.stdout[-2000:]}"
+    told = f"the tests run against {used} and not against the changed copies"
+    if used.is_relative_to(folder):
+        run = run_tests(sorted({test for mutant in mutants for test in mutant.tests}), folder)
+        told = "" if run.returncode == 0 else f"the tests fail without any mistake:\n{run.stdout[-2000:]}"
+    seconds = time.monotonic() - began
+    return Outcome("no mistake", "broken" if told else "sound", told or "passes the same tests", seconds)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,21 @@
-"""A few of the mistakes, drawn anew in each run; `python -m tests.mutants` tries all of them."""
+"""That a mistake called caught was made, and was caught; `python -m tests.mutants` tries them all."""
 
 from __future__ import annotations
 
-import random
+import subprocess
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-import pytest
-
+from tests.mutants.__main__ import main
 from tests.mutants.mutations import MUTANTS
-from tests.mutants.trial import ROOT, code_in_use, copy_code, try_mutant
+from tests.mutants.report import write_report
+from tests.mutants.trial import ROOT, Outcome, Verdict, code_in_use, copy_code, try_mutant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DRAWN = 3
-
-
-@pytest.mark.timeout(900)
-def test_some_mistakes_are_caught(seed: int, tmp_path: Path) -> None:
-    for number, mutant in enumerate(random.Random(seed).sample(MUTANTS, DRAWN)):
-        outcome = try_mutant(mutant, tmp_path / str(number))
-        assert outcome.verdict == "caught", outcome
+    import pytest
 
 
 def test_every_mistake_can_be_made() -> None:
@@ -30,15 +24,47 @@ def test_every_mistake_can_be_made() -> None:
     assert len(counts) == len(MUTANTS), "two mistakes have one name"
 
 
+def test_every_mistake_uses_names_that_there_are(tmp_path: Path) -> None:
+    """Any test would catch the others."""
+    for number, mutant in enumerate(MUTANTS):
+        text = (ROOT / "src/ftfile" / mutant.file).read_text()
+        (tmp_path / f"{number}.py").write_text(text.replace(mutant.old, mutant.new))
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--quiet", "--select=E9,F82"]
+    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_mistake_has_tests_that_there_are() -> None:
+    tests = sorted({test for mutant in MUTANTS for test in mutant.tests})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *tests]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def test_the_tests_run_against_the_changed_copy(tmp_path: Path) -> None:
     copy_code(tmp_path)
     assert code_in_use(tmp_path).is_relative_to(tmp_path)
 
 
-def test_what_is_no_mistake_survives(tmp_path: Path) -> None:
+def test_what_is_no_mistake_survives_and_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "the horizon is not checked")
     harmless = replace(mutant, new=f"if horizon_ms is not None and {mutant.old.removeprefix('if ')}")
-    assert try_mutant(harmless, tmp_path).verdict == "survived"
+    monkeypatch.setattr("tests.mutants.__main__.MUTANTS", (mutant, harmless))
+    assert main(["--junitxml", str(tmp_path / "mutants.xml")]) == 1
+    caught, survived, summary = capsys.readouterr().out.splitlines()
+    assert caught.startswith("caught ")
+    assert survived.startswith("survived ")
+    assert summary.startswith("1 of 2 mistakes caught")
+    assert 'tests="3" failures="1" errors="0"' in (tmp_path / "mutants.xml").read_text()
+
+
+def test_a_test_that_fails_anyway_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = replace(MUTANTS[0], tests=("tests/no_such_test.py",))
+    monkeypatch.setattr("tests.mutants.__main__.try_mutant", lambda *_: Outcome("", "caught", "", 0.0))
+    monkeypatch.setattr("tests.mutants.__main__.MUTANTS", (mutant,))
+    assert main([]) == 1
 
 
 def test_a_mistake_that_cannot_be_made_or_run_is_not_called_caught(tmp_path: Path) -> None:
@@ -46,3 +72,11 @@ def test_a_mistake_that_cannot_be_made_or_run_is_not_called_caught(tmp_path: Pat
     assert try_mutant(replace(mutant, old="no such code"), tmp_path / "1").verdict == "broken"
     assert try_mutant(replace(mutant, new="syntax error here"), tmp_path / "2").verdict == "broken"
     assert try_mutant(replace(mutant, tests=("tests/no_such_test.py",)), tmp_path / "3").verdict == "broken"
+
+
+def test_what_is_not_caught_is_counted_as_failed(tmp_path: Path) -> None:
+    outcomes = [Outcome(verdict, verdict, "told", 1.0) for verdict in get_args(Verdict)]
+    write_report(tmp_path / "reports/mutants.xml", outcomes, 2.5)
+    command = [sys.executable, str(ROOT / ".ci/tally.py"), str(tmp_path / "reports")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[0].split(maxsplit=1) == ["mutants", "1 failed, 2 passed, 1 errors in 2.5s"]

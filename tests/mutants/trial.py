@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.mutants.mutations import Mutant
+    from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 900
 
-Verdict = Literal["caught", "survived", "broken"]
+Verdict = Literal["caught", "survived", "broken", "sound"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Outcome:
     """How a trial ended.
 
     Attributes:
-        verdict: `broken` when the mistake could not be made, or the tests could not be run.
+        verdict: `broken` when the mistake could not be made, or the tests could not be run; `sound` when there was no
+            mistake to be caught.
         told: the test that caught it, or what went wrong.
     """
 
@@ -36,6 +37,11 @@ class Outcome:
     verdict: Verdict
     told: str
     seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Say whether it is as it must be."""
+        return self.verdict in {"caught", "sound"}
 
 
 def try_mutant(mutant: Mutant, folder: Path) -> Outcome:
@@ -51,7 +57,10 @@ def try_mutant(mutant: Mutant, folder: Path) -> Outcome:
     if text.count(mutant.old) != 1:
         return outcome("broken", f"{mutant.file} has the code to change {text.count(mutant.old)} times")
     patched.write_text(text.replace(mutant.old, mutant.new))
-    run = run_tests(mutant.tests, folder)
+    try:
+        run = run_tests(mutant.tests, folder)
+    except subprocess.TimeoutExpired:
+        return outcome("broken", f"the tests did not end in {TIMEOUT_S} s")
     caught = re.search(r"^FAILED (.*?)(?: - .*)?$", run.stdout, re.MULTILINE)
     if run.returncode == 1 and caught:
         return outcome("caught", caught[1])

@@ -1,0 +1,53 @@
+"""What a mistake is, and the names of the tests that notice several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CRASHES = "tests/crash/test_crash_enumeration.py::test_every_crash"
+BATCHES, PARTITIONED = f"{CRASHES}[batches]", f"{CRASHES}[partitioned]"
+REPLACING, TWO_QUERIES = f"{CRASHES}[replacing]", f"{CRASHES}[two-queries]"
+AROUND_A_BASE = f"{CRASHES}_around_a_base"
+NAME_IN_DOUBT = f"{CRASHES.rpartition('::')[0]}::test_a_record_whose_name_is_not_durable_is_not_acted_upon"
+FAULTS = "tests/crash/test_fault_sweep.py::test_a_fault_at_every_call"
+RACES = "tests/crash/test_interleaving.py::test_the_other_runs_wholly_between_any_two_calls"
+
+PROTOCOL = "tests/unit/commit/test_protocol.py"
+PUBLISH = "tests/unit/commit/test_publish.py"
+RECORD = "tests/unit/commit/test_record.py"
+MOVING_HEAD = "tests/unit/commit/test_moving_head.py"
+LOG = "tests/unit/commit/test_log.py"
+BASES = "tests/unit/commit/test_bases.py"
+LOCAL = "tests/unit/fs/test_local.py"
+WRITER = "tests/unit/sink/test_writer.py"
+TASKS = "tests/unit/sink/test_tasks.py"
+CHANGED = "tests/unit/source/test_reading.py::test_a_file_that_was_changed_is_an_error"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake.
+
+    Attributes:
+        name: what is wrong.
+        file: where, below `src/ftfile`.
+        old: the right code, which must be there exactly once.
+        new: the wrong code.
+        tests: what runs; one of them must fail.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def wrong(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
+    """Return the mistake of having `new` instead of `old`."""
+    return Mutant(name, file, old, new, tests)
+
+
+def dropped(name: str, file: str, code: str, *tests: str) -> Mutant:
+    """Return the mistake of not having a statement at all."""
+    return Mutant(name, file, code, "pass", tests)

@@ -1,0 +1,345 @@
+"""Mistakes after the record: what is moved where, in which order, how often it is tried, and what is told."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import BATCHES, PARTITIONED, PROTOCOL, PUBLISH, REPLACING, dropped, wrong
+
+NAMES = (
+    dropped("final names are not synced before the hint", "commit/publish.py", "sync_names(log.fs, entry)", BATCHES),
+    wrong(
+        "a directory is synced before its parent",
+        "commit/publish.py",
+        "for directory in sorted(directories):",
+        "for directory in sorted(directories, reverse=True):",
+        PARTITIONED,
+    ),
+    dropped(
+        "the retired directory is not synced",
+        "commit/publish.py",
+        "directories |= {layout.RETIRED} if entry.removes else set()",
+        f"{PUBLISH}::TestDurability::test_both_ends_of_a_retirement_are_durable_before_the_hint",
+    ),
+    dropped(
+        "the directory that a part was retired from is not synced",
+        "commit/publish.py",
+        'directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}',
+        f"{PUBLISH}::TestDurability::test_both_ends_of_a_retirement_are_durable_before_the_hint",
+    ),
+)
+
+MOVES = (
+    wrong(
+        "new parts are placed before the old are retired",
+        "commit/publish.py",
+        "            retire(log.fs, entry.removes)\n            nowhere = place(log.fs, entry.adds)\n",
+        "            nowhere = place(log.fs, entry.adds)\n            retire(log.fs, entry.removes)\n",
+        REPLACING,
+    ),
+    wrong(
+        "what was recorded last is published first",
+        "commit/publish.py",
+        "version = min(waiting)",
+        "version = max(waiting)",
+        f"{PUBLISH}::TestRollForward::test_oldest_first",
+    ),
+    wrong(
+        "removed parts are deleted at once",
+        "commit/publish.py",
+        "fs.rename(remove.final_path, layout.retired_path(remove.id))",
+        "fs.delete(remove.final_path)",
+        f"{PROTOCOL}::TestRewrites::test_replaces_and_retires",
+        REPLACING,
+    ),
+    wrong(
+        "a part cannot be retired twice",
+        "commit/publish.py",
+        '        _log.debug("%s is retired already", remove.final_path)\n',
+        "        raise\n",
+        REPLACING,
+    ),
+    dropped(
+        "a removed part that came back stays",
+        "commit/publish.py",
+        "_delete(fs, remove.final_path)",
+        f"{PUBLISH}::TestRollForward::test_a_removed_part_that_a_late_copy_brought_back_is_hidden_again",
+    ),
+    wrong(
+        "a file in the way is overwritten",
+        "commit/publish.py",
+        '        raise NameCollision(\n            f"the part staged',
+        "        fs.delete(final_path)\n"
+        "        return _place_one(fs, add)\n"
+        '        raise NameCollision(\n            f"the part staged',
+        f"{PROTOCOL}::TestPublish::test_a_collision_names_both_and_is_an_error_at_every_start",
+    ),
+    wrong(
+        "a file of the part's length is taken for a copy",
+        "commit/publish.py",
+        "target.size_bytes == add.length and matches(fs.read(final_path), add.checksum)",
+        "target.size_bytes == add.length",
+        f"{PUBLISH}::TestCollisions::test_a_file_of_equal_length_and_other_bytes",
+    ),
+    wrong(
+        "a copy is taken for a foreign file",
+        "commit/publish.py",
+        "if not same and not (target.size_bytes == add.length and matches(fs.read(final_path), add.checksum)):",
+        "if not same:",
+        f"{PROTOCOL}::TestPublish::test_a_copy_with_the_recorded_content_is_settled",
+    ),
+    wrong(
+        "whatever lies at the final name is the part",
+        "commit/publish.py",
+        "if target.size_bytes != add.length:",
+        "if False:",
+        f"{PUBLISH}::TestCollisions::test_a_published_part_that_has_another_length_now",
+    ),
+    wrong(
+        "of a part with both names the staged one stays",
+        "commit/publish.py",
+        "    _delete(fs, add.path)\n    return _Step.DONE",
+        "    return _Step.DONE",
+        f"{PROTOCOL}::TestPublish::test_both_names_of_one_file_are_settled",
+    ),
+    wrong(
+        "a part that another publisher settled is nowhere",
+        "commit/publish.py",
+        "    if source is None:\n        return _Step.DONE",
+        "    if source is None:\n        return _Step.NOWHERE",
+        f"{PUBLISH}::TestCollisions::test_a_part_that_another_publisher_settles_meanwhile",
+    ),
+    wrong(
+        "what another publisher deleted first is an error",
+        "commit/publish.py",
+        "    with contextlib.suppress(NotFound):\n        fs.delete(path)",
+        "    fs.delete(path)",
+        f"{PROTOCOL}::TestOthers::test_two_publishers_may_settle_the_same_part",
+    ),
+)
+
+NOWHERE = (
+    wrong(
+        "a lost rename is not looked after",
+        "commit/publish.py",
+        "            if _look(fs, add.path) is None:\n                return _Step.NOWHERE\n",
+        "            return _Step.DONE\n",
+        f"{PROTOCOL}::TestOthers::test_a_directory_that_vanishes_under_the_rename_is_made_again",
+    ),
+    wrong(
+        "a part that is still staged is nowhere",
+        "commit/publish.py",
+        "            if _look(fs, add.path) is None:\n",
+        "            if True:\n",
+        f"{PROTOCOL}::TestOthers::test_a_directory_that_vanishes_under_the_rename_is_made_again",
+    ),
+    wrong(
+        "a part that is nowhere is missing, without another look at the log",
+        "commit/publish.py",
+        "if add.id not in removed and not log.fs.exists(layout.retired_path(add.id))",
+        "if removed is not None",
+        f"{PROTOCOL}::TestPublish::test_a_part_that_is_nowhere_may_have_been_removed_meanwhile",
+    ),
+    wrong(
+        "a part that was removed is missing once it is vacuumed",
+        "commit/publish.py",
+        "if add.id not in removed and not log.fs.exists(layout.retired_path(add.id))",
+        "if not log.fs.exists(layout.retired_path(add.id))",
+        f"{PUBLISH}::TestNowhere::test_a_part_that_was_removed_and_vacuumed",
+    ),
+    wrong(
+        "a part that was removed long ago is missing",
+        "commit/publish.py",
+        "if add.id not in removed and not log.fs.exists(layout.retired_path(add.id))",
+        "if add.id not in removed",
+        f"{PUBLISH}::TestNowhere::test_a_part_that_was_removed_too_long_ago_to_tell",
+    ),
+    wrong(
+        "a missing part is never an error",
+        "commit/publish.py",
+        'and policy.on_missing_part == "warn":',
+        "and True:",
+        f"{PROTOCOL}::TestPublish::test_a_part_that_a_consumer_moved_is_a_warning_or_an_error",
+    ),
+    wrong(
+        "a missing part is always an error",
+        "commit/publish.py",
+        'and policy.on_missing_part == "warn":',
+        "and False:",
+        f"{PROTOCOL}::TestPublish::test_a_part_that_a_consumer_moved_is_a_warning_or_an_error",
+    ),
+)
+
+POOL = (
+    wrong(
+        "parts are published one after the other where calls take long",
+        "commit/publish.py",
+        "threads = min(fs.capabilities.concurrency, PUBLISH_THREADS, len(items))",
+        "threads = 1",
+        f"{PUBLISH}::TestPool::test_parts_are_moved_side_by_side_where_that_pays",
+    ),
+    wrong(
+        "more parts are published side by side than the store takes",
+        "commit/publish.py",
+        "threads = min(fs.capabilities.concurrency, PUBLISH_THREADS, len(items))",
+        "threads = len(items)",
+        f"{PUBLISH}::TestPool::test_no_more_than_the_store_takes",
+    ),
+)
+
+PROBLEMS = (
+    wrong(
+        "one part that cannot be published keeps the others back",
+        "commit/publish.py",
+        "        except FtfileError as error:\n            return error\n",
+        "        except FtfileError:\n            raise\n",
+        f"{PROTOCOL}::TestPublish::test_a_collision_does_not_keep_the_batchs_other_parts_back",
+    ),
+    wrong(
+        "failures that may pass are not tried again",
+        "commit/publish.py",
+        "if error.retry is Retry.NEVER or log.clock.monotonic_s() + wait_s > deadline:",
+        "if True:",
+        f"{PROTOCOL}::TestPublish::test_passing_failures_are_tried_again_and_then_raised",
+    ),
+    wrong(
+        "failures that stay are tried again",
+        "commit/publish.py",
+        "if error.retry is Retry.NEVER or log.clock.monotonic_s() + wait_s > deadline:",
+        "if log.clock.monotonic_s() + wait_s > deadline:",
+        f"{PUBLISH}::TestRetries::test_a_refusal_is_raised_at_once",
+    ),
+    wrong(
+        "what is tried again is tried once more at the most",
+        "commit/publish.py",
+        "            wait_s = min(2 * wait_s, LONGEST_WAIT_S)\n",
+        "            wait_s = timeout_s\n",
+        f"{PUBLISH}::TestRetries::test_what_may_pass_is_tried_until_the_timeout",
+    ),
+    wrong(
+        "another's failure is tried as long as one's own",
+        "commit/publish.py",
+        "policy.publish_timeout_s if _is_own(entry, author) else 0",
+        "policy.publish_timeout_s",
+        f"{PROTOCOL}::TestOthers::test_what_others_cannot_publish_is_tried_once",
+    ),
+    wrong(
+        "what failed before the record is tried again after it",
+        "commit/publish.py",
+        "done = {problem.version for problem in tried}",
+        "done: set[int] = set()",
+        f"{PROTOCOL}::TestOthers::test_what_others_cannot_publish_is_tried_once",
+    ),
+    wrong(
+        "another's failure is raised",
+        "commit/publish.py",
+        "if problem.version == version or _is_own(problem, author):",
+        "if True:",
+        f"{PROTOCOL}::TestPublish::test_anothers_collision_is_a_warning",
+    ),
+    wrong(
+        "an own failure of an earlier batch is only told",
+        "commit/publish.py",
+        "if problem.version == version or _is_own(problem, author):",
+        "if problem.version == version:",
+        f"{PROTOCOL}::TestPublish::test_a_collision_names_both_and_is_an_error_at_every_start",
+    ),
+    wrong(
+        "a failure of a batch write is only told",
+        "commit/publish.py",
+        "if problem.version == version or _is_own(problem, author):",
+        "if _is_own(problem, author):",
+        f"{PROTOCOL}::TestOthers::test_a_failure_after_the_record_says_that_the_batch_is_committed",
+    ),
+    wrong(
+        "a failure after the record does not say that there is one",
+        "commit/publish.py",
+        "return _problem(entry, _as_committed(entry, error))",
+        "return _problem(entry, error)",
+        f"{PROTOCOL}::TestOthers::test_a_failure_after_the_record_says_that_the_batch_is_committed",
+    ),
+    wrong(
+        "what is not published is forgotten",
+        "commit/publish.py",
+        "            problems.append(problem)\n            continue\n",
+        "            problems.append(problem)\n",
+        f"{PROTOCOL}::TestPublish::test_a_collision_names_both_and_is_an_error_at_every_start",
+    ),
+)
+
+LEFTOVERS = (
+    dropped(
+        "the stage is not emptied",
+        "commit/publish.py",
+        "clear_stage(log.fs, entry)",
+        f"{PROTOCOL}::TestFirstCommit::test_publishes_the_part_and_empties_the_stage",
+    ),
+    wrong(
+        "publishing deletes what other attempts staged",
+        "commit/publish.py",
+        "            if fs.remove_directory(directory) and entry.query_id is None:\n",
+        "            for info in fs.list(directory):\n"
+        "                fs.delete(info.path)\n"
+        "            if fs.remove_directory(directory) and entry.query_id is None:\n",
+        f"{PROTOCOL}::TestPublish::test_leftovers_in_the_stage_harm_nothing",
+    ),
+    wrong(
+        "a stage that cannot be emptied fails the batch",
+        "commit/publish.py",
+        '    except StorageError as error:\n            _log.debug("left',
+        '    except NotFound as error:\n            _log.debug("left',
+        f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
+    ),
+    wrong(
+        "a hint that cannot be written fails the batch",
+        "commit/hints.py",
+        '    except StorageError as error:\n        _log.warning("could not write',
+        '    except CorruptData as error:\n        _log.warning("could not write',
+        f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
+    ),
+    wrong(
+        "a base that cannot be written fails the batch",
+        "commit/bases.py",
+        '    except StorageError as error:\n        _log.warning("could not write',
+        '    except NotFound as error:\n        _log.warning("could not write',
+        f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
+    ),
+)
+
+HINT = (
+    wrong(
+        "the hint is written before publishing",
+        "commit/publish.py",
+        "    problems = []\n",
+        "    problems = []\n    write_published(log.fs, PublishedHint(head.version, head.nonce))\n",
+        BATCHES,
+    ),
+    wrong(
+        "the hint passes what is not published",
+        "commit/publish.py",
+        "    if not head.unpublished:\n        write_published(",
+        "    if True:\n        write_published(",
+        f"{PROTOCOL}::TestHints::test_it_does_not_pass_what_is_unpublished",
+    ),
+    wrong(
+        "a hint speaks for later records",
+        "commit/publish.py",
+        "for version, entry in head.unpublished.items() if version > hint.version}",
+        "for version, entry in head.unpublished.items() if version < 0}",
+        f"{PUBLISH}::TestRollForward::test_a_hint_does_not_speak_for_later_records",
+    ),
+    wrong(
+        "a hint is believed unseen",
+        "commit/publish.py",
+        "if record is not None and record.nonce == hint.nonce:",
+        "if True:",
+        f"{PROTOCOL}::TestHints::test_a_hint_of_another_log_is_not_believed",
+    ),
+    wrong(
+        "a torn hint is an error",
+        "commit/hints.py",
+        "except (StorageError, CorruptData, ValueError, KeyError, TypeError, IndexError):",
+        "except StorageError:",
+        f"{PROTOCOL}::TestHints::test_a_bad_hint_is_as_good_as_none",
+    ),
+)
+
+PUBLISHING = (*NAMES, *MOVES, *NOWHERE, *POOL, *PROBLEMS, *LEFTOVERS, *HINT)

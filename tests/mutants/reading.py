@@ -1,0 +1,223 @@
+"""Mistakes of whoever reads the log: where it ends, what a base stands for, what a snapshot holds."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import AROUND_A_BASE, BASES, BATCHES, CHANGED, LOG, PROTOCOL, dropped, wrong
+
+ON = (
+    dropped(
+        "what others recorded is acted upon unsynced",
+        "commit/log.py",
+        "self._make_durable(state.version)",
+        f"{PROTOCOL}::TestReplay::test_a_record_found_is_made_durable_before_it_is_acted_on",
+        BATCHES,
+    ),
+    wrong(
+        "reading on does not look for bases",
+        "commit/log.py",
+        "if newest is None or newest.version <= began:",
+        "if True:",
+        f"{LOG}::TestBases::test_a_cache_older_than_the_newest_base_starts_over_from_it",
+    ),
+    wrong(
+        "a cached state is believed unseen",
+        "commit/log.py",
+        "if record is not None and record.nonce == self._state.nonce:",
+        "if True:",
+        f"{LOG}::TestCache",
+    ),
+    wrong(
+        "a hole in the log is taken for the end",
+        "commit/log.py",
+        "        if self.read_record(version) is None:\n            path = layout.record_path(version)\n",
+        "        if self.read_record(version) is None:\n"
+        "            return False\n"
+        "            path = layout.record_path(version)\n",
+        f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
+    ),
+    wrong(
+        "a commit does not look for holes",
+        "commit/log.py",
+        "if not cold or not self.is_hole(state.version + 1):",
+        "if True:",
+        f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
+    ),
+    wrong(
+        "a reader does not look for holes",
+        "commit/snapshot.py",
+        "        if not log.is_hole(version):\n            return",
+        "        return",
+        f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
+    ),
+    wrong(
+        "a hint beyond the end of the log makes a hole",
+        "commit/log.py",
+        "if later is None or later.nonce != hint.nonce:",
+        "if False:",
+        f"{BASES}::TestHoles::test_a_hint_beyond_the_end_of_the_log_is_none",
+    ),
+    wrong(
+        "records that appear while one reads make a hole",
+        "commit/log.py",
+        "        if self.read_record(version) is None:\n            path = layout.record_path(version)\n",
+        "        if True:\n            path = layout.record_path(version)\n",
+        f"{BASES}::TestHoles::test_records_that_appear_while_one_reads_make_no_hole",
+    ),
+)
+
+BASE = (
+    wrong(
+        "the oldest base is read",
+        "commit/bases.py",
+        "return max(_list_bases(fs), default=None)",
+        "return min(_list_bases(fs), default=None)",
+        f"{BASES}::TestBases::test_the_newest_one_counts",
+    ),
+    wrong(
+        "the newest base is dropped for older ones",
+        "commit/bases.py",
+        "for old in sorted(_list_bases(fs))[:-BASES_KEPT]:",
+        "for old in sorted(_list_bases(fs))[BASES_KEPT:]:",
+        f"{LOG}::TestBases::test_bases_are_written_now_and_then_and_old_ones_dropped",
+    ),
+    wrong(
+        "a base forgets what is not published",
+        "commit/bases.py",
+        "for entry in state.unpublished.values()]",
+        "for entry in ()]",
+        f"{LOG}::TestBases::test_it_lists_what_is_not_published_and_roll_forward_starts_there",
+    ),
+    wrong(
+        "a base forgets the horizon",
+        "commit/bases.py",
+        'horizon_ms=text["horizonMs"],',
+        "horizon_ms=0,",
+        f"{LOG}::TestBases::test_round_trip",
+    ),
+    wrong(
+        "a base forgets transactions",
+        "commit/bases.py",
+        'transactions=text["transactions"],',
+        "transactions={},",
+        f"{LOG}::TestBases::test_round_trip",
+    ),
+    wrong(
+        "a base forgets what was removed",
+        "commit/bases.py",
+        'removed=text["removed"],',
+        "removed={},",
+        f"{LOG}::TestBases::test_round_trip",
+    ),
+    wrong(
+        "a base is written before publishing and does not list what is left",
+        "commit/protocol.py",
+        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems)\n"
+        "    raise_own(problems, proposal.author, record.version)\n"
+        "    keep_base(log.fs, log.ids, after)\n",
+        "    unpublished, after.unpublished = after.unpublished, {}\n"
+        "    keep_base(log.fs, log.ids, after)\n"
+        "    after.unpublished = unpublished\n"
+        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems)\n"
+        "    raise_own(problems, proposal.author, record.version)\n",
+        AROUND_A_BASE,
+    ),
+    wrong(
+        "a record in a dead slot is published",
+        "commit/log.py",
+        "if newest is None or newest.version < record.version:",
+        "if True:",
+        f"{LOG}::TestBases::test_a_record_in_a_dead_slot_publishes_nothing_and_starts_over",
+    ),
+    wrong(
+        "a base knows its records by their version alone",
+        "commit/state.py",
+        "return (version, nonce) in self.recent",
+        "return version in dict(self.recent)",
+        f"{LOG}::TestBases::test_a_record_in_a_dead_slot_publishes_nothing_and_starts_over",
+    ),
+    wrong(
+        "a job whose slot was passed long ago is written again",
+        "commit/log.py",
+        "if included is None and not isinstance(record.author, StreamAuthor):",
+        "if False:",
+        f"{LOG}::TestBases::test_of_a_job_whose_slot_was_passed_long_ago_nothing_is_claimed",
+    ),
+    wrong(
+        "bases that cannot be listed after the record make a failure of it",
+        "commit/log.py",
+        "            except StorageError as error:\n                raise self._unknown(record, error) from error\n"
+        "            if not included:\n",
+        "            except CorruptData as error:\n                raise self._unknown(record, error) from error\n"
+        "            if not included:\n",
+        f"{PROTOCOL}::TestOthers::test_a_failure_to_list_the_bases_after_the_record_leaves_the_outcome_open",
+    ),
+    wrong(
+        "a commit publishes from the state it was prepared on",
+        "commit/protocol.py",
+        "problems = roll_forward(log, after, policy",
+        "problems = roll_forward(log, head, policy",
+        f"{PROTOCOL}::TestOthers::test_a_base_that_appears_while_the_commit_looks_around_hides_nothing",
+    ),
+)
+
+SNAPSHOTS = (
+    dropped(
+        "a snapshot keeps what was removed",
+        "commit/snapshot.py",
+        "del self.adds[remove.id]",
+        f"{PROTOCOL}::TestRewrites::test_replaces_and_retires",
+    ),
+    wrong(
+        "a snapshot of a version goes on to the head",
+        "commit/snapshot.py",
+        "    if version is not None and snapshot.version != version:\n",
+        "    for record in read_records(log):\n"
+        "        if record.version > snapshot.version:\n"
+        "            snapshot.apply(record)\n"
+        "    if version is not None and snapshot.version < version:\n",
+        f"{PROTOCOL}::TestRewrites::test_replaces_and_retires",
+    ),
+    wrong(
+        "a version that does not exist is the head",
+        "commit/snapshot.py",
+        "if version is not None and snapshot.version != version:",
+        "if False:",
+        f"{PROTOCOL}::TestSnapshot::test_an_unknown_version_is_an_error",
+    ),
+    wrong(
+        "a staged part is not found",
+        "commit/snapshot.py",
+        "(*final, add.path, *final, layout.retired_path(add.id))",
+        "(*final, layout.retired_path(add.id))",
+        f"{PROTOCOL}::TestSnapshot::test_finds_a_part_wherever_it_lies",
+    ),
+    wrong(
+        "a retired part is not found",
+        "commit/snapshot.py",
+        "(*final, add.path, *final, layout.retired_path(add.id))",
+        "(*final, add.path, *final)",
+        f"{PROTOCOL}::TestSnapshot::test_finds_a_part_wherever_it_lies",
+    ),
+    wrong(
+        "a part that is published while one looks for it is not found",
+        "commit/snapshot.py",
+        "(*final, add.path, *final, layout.retired_path(add.id))",
+        "(*final, add.path, layout.retired_path(add.id))",
+        f"{PROTOCOL}::TestSnapshot::test_looks_at_the_final_name_again_when_the_part_moves_meanwhile",
+    ),
+    dropped(
+        "a reader does not look at a file's length",
+        "source/reading.py",
+        "_check_length(file, add)",
+        f"{CHANGED}[another length]",
+    ),
+    wrong(
+        "a reader does not count rows",
+        "source/reading.py",
+        "if rows != add.rows:",
+        "if False:",
+        f"{CHANGED}[other rows]",
+    ),
+)
+
+READING = (*ON, *BASE, *SNAPSHOTS)
