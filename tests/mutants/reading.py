@@ -38,7 +38,7 @@ ON = (
     wrong(
         "a commit does not look for holes",
         "commit/log.py",
-        "if not cold or not self.is_hole(state.version + 1):",
+        "if not cold or self._has_base_after(state.version) or not self.is_hole(state.version + 1):",
         "if True:",
         f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
     ),
@@ -146,10 +146,17 @@ BASE = (
         "bases that cannot be listed after the record make a failure of it",
         "commit/log.py",
         "            except StorageError as error:\n                raise self._unknown(record, error) from error\n"
-        "            if not included:\n",
+        "            self._durable_to",
         "            except CorruptData as error:\n                raise self._unknown(record, error) from error\n"
-        "            if not included:\n",
+        "            self._durable_to",
         f"{PROTOCOL}::TestOthers::test_a_failure_to_list_the_bases_after_the_record_leaves_the_outcome_open",
+    ),
+    wrong(
+        "records that are gone behind a base make a hole",
+        "commit/log.py",
+        "if not cold or self._has_base_after(state.version) or not self.is_hole(state.version + 1):",
+        "if not cold or not self.is_hole(state.version + 1):",
+        f"{BASES}::TestHoles::test_records_that_are_removed_behind_a_base_while_one_reads_make_no_hole",
     ),
     wrong(
         "a commit publishes from the state it was prepared on",

@@ -128,9 +128,14 @@ class CommitLog:
         while True:
             while (record := self.read_record(state.version + 1)) is not None:
                 state.apply(record)
-            if not cold or not self.is_hole(state.version + 1):
+            # Behind a base there may be no record any more: whoever reads on starts over from the base.
+            if not cold or self._has_base_after(state.version) or not self.is_hole(state.version + 1):
                 break
         self._followed = state
+
+    def _has_base_after(self, version: int) -> bool:
+        newest = newest_base(self.fs)
+        return newest is not None and newest.version > version
 
     def is_hole(self, version: int) -> bool:
         """Say whether records that are not there yet have been created since; the hint for what is published tells.
@@ -161,18 +166,18 @@ class CommitLog:
             StorageError: it was certainly not created.
         """
         with self.lock:
+            follows = self._state is not None and self._state.version == record.version - 1
+            if self._state is not None and follows:
+                self._state.check(record)
             if not self._create(record):
                 return None
             try:
                 included = self._is_part_of_the_log(record)
+                if not included or self._state is None or not follows:
+                    self._state = None
+                    return self.read_on(durable=True) if included else None
             except StorageError as error:
                 raise self._unknown(record, error) from error
-            if not included:
-                self._state = None
-                return None
-            if self._state is None or self._state.version != record.version - 1:
-                self._state = None
-                return self.read_on(durable=True)
             self._durable_to = record.version
             self._state.apply(record)
             return self._state

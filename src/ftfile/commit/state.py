@@ -91,7 +91,7 @@ class LogState:
         Raises:
             CorruptData: it is not the next, ends an add twice, or is a second record of one batch; nothing changed.
         """
-        self._check(record)
+        self.check(record)
         self.version, self.nonce = record.version, record.nonce
         self.recent.append((record.version, record.nonce))
         self._apply_author(record)
@@ -136,7 +136,12 @@ class LogState:
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
         return LogView(self.version, self.nonce, {query_id: query.last_batch for query_id, query in newest})
 
-    def _check(self, record: Record) -> None:
+    def check(self, record: Record) -> None:
+        """Refuse a record that the log could not be read with.
+
+        Raises:
+            CorruptData: it is not the next, ends an add twice, or is a second record of one batch.
+        """
         path = layout.record_path(record.version)
         if record.version != self.version + 1:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")

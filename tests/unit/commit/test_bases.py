@@ -62,3 +62,24 @@ class TestHoles:
 
         assert CommitLog(Overtaken(driver.fs)).read_on().version == 2
         assert len(take_snapshot(driver.log).adds) == 3
+
+    def test_records_that_are_removed_behind_a_base_while_one_reads_make_no_hole(self, driver: Driver) -> None:
+        driver.commit_new(0)
+
+        class Trimmed(WrapperFileSystem):
+            """The log goes on, and its old records are dropped, while the reader looks for the second one."""
+
+            passed = False
+
+            def read(self, path: str) -> bytes:
+                if path == layout.record_path(1) and not self.passed:
+                    self.passed = True
+                    for batch in (1, 2):
+                        driver.commit_new(batch)
+                    write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+                    driver.commit_new(3)
+                    for version in range(3):
+                        driver.fs.delete(layout.record_path(version))
+                return super().read(path)
+
+        assert CommitLog(Trimmed(driver.fs)).read_on().version == 3
