@@ -1,1 +1,1 @@
-"""Values and rules that every layer shares; standard library only, no I/O."""
+"""Values and rules that every layer shares; standard library and a fast checksum only, no I/O."""

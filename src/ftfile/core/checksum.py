@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+from isal import isal_zlib
 
 __all__ = ("Crc32", "checksum", "matches")
 
@@ -19,7 +19,7 @@ class Crc32:
 
     def update(self, data: Buffer) -> None:
         """Add the next bytes."""
-        self._value = zlib.crc32(data, self._value)
+        self._value = isal_zlib.crc32(data, self._value)
 
     def text(self) -> str:
         """Return `crc32:` and 8 hex digits for all bytes fed so far."""
@@ -28,7 +28,7 @@ class Crc32:
 
 def checksum(data: Buffer) -> str:
     """Return the checksum text of `data`."""
-    return f"crc32:{zlib.crc32(data):08x}"
+    return f"crc32:{isal_zlib.crc32(data):08x}"
 
 
 def matches(data: Buffer, expected: str) -> bool:
