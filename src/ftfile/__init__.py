@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from ftfile.core.version import __version__
     from ftfile.source.directory import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.spark.datasource import FtFileDataSource
+    from ftfile.upkeep.flush import flush
 
-__all__ = ("FtFileDataSource", "__version__", "open")
+__all__ = ("FtFileDataSource", "__version__", "flush", "open")
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
     "__version__": ("ftfile.core.version", "__version__"),
+    "flush": ("ftfile.upkeep.flush", "flush"),
     "open": ("ftfile.source.directory", "open_directory"),
 }
 

@@ -18,6 +18,15 @@ REPLACING = Scenario(
     (Batch("a"), Batch("b", "compact", batch_id=1), Batch("", "overwrite", batch_id=2)),
     settled=1,
 )
+# Parts of two batches each; the second is made in the third batch, the last by a flush. Of the first there is no room
+# for the third row, so that the rest of its segment stays open.
+ROLLING = Scenario(
+    "rolling",
+    (Batch("abc"), Batch("d", batch_id=1), Batch("", batch_id=2), Batch("e", batch_id=3)),
+    settled=1,
+    options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
+    flush=True,
+)
 TWO_QUERIES = Scenario(
     "two-queries",
     (Batch("a"), Batch("b", query="b"), Batch("c", batch_id=1)),

@@ -25,6 +25,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from ftfile.upkeep.flush import flush
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,7 +99,7 @@ class Query(MicroBatch):
         if self.change == "append":
             return super().commit(batch_id, messages)
         config = self.config()
-        proposal = make_proposal(config, check_messages(messages, batch_id))
+        proposal = make_proposal(config, check_messages(messages, batch_id), None, 0)
         if self.change == "overwrite":
             proposal = replace(proposal, overwrite=True)
         else:
@@ -146,6 +147,7 @@ class Scenario:
         settled: how many of them ended so long ago that all of it is durable.
         new_processes: Spark keeps no Python process from one batch to the next.
         checkpoint: the sink can read Spark's checkpoint, which no crash here harms.
+        flush: what is open at the end is finished.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Scenario:
     partitioned: bool = False
     checkpoint: bool = False
     options: tuple[tuple[str, str], ...] = ()
+    flush: bool = False
 
     def start(self, *, directory_sync: bool = True) -> CrashState:
         """Return the disk after the batches that ended long ago, with Spark's notes of them."""
@@ -180,6 +183,9 @@ class Scenario:
                 IDS.start(run, step)
                 self.run_batch(batch, queries[batch.query], run)
                 record(batch.note)
+        if self.flush:
+            IDS.start(run, len(self.batches))
+            flush(next(iter(queries.values())).path)
 
     def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> Query:
         """Return a query that was started anew; drivers of different names share nothing but the disk."""

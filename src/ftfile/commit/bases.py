@@ -146,12 +146,13 @@ def _list_bases(fs: FileSystem) -> list[layout.BaseName]:
 
 def _query_to_json(query: QueryState) -> list[Any]:
     fields = (query.last_batch, query.version, query.run_id, query.offsets_hash)
-    return [*fields, fingerprint_to_json(query.fingerprint), query.lineage_start]
+    return [*fields, fingerprint_to_json(query.fingerprint), query.lineage_start, query.settings]
 
 
 def _query_from_json(text: list[Any]) -> QueryState:
-    last_batch, version, run_id, offsets_hash, fingerprint, lineage_start = text
-    return QueryState(last_batch, version, run_id, offsets_hash, fingerprint_from_json(fingerprint), lineage_start)
+    last_batch, version, run_id, offsets_hash, fingerprint, lineage_start, settings = text
+    found = fingerprint_from_json(fingerprint)
+    return QueryState(last_batch, version, run_id, offsets_hash, found, lineage_start, settings)
 
 
 def _unpublished_to_json(entry: Unpublished) -> dict[str, Any]:

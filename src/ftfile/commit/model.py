@@ -56,6 +56,8 @@ class Add:
         encoding: key of the definition that says how to decode.
         filters: byte filters in the order in which they were applied.
         ranges: for a part made from segments, the piece of each.
+        skip_rows: rows at the start of a segment that are in another part already; `rows` does not count them.
+        marks: what the use case keeps of the rows; opaque, plain JSON.
     """
 
     id: str
@@ -72,6 +74,8 @@ class Add:
     offset: int = 0
     filters: tuple[str, ...] = ()
     ranges: tuple[SourceRange, ...] = ()
+    skip_rows: int = 0
+    marks: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +95,19 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """One part to be made from segments: which, why now, and how often it has failed."""
+    """Parts to be made from segments: of which, in their order, why now, and how often it has failed.
+
+    It holds all that is needed to do it, so that a task finds its jobs in one record.
+
+    Attributes:
+        payload: what the use case wants of the parts; opaque, plain JSON.
+    """
 
     id: str
-    segments: tuple[str, ...]
+    inputs: tuple[Add, ...]
     reason: str
     attempts: int = 0
+    payload: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,7 @@ class Record:
         lineage_start: the batch with which the author's query starts anew; None when it goes on.
         horizon_ms: staged files not younger than this may be deleted; None when unchanged.
         schema: key of the definition of the rows' schema.
+        settings: key of the definition of how the author's query makes parts of its open segments.
         definitions: schemas and encodings that the log did not have before.
         payload: what the use case keeps here; opaque.
     """
@@ -186,6 +198,7 @@ class Record:
     lineage_start: int | None = None
     horizon_ms: int | None = None
     schema: str | None = None
+    settings: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
     metrics: dict[str, Any] = field(default_factory=dict)

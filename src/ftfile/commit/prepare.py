@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import DueJob
     from ftfile.commit.proposal import Proposal, Rewrite
     from ftfile.commit.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
@@ -51,23 +53,31 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         removed = [add for rewrite in accepted for add in rewrite.inputs]
     adds = (*proposal.adds, *(add for rewrite in accepted for add in rewrite.adds))
     _check_names(adds)
-    return Record(
+    record = Record(
         version=head.version + 1,
         nonce=nonce,
         author=proposal.author,
         time_ms=log.clock.now_ms(),
         adds=adds,
         removes=tuple(Remove.of(add) for add in removed),
-        due=proposal.due,
-        tasks=proposal.tasks,
+        tasks=proposal.tasks or head.tasks,
         lineage_start=lineage_start,
         horizon_ms=proposal.horizon_ms,
         schema=proposal.schema,
+        settings=proposal.settings,
         definitions={key: text for key, text in proposal.definitions.items() if key not in head.definitions},
         fingerprint=proposal.fingerprint,
         metrics=proposal.metrics,
         payload=proposal.payload,
     )
+    return replace(record, due=_due(head, proposal, record))
+
+
+def _due(head: LogState, proposal: Proposal, record: Record) -> tuple[DueJob, ...]:
+    """Return the jobs that the record leaves due: those nobody did yet, and what the use case adds."""
+    ended = {remove.id for remove in record.removes}
+    left = tuple(job for job in head.due if not ended & {add.id for add in job.inputs})
+    return left if proposal.plan_due is None else proposal.plan_due(head, record, left)
 
 
 def _accepted(fs: FileSystem, head: LogState, rewrites: Iterable[Rewrite]) -> list[Rewrite]:
@@ -79,8 +89,10 @@ def _accepted(fs: FileSystem, head: LogState, rewrites: Iterable[Rewrite]) -> li
         if inputs & claimed or not all(head.is_live(add_id, rewrite.known_at) for add_id in inputs):
             _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
             continue
+        # What is left of a segment lies where that lies, which is safe as long as one of them is live.
+        kept = {add.path for add in rewrite.inputs}
         try:
-            check_staged(fs, rewrite.adds, head.horizon_ms)
+            check_staged(fs, (add for add in rewrite.adds if add.path not in kept), head.horizon_ms)
         except (StaleFiles, CorruptData) as error:
             _log.warning("dropping a rewrite, it will be made again: %s", error)
             continue

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.commit.model import Add, Author, DueJob, Fingerprint
+    from ftfile.commit.model import Add, Author, DueJob, Fingerprint, Record
     from ftfile.commit.state import LogState
+
+    PlanDue = Callable[[LogState, Record, tuple[DueJob, ...]], tuple[DueJob, ...]]
 
 __all__ = ("Proposal", "Rewrite")
 
@@ -38,7 +40,9 @@ class Proposal:
         rewrites: each dropped, without harm to the rest, when an input is no longer live or its files are too old.
         overwrite: replace everything that is live in the version before the one created.
         claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
-        tasks: how many tasks wrote it.
+        tasks: how many tasks wrote it; 0 for none, and then jobs are dealt as before.
+        plan_due: which jobs are due after a record; called with the head it follows, the record without any, and the
+            jobs of the head that can still be done. Without it, those stay due.
         definitions: by key, the schemas and encodings that adds and `schema` refer to.
         check: the use case's own objections to following a head; called with every head that is tried.
     """
@@ -50,9 +54,10 @@ class Proposal:
     claims_replay: bool = False
     fingerprint: Fingerprint | None = None
     tasks: int = 0
-    due: tuple[DueJob, ...] = ()
+    plan_due: PlanDue | None = None
     horizon_ms: int | None = None
     schema: str | None = None
+    settings: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     payload: Any = None

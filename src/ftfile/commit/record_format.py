@@ -146,6 +146,10 @@ def add_to_json(add: Add) -> dict[str, Any]:
         text["filters"] = list(add.filters)
     if add.ranges:
         text["ranges"] = [[r.add_id, r.unit, r.start, r.end] for r in add.ranges]
+    if add.skip_rows:
+        text["skipRows"] = add.skip_rows
+    if add.marks:
+        text["marks"] = add.marks
     return text
 
 
@@ -166,6 +170,8 @@ def add_from_json(text: dict[str, Any]) -> Add:
         offset=text.get("offset", 0),
         filters=tuple(text.get("filters", ())),
         ranges=tuple(SourceRange(*r) for r in text.get("ranges", ())),
+        skip_rows=text.get("skipRows", 0),
+        marks=text.get("marks", {}),
     )
 
 
@@ -181,12 +187,12 @@ def remove_from_json(text: list[Any]) -> Remove:
 
 def due_to_json(job: DueJob) -> list[Any]:
     """Return a due job as plain JSON."""
-    return [job.id, list(job.segments), job.reason, job.attempts]
+    return [job.id, [add_to_json(add) for add in job.inputs], job.reason, job.attempts, job.payload]
 
 
 def due_from_json(text: list[Any]) -> DueJob:
     """Return the job that `due_to_json` wrote."""
-    return DueJob(text[0], tuple(text[1]), text[2], text[3])
+    return DueJob(text[0], tuple(add_from_json(add) for add in text[1]), text[2], text[3], text[4])
 
 
 def fingerprint_to_json(fingerprint: Fingerprint | None) -> list[Any] | None:
@@ -212,6 +218,7 @@ def _header_to_json(record: Record) -> dict[str, Any]:
         "lineageStart": record.lineage_start,
         "horizonMs": record.horizon_ms,
         "schema": record.schema,
+        "settings": record.settings,
         "definitions": record.definitions or None,
         "fingerprint": fingerprint_to_json(record.fingerprint),
         "due": [due_to_json(job) for job in record.due] or None,
@@ -234,6 +241,7 @@ def _record_from_json(header: dict[str, Any], changes: dict[str, Any]) -> Record
         lineage_start=header.get("lineageStart"),
         horizon_ms=header.get("horizonMs"),
         schema=header.get("schema"),
+        settings=header.get("settings"),
         definitions=header.get("definitions", {}),
         fingerprint=fingerprint_from_json(header.get("fingerprint")),
         metrics=header.get("metrics", {}),

@@ -13,9 +13,10 @@ from ftfile.core.errors import CorruptData
 if TYPE_CHECKING:
     from ftfile.commit.model import Author
 
-__all__ = ("RECENT_RECORDS", "LogState", "LogView", "QueryState", "Unpublished")
+__all__ = ("RECENT_RECORDS", "LogState", "LogView", "QueryState", "SegmentChange", "Unpublished")
 
 RECENT_RECORDS = 256
+RECENT_CHANGES = 16
 VIEW_QUERIES = 256
 
 
@@ -29,6 +30,7 @@ class QueryState:
     offsets_hash: str | None
     fingerprint: Fingerprint | None
     lineage_start: int
+    settings: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,16 @@ class Unpublished:
     query_id: str | None
     adds: tuple[Add, ...]
     removes: tuple[Remove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentChange:
+    """What the record (version, nonce) did to the live segments."""
+
+    version: int
+    nonce: str
+    opened: tuple[Add, ...]
+    ended: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class LogState:
     Attributes:
         nonce: of the record at `version`: a cached state is only as good as this still matches.
         segments: live segments; parts are not listed, so that the size does not follow the number of files.
+        segment_changes: what the last records did to the segments, for who keeps something derived from them.
         removed: id of every add removed since version `removed_since`, and the version that removed it.
         recent: (version, nonce) of the last records: tells whether a record of ours is part of a base.
         unpublished: by version, what roll forward has to look at.
@@ -78,6 +91,7 @@ class LogState:
     schema: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     segments: dict[str, Add] = field(default_factory=dict)
+    segment_changes: deque[SegmentChange] = field(default_factory=lambda: deque(maxlen=RECENT_CHANGES), compare=False)
     due: tuple[DueJob, ...] = ()
     tasks: int = 0
     removed: dict[str, int] = field(default_factory=dict)
@@ -98,12 +112,13 @@ class LogState:
         self.horizon_ms = max(self.horizon_ms, record.horizon_ms or 0)
         self.schema = record.schema or self.schema
         self.definitions.update(record.definitions)
-        for remove in record.removes:
-            self.removed[remove.id] = record.version
-            self.segments.pop(remove.id, None)
-        for add in record.adds:
-            if add.kind == "segment":
-                self.segments[add.id] = add
+        self.removed.update((remove.id, record.version) for remove in record.removes)
+        ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")
+        opened = tuple(add for add in record.adds if add.kind == "segment")
+        for add_id in ended:
+            self.segments.pop(add_id, None)
+        self.segments.update((add.id, add) for add in opened)
+        self.segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
         self.due, self.tasks = record.due, record.tasks
         parts = tuple(add for add in record.adds if add.kind == "part")
         removes = tuple(remove for remove in record.removes if remove.kind == "part")
@@ -157,7 +172,13 @@ class LogState:
             last = self.queries.get(author.query_id)
             start = record.lineage_start if record.lineage_start is not None else last and last.lineage_start
             self.queries[author.query_id] = QueryState(
-                author.batch_id, record.version, author.run_id, author.offsets_hash, record.fingerprint, start or 0
+                author.batch_id,
+                record.version,
+                author.run_id,
+                author.offsets_hash,
+                record.fingerprint,
+                start or 0,
+                record.settings,
             )
         elif isinstance(author, JobAuthor) and author.transaction is not None:
             self.transactions[author.transaction.app_id] = author.transaction.version

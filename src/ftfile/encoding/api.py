@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-__all__ = ("ByteWriter", "Encoder", "Format")
+__all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "SegmentCodec", "Taken")
 
 
 class ByteWriter(Protocol):
@@ -55,6 +56,84 @@ class Encoder(ABC):
     @abstractmethod
     def finish(self) -> None:
         """Write what is buffered and the footer, if the format has one. Does not close the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a part is full: after the record that reaches one of them; `strict`: before the one that would pass it."""
+
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a part took of a segment: rows, and where its data starts that was not taken.
+
+    `data_start` is 0 where the rest can only be told by rows.
+    """
+
+    rows: int
+    data_start: int
+
+
+class SegmentCodec(ABC):
+    """Rows to the data of segments, and back."""
+
+    @abstractmethod
+    def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+        """Yield the data of segments piece by piece, each with its segment's number, in order.
+
+        Args:
+            batch: rows of the first segment, then of the second, and so on.
+            counts: how many rows each of them has; all have some.
+
+        Raises:
+            EncodingError: a value cannot be encoded; names the column.
+        """
+
+    @abstractmethod
+    def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a segment, cast to `schema`.
+
+        Args:
+            data: all of it.
+            path: for messages.
+            schema: columns wanted; those that the segment does not have are null.
+
+        Raises:
+            CorruptData: it is no segment of this codec.
+        """
+
+
+class Joiner(ABC):
+    """One part being made of segments."""
+
+    rows: int
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Return how long the part would be, were it ended now."""
+
+    @abstractmethod
+    def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
+        """Take rows from the start of a segment until the part is full: all, or fewer.
+
+        Args:
+            data: all of the segment's.
+            rows: how many are in it and not skipped.
+            skip_rows: rows at its start that are in another part.
+        """
+
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Say whether the part has reached a limit."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what is missing; does not close the target."""
 
 
 class Format(ABC):
@@ -104,6 +183,14 @@ class Format(ABC):
     @abstractmethod
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """Start a file; rows given to the encoder have exactly `schema`."""
+
+    @abstractmethod
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """Return how rows of exactly `schema` are kept until a part is made of them."""
+
+    @abstractmethod
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
+        """Start a file that is made of segments; what stands at its head is written at once."""
 
     @abstractmethod
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -6,11 +6,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.time_formats import TimeFormats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 __all__ = ("CsvDialect",)
 
@@ -67,6 +71,16 @@ class CsvDialect:
         if self.escape == self.quote:
             return {self.null_value}
         return {self.null_value, re.sub(re.escape(self.escape) + "(.)", r"\1", self.null_value)}
+
+    def row_ends(self, data: bytes) -> NDArray[np.integer]:
+        """Return the offset after each row of whole rows; line ends within quotes end none."""
+        quote, escape = re.escape(self.quote), re.escape(self.escape)
+        within = f"[^{quote}]*(?:{quote}{quote}[^{quote}]*)*"
+        if self.escape != self.quote:
+            within = f"[^{quote}{escape}]*(?:{escape}.[^{quote}{escape}]*)*"
+        row = f"[^{quote}\r\n]*(?:{quote}{within}{quote}[^{quote}\r\n]*)*{re.escape(self.line_sep)}"
+        found = re.finditer(row.encode(), data, re.DOTALL)
+        return np.array([match.end() for match in found], np.int64)
 
     def _check(self) -> None:
         for name in ("sep", "quote", "escape"):

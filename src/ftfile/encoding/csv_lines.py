@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
@@ -12,11 +12,12 @@ from ftfile.encoding.csv_dialect import CsvDialect
 from ftfile.encoding.csv_reader import read_csv
 from ftfile.encoding.csv_writer import CsvEncoder
 from ftfile.encoding.schema_check import refuse
+from ftfile.encoding.segments import LineJoiner, LineSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.encoding.api import ByteWriter, Encoder
+    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
 
 __all__ = ("CsvLines",)
 
@@ -73,6 +74,18 @@ class CsvLines(Format):
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""
         return CsvEncoder(schema, target, self.dialect)
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """See `Format.segments`; without the header, which is the part's."""
+        headless = replace(self.dialect, header=False)
+        as_read = CsvLines(headless, tuple(schema.names))
+        return LineSegments(lambda target: CsvEncoder(schema, target, headless), as_read)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
+        """See `Format.joiner`."""
+        start = target.position
+        CsvEncoder(schema, target, self.dialect)  # writes the header
+        return LineJoiner(target, target.position - start, self.dialect.row_ends, limits)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`."""

@@ -17,9 +17,10 @@ from ftfile.encoding.base64_text import base64_text, from_base64
 from ftfile.encoding.float_text import all_finite
 from ftfile.encoding.json_text import object_text
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, naming, rows_of
-from ftfile.encoding.line_reader import batch_of, corrupt, whole_lines
+from ftfile.encoding.line_reader import batch_of, corrupt, separator_ends, whole_lines
 from ftfile.encoding.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.encoding.schema_check import columns_within, refuse
+from ftfile.encoding.segments import LineJoiner, LineSegments
 from ftfile.encoding.time_formats import TimeFormats
 from ftfile.encoding.time_text import check_range
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.encoding.api import ByteWriter, Encoder
+    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
 
 __all__ = ("JsonLines",)
 
@@ -90,6 +91,14 @@ class JsonLines(Format):
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""
         return _JsonEncoder(schema, target, self)
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """See `Format.segments`."""
+        return LineSegments(lambda target: _JsonEncoder(schema, target, self), self)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - see `segments`
+        """See `Format.joiner`."""
+        return LineJoiner(target, 0, lambda data: separator_ends(data, self.line_sep.encode()), limits)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`."""

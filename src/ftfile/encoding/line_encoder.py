@@ -97,6 +97,16 @@ class LineEncoder(Encoder):
                 break
         return taken
 
+    def encode_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[EncodedRows, int]]:
+        """Yield the text of all rows, some at a time, with how many they are; nothing goes to the target."""
+        done = 0
+        while done < batch.num_rows:
+            rows = self._slice_rows(batch.slice(done), None)
+            with naming("a row"):
+                encoded = self._encode(batch.slice(done, rows))
+            yield encoded, rows
+            done += rows
+
     @property
     def size_bytes(self) -> int:
         """See `Encoder.size_bytes`; exact."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from ftfile.core.errors import CorruptData
@@ -11,7 +13,9 @@ from ftfile.core.errors import CorruptData
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ("batch_of", "corrupt", "whole_lines")
+    from numpy.typing import NDArray
+
+__all__ = ("batch_of", "corrupt", "separator_ends", "whole_lines")
 
 _BLOCK_BYTES = 4 << 20
 
@@ -36,6 +40,13 @@ def whole_lines(file: BinaryIO, line_sep: bytes) -> Iterator[bytes]:
             rest = rest[end:]
     if rest:
         raise corrupt(file, "a line separator at the end", f"an unfinished line of {len(rest)} bytes")
+
+
+def separator_ends(data: bytes, line_sep: bytes) -> NDArray[np.integer]:
+    """Return the offset after each line separator, in data that has it at the end of each row and nowhere else."""
+    if len(line_sep) == 1:
+        return np.flatnonzero(np.frombuffer(data, np.uint8) == line_sep[0]) + 1
+    return np.array([match.end() for match in re.finditer(re.escape(line_sep), data)], np.int64)
 
 
 def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:

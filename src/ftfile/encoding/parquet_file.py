@@ -13,12 +13,13 @@ from ftfile.encoding.api import Format
 from ftfile.encoding.line_reader import batch_of, corrupt
 from ftfile.encoding.nested import rebuild
 from ftfile.encoding.parquet_encoder import ParquetEncoder
+from ftfile.encoding.segments import RowJoiner, RowSegments
 from ftfile.encoding.spark_types import spark_schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.encoding.api import ByteWriter, Encoder
+    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
 
 __all__ = ("ParquetFormat",)
 
@@ -91,6 +92,14 @@ class ParquetFormat(Format):
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""
         return ParquetEncoder(schema, target, self.compression, self.level or _LEVELS.get(self.compression))
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """See `Format.segments`."""
+        return RowSegments(schema)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
+        """See `Format.joiner`."""
+        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`; page checksums are verified."""

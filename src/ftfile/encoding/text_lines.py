@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
@@ -11,14 +11,15 @@ import pyarrow.compute as pc
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.encoding.api import Format
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, rows_of
-from ftfile.encoding.line_reader import batch_of, corrupt, whole_lines
+from ftfile.encoding.line_reader import batch_of, corrupt, separator_ends, whole_lines
 from ftfile.encoding.memory import text_scalar
 from ftfile.encoding.schema_check import refuse
+from ftfile.encoding.segments import LineJoiner, LineSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.encoding.api import ByteWriter, Encoder
+    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
 
 __all__ = ("TextLines",)
 
@@ -70,6 +71,15 @@ class TextLines(Format):
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:  # noqa: ARG002 - there is one column
         """See `Format.encoder`."""
         return _TextEncoder(target, self.line_sep)
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """See `Format.segments`."""
+        named = replace(self, column=schema.names[0])
+        return LineSegments(lambda target: _TextEncoder(target, self.line_sep), named)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - one column
+        """See `Format.joiner`."""
+        return LineJoiner(target, 0, lambda data: separator_ends(data, self.line_sep.encode()), limits)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`; a null comes back as an empty value, which is all that text can say."""

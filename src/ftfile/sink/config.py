@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -14,14 +14,18 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
 from ftfile.encoding.partition_paths import check_partition_column
 from ftfile.encoding.registry import format_from_options
-from ftfile.encoding.spark_types import arrow_schema, as_nullable
+from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.encoding.time_formats import TimeFormats
 from ftfile.fs.registry import normalise
+from ftfile.sink.rolling.rules import load_policy
+from ftfile.sink.rolling.settings import rolling_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.core.options import ParsedOptions
     from ftfile.encoding.api import Format
+    from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("SinkConfig", "definition_key")
 
@@ -35,6 +39,8 @@ class SinkConfig:
         schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
         partition_by: columns in their schema's spelling.
         time_zone: of timestamps in directory names.
+        max_open_bytes: memory that a task takes for rows it has not written.
+        rolling: when parts end that stay open over batches; None if all end with their batch.
         checkpoint: the query's checkpoint directory, when it was given to the writer.
     """
 
@@ -45,6 +51,8 @@ class SinkConfig:
     time_zone: str
     max_bytes_per_file: int | None
     max_records_per_file: int | None
+    max_open_bytes: int
+    rolling: RollingSettings | None
     policy: Policy
     on_schema_change: Literal["fail", "widen", "any"]
     fingerprint: str
@@ -74,6 +82,8 @@ class SinkConfig:
             time_zone=parsed["timeZone"],
             max_bytes_per_file=parsed["maxBytesPerFile"],
             max_records_per_file=parsed["maxRecordsPerFile"],
+            max_open_bytes=parsed["maxOpenBytes"],
+            rolling=_rolling(parsed, schema, partition_by),
             policy=Policy(
                 on_new_query=parsed["onNewQuery"],
                 on_gap=parsed["onGap"],
@@ -86,7 +96,8 @@ class SinkConfig:
             checkpoint=parsed.spark.get("checkpointlocation"),
         )
         # As it came: what is never null in these rows may be fit for a format that cannot say null.
-        file_format.check_schema(pa.schema([field for field in schema if field.name not in partition_by]))
+        left_out = config.left_out
+        file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
         return config
 
     @property
@@ -95,17 +106,36 @@ class SinkConfig:
         return arrow_schema(self.schema_json)
 
     @property
+    def left_out(self) -> frozenset[str]:
+        """Return the columns that are not in the files: those in the path, and the one that only ends files."""
+        final = self.rolling.finalize_column if self.rolling is not None else None
+        return frozenset({*self.partition_by, *([final] if final is not None else [])})
+
+    @property
     def file_schema(self) -> pa.Schema:
-        """Return the schema within the files: without the partition columns, which are in the path."""
-        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
+        """Return the schema within the files."""
+        left_out = self.left_out
+        return pa.schema([field for field in self.schema if field.name not in left_out])
+
+    @property
+    def recorded_schema_json(self) -> str:
+        """Return the schema that readers see: of the files, and of the columns in the path."""
+        if self.rolling is None or self.rolling.finalize_column is None:
+            return self.schema_json
+        kept = [field for field in self.schema if field.name != self.rolling.finalize_column]
+        return spark_schema_json(pa.schema(kept))
 
     def encoding(self) -> dict[str, Any]:
         """Return what a reader must know of the files, for the log."""
-        return {
+        encoding: dict[str, Any] = {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
             "partitionBy": list(self.partition_by),
             "timeZone": self.time_zone,
         }
+        if self.rolling is not None:
+            # Segments do not say what their columns are, and only those of one schema make a part.
+            encoding["schema"] = spark_schema_json(self.file_schema)
+        return encoding
 
 
 def definition_key(definition: object) -> str:
@@ -120,6 +150,25 @@ _NO_PATH = (
     "INSERT INTO t WITH (path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
     "df.writeStream.option('path', '/data/out').toTable('t')"
 )
+
+
+def _rolling(parsed: ParsedOptions, schema: pa.Schema, partition_by: tuple[str, ...]) -> RollingSettings | None:
+    settings = rolling_settings(parsed)
+    if settings is None:
+        return None
+    spelling = {name.lower(): name for name in schema.names if name not in partition_by}
+    names = {"finalizeColumn": settings.finalize_column, "eventTimeInterval": settings.event_column}
+    for option, name in names.items():
+        if name is not None and name.lower() not in spelling:
+            raise ConfigError(f"{option} names {name!r}, which is no column of the files: {', '.join(schema.names)}")
+    final, event = (name and spelling[name.lower()] for name in names.values())
+    if final is not None and not pa.types.is_boolean(schema.field(final).type):
+        raise ConfigError(f"finalizeColumn={final!r} is {schema.field(final).type}, and a boolean column is needed")
+    if event is not None and not pa.types.is_timestamp(schema.field(event).type):
+        raise ConfigError(f"eventTimeInterval: {event!r} is {schema.field(event).type}, and a timestamp is needed")
+    if settings.policy is not None:
+        load_policy(settings.policy)
+    return replace(settings, finalize_column=final, event_column=event)
 
 
 def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.model import Add, Fingerprint, JobAuthor, StreamAuthor
@@ -12,16 +13,18 @@ from ftfile.sink.checkpoint import read_offsets
 from ftfile.sink.config import definition_key
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
+from ftfile.sink.names import PartNames, add_of, rewrite_of
 from ftfile.sink.schema_change import check_schema_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.commit.model import Author
+    from ftfile.commit.proposal import PlanDue
     from ftfile.commit.state import LogState
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import WriterIdentity
-    from ftfile.sink.message import TaskCommit
+    from ftfile.sink.message import StagedPart, StagedSegment, TaskCommit
 
 __all__ = ("check_head", "check_messages", "make_proposal")
 
@@ -56,14 +59,35 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
     return sorted(whole, key=lambda message: message.identity.partition)
 
 
-def make_proposal(config: SinkConfig, messages: Sequence[TaskCommit]) -> Proposal:
-    """Turn checked messages into what is to be committed."""
+def make_proposal(
+    config: SinkConfig, messages: Sequence[TaskCommit], plan_due: PlanDue | None, now_ms: int
+) -> Proposal:
+    """Turn checked messages into what is to be committed.
+
+    Args:
+        config: of the writer.
+        messages: of all tasks, by partition.
+        plan_due: says which parts end after the record.
+        now_ms: the driver's clock, by which ages of open parts are counted.
+    """
     writer = messages[0].identity.writer
-    encoding, schema = config.encoding(), config.schema_json
-    definitions: dict[str, Any] = {definition_key(encoding): encoding, definition_key(schema): schema}
+    encoding, schema = config.encoding(), config.recorded_schema_json
+    key = definition_key(encoding)
+    definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
+    if config.rolling is not None:
+        settings = config.rolling.to_json()
+        definitions[definition_key(settings)] = settings
+    names = PartNames(writer.name_stem)
     return Proposal(
         author=_author(config, writer),
-        adds=_adds(config, messages, definition_key(encoding)),
+        # Parts of older rows come first.
+        rewrites=tuple(rewrite_of(assembled, names) for message in messages for assembled in message.assembled),
+        adds=(
+            *_parts(config, messages, definition_key(encoding), names),
+            *_segments(messages, definition_key(encoding), now_ms),
+        ),
+        plan_due=plan_due,
+        settings=definition_key(config.rolling.to_json()) if config.rolling is not None else None,
         claims_replay=any(message.found_committed for message in messages),
         fingerprint=_fingerprint(config, messages),
         tasks=len(messages),
@@ -82,7 +106,7 @@ def check_head(config: SinkConfig, head: LogState) -> None:
         ConfigError: `partitionBy` changed.
     """
     if head.schema is not None:
-        check_schema_change(head.definitions[head.schema], config.schema_json, config.on_schema_change)
+        check_schema_change(head.definitions[head.schema], config.recorded_schema_json, config.on_schema_change)
     for definition in head.definitions.values():
         if isinstance(definition, dict) and definition.get("partitionBy") not in (None, list(config.partition_by)):
             recorded = ",".join(definition["partitionBy"]) or "no columns"
@@ -100,32 +124,35 @@ def _author(config: SinkConfig, writer: WriterIdentity) -> Author:
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
 
 
-def _adds(config: SinkConfig, messages: Sequence[TaskCommit], encoding: str) -> tuple[Add, ...]:
-    """Give every part its final name: numbered within its bucket, in the order of partitions and of writing."""
-    adds = []
-    numbers: dict[str, int] = {}
-    for message in messages:
-        stem = message.identity.writer.name_stem
-        for part in message.parts:
-            number = numbers.get(part.bucket, 0)
-            numbers[part.bucket] = number + 1
-            name = f"part-{stem}-{number:05d}-{part.id[:12]}{config.format.extension}"
-            adds.append(
-                Add(
-                    id=part.id,
-                    kind="part",
-                    path=part.path,
-                    final_path=f"{part.bucket}/{name}" if part.bucket else name,
-                    length=part.length,
-                    logical_length=part.length,
-                    checksum=part.checksum,
-                    rows=part.rows,
-                    bucket=part.bucket,
-                    encoding=encoding,
-                    origin=message.identity.origin(),
-                )
-            )
-    return tuple(adds)
+def _parts(config: SinkConfig, messages: Sequence[TaskCommit], encoding: str, names: PartNames) -> list[Add]:
+    """Return the parts in the order of partitions and of writing."""
+    return [
+        add_of(part, names.next(part, config.format.extension), encoding, message.identity.origin())
+        for message in messages
+        for part in message.parts
+    ]
+
+
+def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:
+    return [
+        Add(
+            id=segment.id,
+            kind="segment",
+            path=segment.path,
+            final_path=None,
+            offset=segment.offset,
+            length=segment.length,
+            logical_length=segment.length,
+            checksum=segment.checksum,
+            rows=segment.rows,
+            bucket=segment.bucket,
+            encoding=encoding,
+            origin=message.identity.origin(),
+            marks=segment.marks | {"ms": now_ms},
+        )
+        for message in messages
+        for segment in message.segments
+    ]
 
 
 def _fingerprint(config: SinkConfig, messages: Sequence[TaskCommit]) -> Fingerprint:
@@ -136,10 +163,15 @@ def _fingerprint(config: SinkConfig, messages: Sequence[TaskCommit]) -> Fingerpr
 
 
 def _metrics(messages: Sequence[TaskCommit]) -> dict[str, Any]:
-    parts = [part for message in messages for part in message.parts]
+    written: list[StagedPart | StagedSegment] = []
+    for message in messages:
+        written += (*message.parts, *message.segments)
+    assembled = [each for message in messages for each in message.assembled]
+    rolled = Counter(each.reason for each in assembled for _ in each.parts)
     return {
-        "rows": sum(part.rows for part in parts),
-        "bytes": sum(part.length for part in parts),
-        "files": len(parts),
+        "rows": sum(each.rows for each in written),
+        "bytes": sum(each.length for each in written),
+        "files": sum(len(message.parts) for message in messages) + sum(rolled.values()),
+        **({"rolled": dict(rolled)} if rolled else {}),
         "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
     }

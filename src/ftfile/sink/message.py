@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.version import __version__
 
 if TYPE_CHECKING:
+    from ftfile.commit.model import Add, SourceRange
     from ftfile.sink.identity import TaskIdentity
 
 __all__ = ("StagedPart", "TaskCommit")
@@ -32,11 +33,59 @@ class StagedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class StagedSegment:
+    """Rows of one bucket in a complete, durable spool.
+
+    Attributes:
+        id: unique for ever.
+        path: of the spool, relative to the directory.
+        offset: where the segment's data begins in it.
+        length: of the data.
+        marks: what rolling policies go by; see `sink.rolling.groups`.
+    """
+
+    id: str
+    path: str
+    offset: int
+    length: int
+    checksum: str
+    rows: int
+    bucket: str
+    marks: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What a task made of a due job.
+
+    Attributes:
+        job: its id.
+        inputs: the segments that are used up by it, wholly or in part.
+        parts: made of them, each with the ranges it took.
+        rests: what is left of the inputs: later ranges of the same spools.
+        known_at: the version at which the inputs were live.
+        reason: why the parts ended.
+        extension: of their names.
+    """
+
+    job: str
+    reason: str
+    extension: str
+    inputs: tuple[Add, ...]
+    parts: tuple[tuple[StagedPart, tuple[SourceRange, ...]], ...]
+    rests: tuple[Add, ...]
+    known_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCommit:
     """The result of one attempt.
 
     Attributes:
         found_committed: the batch was in the log already; nothing was written.
+        segments: rows that stay in open parts.
+        assembled: due jobs that this attempt did beside its own rows.
+        failed: ids of due jobs that it could not do.
         fingerprint: of the rows of this task, to be merged.
         writer_version: of the ftfile that ran in the executor.
     """
@@ -44,6 +93,9 @@ class TaskCommit:
     identity: TaskIdentity
     parts: tuple[StagedPart, ...]
     fingerprint: dict[str, Any]
+    segments: tuple[StagedSegment, ...] = ()
+    assembled: tuple[Assembled, ...] = ()
+    failed: tuple[str, ...] = ()
     found_committed: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
     writer_version: str = __version__

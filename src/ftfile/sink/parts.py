@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 __all__ = ("PartWriter",)
 
 ROUTE_ROWS = 100_000
-ROUTE_BYTES = 64 << 20
 MAX_OPEN_PARTS = 128
-BUFFERED_BYTES_MAX = 64 << 20
 
 
 class PartWriter:
@@ -30,6 +28,9 @@ class PartWriter:
 
     def __init__(self, config: SinkConfig, stage: Stage) -> None:
         self._config = config
+        rolling = config.rolling
+        self._max_rows = config.max_records_per_file if rolling is None else rolling.max_rows
+        self._max_bytes = config.max_bytes_per_file if rolling is None else rolling.max_bytes
         self._schema = config.file_schema
         self._stage = stage
         self._open: OrderedDict[str, OpenPart] = OrderedDict()
@@ -40,12 +41,12 @@ class PartWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
         if not self._config.partition_by:
-            self._write_bucket("", batch)
+            self.write_bucket("", batch)
             return
         self._collected.append(batch)
         self._collected_rows += batch.num_rows
         self._collected_bytes += batch.get_total_buffer_size()
-        if self._collected_rows >= ROUTE_ROWS or self._collected_bytes >= ROUTE_BYTES:
+        if self._collected_rows >= ROUTE_ROWS or self._collected_bytes >= self._config.max_open_bytes:
             self._route()
 
     @property
@@ -66,20 +67,21 @@ class PartWriter:
         self._collected, self._collected_rows, self._collected_bytes = [], 0, 0
         for batch in table.to_batches():
             for bucket, rows in route(batch, self._config.partition_by, time_zone=self._config.time_zone):
-                self._write_bucket(bucket, rows)
+                self.write_bucket(bucket, rows)
             self._bound_memory()
 
     def _bound_memory(self) -> None:
         """Let the parts that hold most write it, until all together hold no more than one may."""
         held = self.buffered_bytes
         for part in sorted(self._open.values(), key=lambda part: part.buffered_bytes, reverse=True):
-            if held <= BUFFERED_BYTES_MAX:
+            if held <= self._config.max_open_bytes:
                 break
             held -= part.buffered_bytes
             part.flush()
 
-    def _write_bucket(self, bucket: str, batch: pa.RecordBatch) -> None:
-        limit_rows, limit_bytes = self._config.max_records_per_file, self._config.max_bytes_per_file
+    def write_bucket(self, bucket: str, batch: pa.RecordBatch) -> None:
+        """Take rows of one bucket, without the columns that are in its path."""
+        limit_rows, limit_bytes = self._max_rows, self._max_bytes
         offset = 0
         while offset < batch.num_rows:
             part = self._part(bucket)

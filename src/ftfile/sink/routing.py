@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("route",)
+__all__ = ("route", "sort_by_bucket")
 
 
 def route(
@@ -37,17 +37,36 @@ def route(
     Raises:
         EncodingError: a value cannot be part of a path; names the column.
     """
+    rows, counts = sort_by_bucket(batch, columns, time_zone=time_zone)
+    start = 0
+    for path, count in counts:
+        yield path, rows.slice(start, count)
+        start += count
+
+
+def sort_by_bucket(
+    batch: pa.RecordBatch, columns: Sequence[str], *, time_zone: str = UTC
+) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+    """Return the rows bucket by bucket, without the partition columns, and each bucket's path and number of rows.
+
+    Args:
+        batch: see `route`.
+        columns: see `route`; without any, all rows are of the bucket with the empty path.
+        time_zone: see `route`.
+
+    Raises:
+        EncodingError: see `route`.
+    """
     if not batch.num_rows:
-        return
+        return batch.drop_columns(list(columns)), []
+    if not columns:
+        return batch, [("", batch.num_rows)]
     paths, codes = _buckets([(column, batch.column(column)) for column in columns], time_zone)
     rows = batch.drop_columns(list(columns))
     if np.any(codes[1:] < codes[:-1]):
         # A stable sort: rows of one bucket stay in their order.
         rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))
-    start = 0
-    for path, count in zip(paths, np.bincount(codes).tolist(), strict=True):
-        yield path, rows.slice(start, count)
-        start += count
+    return rows, list(zip(paths, np.bincount(codes).tolist(), strict=True))
 
 
 def _buckets(columns: list[tuple[str, pa.Array]], time_zone: str) -> tuple[list[str], NDArray[np.int64]]:

@@ -25,37 +25,53 @@ CREATE_TRIES = 4
 _log = get_logger(__name__)
 
 
-class _CheckedWriter:
-    """Counts and checksums what goes into a stream."""
+class StagedFile:
+    """A file being written under a name that no attempt ever had: counts and checksums what goes into it."""
 
-    def __init__(self, stream: OutputStream) -> None:
+    def __init__(self, file_id: str, stream: OutputStream) -> None:
+        self.id = file_id
         self._stream = stream
-        self.crc = Crc32()
+        self._crc = Crc32()
+
+    @property
+    def path(self) -> str:
+        """Return where it is staged."""
+        return self._stream.path
 
     @property
     def position(self) -> int:
+        """Return how many bytes are in it."""
         return self._stream.position
 
+    @property
+    def checksum(self) -> str:
+        """Return that of all bytes so far."""
+        return self._crc.text()
+
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        self.crc.update(data)
+        """Append all of `data` and return its length."""
+        self._crc.update(data)
         return self._stream.write(data)
+
+    def end(self) -> None:
+        """Make the content durable; the driver makes the name so."""
+        if self._stream.has_capability("hsync"):
+            self._stream.hsync()
+        self._stream.close()
+
+    def abort(self) -> None:
+        """Discard it."""
+        self._stream.abort()
 
 
 class OpenPart:
     """One part being written."""
 
-    def __init__(self, part_id: str, bucket: str, stream: OutputStream, file_format: Format, schema: pa.Schema) -> None:
-        self.id = part_id
+    def __init__(self, bucket: str, file: StagedFile, file_format: Format, schema: pa.Schema) -> None:
+        self.file = file
         self.bucket = bucket
         self.rows = 0
-        self._stream = stream
-        self._writer = _CheckedWriter(stream)
-        self._encoder: Encoder = file_format.encoder(schema, self._writer)
-
-    @property
-    def path(self) -> str:
-        """Return where the part is staged."""
-        return self._stream.path
+        self._encoder: Encoder = file_format.encoder(schema, file)
 
     @property
     def size_bytes(self) -> int:
@@ -77,18 +93,9 @@ class OpenPart:
         self.rows += taken
         return taken
 
-    def finish(self) -> StagedPart:
-        """End the file and make it durable; the driver makes its name so."""
+    def end(self) -> None:
+        """Write what is buffered, and what ends the file."""
         self._encoder.finish()
-        if self._stream.has_capability("hsync"):
-            self._stream.hsync()
-        self._stream.close()
-        length = self._stream.position
-        return StagedPart(self.id, self.path, length, self._writer.crc.text(), self.rows, self.bucket)
-
-    def abort(self) -> None:
-        """Discard the file."""
-        self._stream.abort()
 
 
 class Stage:
@@ -99,39 +106,56 @@ class Stage:
         self._ids = ids
         self._identity = identity
         self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
-        self._opened: list[OpenPart] = []
+        self._opened: list[StagedFile] = []
+        self._ended: list[str] = []
         self.finished: list[StagedPart] = []
 
-    def open(self, bucket: str, file_format: Format, schema: pa.Schema) -> OpenPart:
-        """Start a part under a name that no attempt ever had."""
-        part_id = self._ids.unique()
-        name = f"{self._identity.partition:05d}-{self._identity.attempt}-{part_id}.staged"
-        part = OpenPart(part_id, bucket, self._create(f"{self._directory}/{name}"), file_format, schema)
-        self._opened.append(part)
-        return part
+    def create(self, ending: str) -> StagedFile:
+        """Start a file; see `StagedFile`."""
+        file_id = self._ids.unique()
+        name = f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}.{ending}"
+        file = StagedFile(file_id, self._create(f"{self._directory}/{name}"))
+        self._opened.append(file)
+        return file
 
-    def finish(self, part: OpenPart) -> None:
-        """End a part and look whether the store has all of it.
+    def end(self, file: StagedFile) -> None:
+        """End a file and look whether the store has all of it.
 
         Raises:
             CorruptData: the store's length is another than what was written.
         """
-        staged = part.finish()
-        self._opened.remove(part)
-        self.finished.append(staged)
-        found = self._fs.stat(staged.path).size_bytes
-        if found != staged.length:
-            raise CorruptData(staged.path, f"{staged.length} bytes", f"{found} bytes", "The task is run again")
+        file.end()
+        self._opened.remove(file)
+        self._ended.append(file.path)
+        found = self._fs.stat(file.path).size_bytes
+        if found != file.position:
+            raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")
+
+    def open(self, bucket: str, file_format: Format, schema: pa.Schema) -> OpenPart:
+        """Start a part."""
+        return OpenPart(bucket, self.create("staged"), file_format, schema)
+
+    def finish(self, part: OpenPart) -> None:
+        """End a part; see `end`."""
+        part.end()
+        file = part.file
+        self.end(file)
+        self.finished.append(StagedPart(file.id, file.path, file.position, file.checksum, part.rows, part.bucket))
+
+    def drop(self, file: StagedFile) -> None:
+        """Discard one file that is not ended."""
+        self._opened.remove(file)
+        file.abort()
 
     def discard(self) -> None:
         """Remove what this attempt wrote, as far as that can be done; nobody ever refers to it."""
-        for part in self._opened:
-            part.abort()
-        for staged in self.finished:
+        for file in self._opened:
+            file.abort()
+        for path in self._ended:
             try:
-                self._fs.delete(staged.path)
+                self._fs.delete(path)
             except StorageError as error:
-                _log.info("left %s behind: %s", staged.path, error)
+                _log.info("left %s behind: %s", path, error)
 
     def _create(self, path: str) -> OutputStream:
         for _ in range(CREATE_TRIES - 1):

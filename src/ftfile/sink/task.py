@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -10,34 +11,48 @@ from ftfile.commit.log import CommitLog
 from ftfile.commit.model import StreamAuthor
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.core.logs import get_logger
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.message import TaskCommit
 from ftfile.sink.parts import PartWriter
+from ftfile.sink.rolling.share import do_share
+from ftfile.sink.spool import SpoolWriter
 from ftfile.sink.staging import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.commit.state import LogView
+    from ftfile.commit.state import LogState, LogView
     from ftfile.fs.api import FileSystem
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import TaskIdentity, WriterIdentity
+    from ftfile.sink.message import StagedSegment
 
-__all__ = ("write_task",)
+__all__ = ("Planned", "write_task")
 
-_log = get_logger(__name__)
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What was known of the log when the batch was planned; at most 64 KiB pickled.
+
+    Attributes:
+        definitions: of the encodings of the due jobs, by key.
+    """
+
+    view: LogView
+    definitions: dict[str, Any] = field(default_factory=dict)
 
 
 def write_task(
     config: SinkConfig,
-    view: LogView,
+    planned: Planned,
     identity: TaskIdentity,
     batches: Iterable[pa.RecordBatch],
     fs: FileSystem,
 ) -> TaskCommit:
     """Write the rows of one attempt to files of its own; of a batch that is committed, only look at the rows.
+
+    With open parts, its share of the due jobs is done beside, and none of them can fail it.
 
     Raises:
         FtfileError: the attempt failed; what it wrote was removed as far as possible, and nobody refers to it.
@@ -45,29 +60,54 @@ def write_task(
     began = SYSTEM_CLOCK.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint)
     rows = _fingerprinted(_cast(batches, config.schema), fingerprint)
-    if _is_committed(fs, view, identity.writer):
+    head = _head(fs, planned.view, identity.writer)
+    if head is not None and head.finds(_author(identity.writer)):
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
     stage = Stage(fs, SYSTEM_IDS, identity)
     try:
+        segments = _write(config, stage, identity, rows)
+    except BaseException:
+        stage.discard()
+        raise
+    assembled, failed = ((), ()) if head is None else do_share(fs, stage, head, planned.definitions, identity.partition)
+    return TaskCommit(
+        identity,
+        tuple(stage.finished),
+        fingerprint.to_json(),
+        segments,
+        assembled,
+        failed,
+        metrics={"writeSeconds": SYSTEM_CLOCK.monotonic_s() - began},
+    )
+
+
+def _write(
+    config: SinkConfig, stage: Stage, identity: TaskIdentity, rows: Iterable[pa.RecordBatch]
+) -> tuple[StagedSegment, ...]:
+    """Write all rows to parts, or to a spool; return the segments of the spool."""
+    if config.rolling is None:
         parts = PartWriter(config, stage)
         for batch in rows:
             parts.write(batch)
         parts.finish()
-    except BaseException:
-        stage.discard()
-        raise
-    metrics = {"writeSeconds": SYSTEM_CLOCK.monotonic_s() - began}
-    return TaskCommit(identity, tuple(stage.finished), fingerprint.to_json(), metrics=metrics)
+        return ()
+    spool = SpoolWriter(config, config.rolling, stage, identity.partition)
+    for batch in rows:
+        spool.write(batch)
+    spool.finish()
+    return tuple(spool.segments)
 
 
-def _is_committed(fs: FileSystem, view: LogView, writer: WriterIdentity) -> bool:
-    """Look whether the batch is in the log by now; only saves work, the commit decides."""
-    if not isinstance(writer, StreamIdentity):
-        return False
-    author = StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
-    return CommitLog(fs, start=view).read_on().finds(author)
+def _head(fs: FileSystem, view: LogView, writer: WriterIdentity) -> LogState | None:
+    """Return what a task of a stream must know of the log by now; it only saves work, the commit decides."""
+    return CommitLog(fs, start=view).read_on() if isinstance(writer, StreamIdentity) else None
+
+
+def _author(writer: WriterIdentity) -> StreamAuthor:
+    assert isinstance(writer, StreamIdentity)
+    return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
 
 
 def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAccumulator) -> Iterator[pa.RecordBatch]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.lineage import check_known_query
 from ftfile.commit.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import FtfileError, NotFound
+from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.checkpoint import read_query_id
+from ftfile.sink.config import definition_key
 from ftfile.sink.driver import check_head, check_messages, make_proposal
 from ftfile.sink.identity import StreamIdentity
-from ftfile.sink.task import write_task
+from ftfile.sink.rolling.plan import RollingPlanner
+from ftfile.sink.rolling.settings import ALL_END
+from ftfile.sink.task import Planned, write_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ftfile.commit.proposal import PlanDue
     from ftfile.commit.protocol import Committed
-    from ftfile.commit.state import LogView
+    from ftfile.commit.state import LogState
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import TaskIdentity, WriterIdentity
     from ftfile.sink.message import TaskCommit
@@ -35,13 +40,16 @@ LOGS_KEPT = 16
 
 _log = get_logger(__name__)
 _logs: dict[str, CommitLog] = {}
+_planners: dict[str, RollingPlanner] = {}
 
 
 def open_log(path: str) -> CommitLog:
     """Return this process's log of a directory; its cached state is checked before every use."""
     if path not in _logs:
         if len(_logs) >= LOGS_KEPT:
-            _logs.pop(next(iter(_logs)))
+            oldest = next(iter(_logs))
+            _logs.pop(oldest)
+            _planners.pop(oldest, None)
         _logs[path] = CommitLog(open_filesystem(path))
     return _logs[path]
 
@@ -49,6 +57,7 @@ def open_log(path: str) -> CommitLog:
 def forget_logs() -> None:
     """Drop this process's caches, as a new process would start."""
     _logs.clear()
+    _planners.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,7 @@ class SinkWriter:
     """Settings, and what was known of the log when the batch was planned. Picklable, a few kilobytes."""
 
     config: SinkConfig
-    view: LogView
+    planned: Planned
 
     @classmethod
     def plan(cls, config: SinkConfig) -> SinkWriter:
@@ -74,12 +83,12 @@ class SinkWriter:
             check_head(config, head)
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
-            return cls(config, head.view())
+            return cls(config, Planned(head.view(), _definitions_due(head)))
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
-            return write_task(self.config, self.view, identity, batches, open_filesystem(self.config.path))
+            return write_task(self.config, self.planned, identity, batches, open_filesystem(self.config.path))
 
     def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> Committed:
         """Commit a batch exactly once; repeatable.
@@ -95,9 +104,28 @@ class SinkWriter:
             raise
         log = open_log(self.config.path)
         with _context(whole[0].identity.writer), log.lock:
-            done = commit(log, make_proposal(self.config, whole), self.config.policy)
+            proposal = make_proposal(self.config, whole, self._plan_due(whole), log.clock.now_ms())
+            done = commit(log, proposal, self.config.policy)
             _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
             return done
+
+    def _plan_due(self, messages: Sequence[TaskCommit]) -> PlanDue | None:
+        """Return what says which open parts end after the record; a batch write leaves those to their queries."""
+        writer, rolling = messages[0].identity.writer, self.config.rolling or ALL_END
+        if not isinstance(writer, StreamIdentity):
+            return None
+        encoding = definition_key(self.config.encoding())
+        planner = _planners.get(self.config.path)
+        if planner is None or not planner.is_for(writer.query_id, encoding, rolling):
+            planner = _planners[self.config.path] = RollingPlanner(writer.query_id, encoding, rolling, SYSTEM_IDS)
+            if self.config.rolling is not None:
+                _log.warning(
+                    "files stay open over batches; when no batch comes, ftfile.spark.attach(spark), called before, or "
+                    "ftfile.flush(%r) finishes them",
+                    self.config.path,
+                )
+        failed = frozenset(job for message in messages for job in message.failed)
+        return lambda head, record, left: planner.plan(head, record, left, failed)
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
@@ -125,6 +153,12 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
         )
     if not config.partition_by:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
+
+
+def _definitions_due(head: LogState) -> dict[str, Any]:
+    """Return what tasks must know to do the due jobs."""
+    keys = {job.inputs[0].encoding for job in head.due}
+    return {key: head.definitions[key] for key in keys if key in head.definitions}
 
 
 def _context(writer: WriterIdentity) -> AbstractContextManager[None]:

@@ -58,7 +58,7 @@ class Version:
         batch_id: of a streaming write, else None.
         job_id: of a batch write or a maintenance operation, else None.
         time_ms: the writer's clock, milliseconds since 1970 UTC.
-        rows: records in the files added.
+        rows: records that it brought, in files or in what is still open.
         size_bytes: of the files added.
         files: how many were added.
         files_removed: how many were removed.
@@ -101,7 +101,7 @@ class Directory:
         return self._log.read_on().version
 
     def files(self, version: int | None = None) -> list[FinishedFile]:
-        """Return the files of a version, by default the newest, in the order of their commits.
+        """Return the files of a version, by default the newest, in the order of their commits; not those still open.
 
         Raises:
             ConfigError: there is no such version.
@@ -117,6 +117,7 @@ class Directory:
                 add.checksum,
             )
             for add in take_snapshot(self._log, version).adds.values()
+            if add.kind == "part"
         ]
 
     def history(self) -> list[Version]:
@@ -188,9 +189,9 @@ def _version(record: Record) -> Version:
         batch_id=stream.batch_id if stream else None,
         job_id=None if isinstance(author, StreamAuthor) else author.job_id,
         time_ms=record.time_ms,
-        rows=sum(add.rows for add in record.adds),
+        rows=record.metrics.get("rows", 0),
         size_bytes=sum(add.length for add in record.adds),
-        files=len(record.adds),
-        files_removed=len(record.removes),
+        files=sum(add.kind == "part" for add in record.adds),
+        files_removed=sum(remove.kind == "part" for remove in record.removes),
         offsets=stream.offsets if stream else None,
     )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.commit.snapshot import open_add
+from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
 from ftfile.encoding.partition_paths import parse_bucket_path
 from ftfile.encoding.registry import format_from_definition
+from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.streams import as_file
 
 if TYPE_CHECKING:
@@ -39,12 +41,30 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
     values = parse_bucket_path(add.bucket, in_path, encoding["timeZone"]) if len(in_path) else {}
     rows = 0
     with open_add(add, fs.open) as file:
-        _check_length(file, add)
-        for batch in format_from_definition(encoding["format"]).decode(as_file(file), in_file):
+        decode = _decode_segment if add.kind == "segment" else _decode_part
+        for batch in decode(file, add, encoding, in_file):
             rows += batch.num_rows
             yield _with_path_columns(batch, values, schema) if values else batch
     if rows != add.rows:
         raise CorruptData(add.final_path or add.path, f"{add.rows} rows", f"{rows} rows", _ADVICE)
+
+
+def _decode_part(file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    _check_length(file, add)
+    return format_from_definition(encoding["format"]).decode(as_file(file), schema)
+
+
+def _decode_segment(file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a segment that are not in a part already."""
+    data = file.read_at(add.offset, add.length)
+    if not matches(data, add.checksum):
+        raise CorruptData(add.path, f"{add.length} bytes at {add.offset} with {add.checksum}", "others", _ADVICE)
+    codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
+    skip = add.skip_rows
+    for batch in codec.decode(data, add.path, schema):
+        skipped = min(skip, batch.num_rows)
+        skip -= skipped
+        yield batch.slice(skipped)
 
 
 def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:

@@ -1,1 +1,18 @@
 """The only code that knows pyspark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ftfile.spark.listener import attach
+
+__all__ = ("attach",)
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - workers import this package and never need what is here
+    if name != "attach":
+        raise AttributeError(f"module 'ftfile.spark' has no attribute {name!r}")
+    from ftfile.spark import listener  # noqa: PLC0415
+
+    return listener.attach

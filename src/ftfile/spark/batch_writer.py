@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter
 
+from ftfile.core.errors import ConfigError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.messages import TaskCommitMessage, unwrap
@@ -27,7 +28,13 @@ class FtFileBatchWriter(DataSourceArrowWriter):
     """Appends a DataFrame as one commit; all of it is seen, or nothing."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        self._writer = SinkWriter.plan(sink_config(options, schema, overwrite=overwrite))
+        config = sink_config(options, schema, overwrite=overwrite)
+        if config.rolling is not None:
+            raise ConfigError(
+                "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
+                "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
+            )
+        self._writer = SinkWriter.plan(config)
         self._job_id = SYSTEM_IDS.unique()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

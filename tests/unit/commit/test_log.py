@@ -79,7 +79,12 @@ class TestRecordFormat:
             time_ms=5,
             adds=(SEGMENT, PART),
             removes=(Remove.of(PART), Remove.of(SEGMENT)),
-            due=(DueJob("d", ("s1",), "size", 2),),
+            due=(
+                DueJob(
+                    "d", (SEGMENT, replace(SEGMENT, id="s2", skip_rows=3, marks={"ms": 7})), "size", 2, {"rest": True}
+                ),
+            ),
+            settings="set",
             tasks=8,
             lineage_start=3,
             horizon_ms=99,
@@ -135,7 +140,7 @@ class TestBases:
         driver.commit_new(0, offsets_hash="h", definitions={"e": 1}, schema="e", tasks=2)
         add = driver.stage(5)
         segment = replace(SEGMENT, id="live")
-        driver.create_record(adds=(add, segment), due=(DueJob("d", ("live",), "size"),), horizon_ms=5, tasks=3)
+        driver.create_record(adds=(add, segment), due=(DueJob("d", (segment,), "size"),), horizon_ms=5, tasks=3)
         driver.create_record(author=JobAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
         state = CommitLog(driver.fs).read_on()
         assert decode_base(encode_base(state), "path") == state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -362,6 +363,17 @@ class TestRewrites:
         driver.commit(2, add, rewrites=(Rewrite((old,), (second,), known_at=0),))
         assert driver.visible() == {first.final_path, add.final_path}
         assert driver.fs.exists(second.path)
+
+    def test_what_is_left_of_a_live_segment_may_be_older_than_the_horizon(self, driver: Driver) -> None:
+        segment = replace(driver.stage(0, b"row\nrow\n"), kind="segment", final_path=None)
+        driver.commit(0, segment)
+        horizon_ms = driver.fs.stat(segment.path).modified_ms
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms)
+        rest = replace(segment, id="rest", offset=4, length=4)
+        time.sleep(0.01)
+        part = driver.stage(1)
+        driver.commit(1, rewrites=(Rewrite((segment,), (part, rest), known_at=0),))
+        assert set(take_snapshot(driver.log).adds) == {part.id, "rest"}
 
     def test_inputs_claimed_twice_in_one_record_are_taken_once(self, driver: Driver) -> None:
         old = driver.commit_new(0)

@@ -92,8 +92,8 @@ class TestFiles:
 
     def test_parts_hold_no_more_in_memory_than_one_may(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(parts, "ROUTE_ROWS", 1_000)
-        monkeypatch.setattr(parts, "BUFFERED_BYTES_MAX", 100_000)
-        config = SinkConfig.from_options({"path": out, "partitionBy": "id"}, spark_schema(COLUMNS))
+        options = {"path": out, "partitionBy": "id", "maxOpenBytes": "100000"}
+        config = SinkConfig.from_options(options, spark_schema(COLUMNS))
         identity = TaskIdentity(JobIdentity("job"), 0, 0)
         writer = parts.PartWriter(config, Stage(open_filesystem(out), SYSTEM_IDS, identity))
         words = random.Random(0).randbytes(100_000).hex()
@@ -471,7 +471,7 @@ def test_the_writer_is_planned_from_the_head(query: MicroBatch) -> None:
     query.run(0, [ROWS])
     writer = pickle.loads(query.plan())
     assert isinstance(writer, SinkWriter)
-    assert (writer.view.version, writer.view.last_batches) == (0, {query.query_id: 0})
+    assert (writer.planned.view.version, writer.planned.view.last_batches) == (0, {query.query_id: 0})
 
 
 def test_history_says_who_wrote(query: MicroBatch, out: str) -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = (
     "BOOLEAN",
     "CHARACTER",
+    "CLOCK",
     "COLUMNS",
+    "COLUMN_AND_DURATION",
     "COUNT",
     "DURATION",
     "INTEGER",
@@ -88,6 +90,21 @@ def _character(text: str) -> str:
     return text
 
 
+def _part_of_a_day(text: str) -> float:
+    seconds = parse_duration_s(text)
+    if seconds < 1 or 86_400 % seconds:
+        raise ValueError(text)
+    return seconds
+
+
+def _column_and_duration(text: str) -> tuple[str, float]:
+    column, _, duration = text.rpartition(":")
+    seconds = parse_duration_s(duration)
+    if not column or not seconds:
+        raise ValueError(text)
+    return column.strip(), seconds
+
+
 TEXT = Kind("text", lambda text: text)
 BOOLEAN = Kind("`true` or `false`", _boolean)
 COUNT = Kind("a whole number of 1 or more", _at_least(1))
@@ -95,5 +112,7 @@ VERSION = Kind("a whole number of 0 or more", _at_least(0))
 INTEGER = Kind("a whole number", lambda text: int(text.strip()))
 SIZE = Kind("a size of at least one byte, such as `128MiB`, `64m` or `1000000`", _size)
 DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s)
+CLOCK = Kind("a duration that divides a day, such as `15min`, `1h` or `1d`", _part_of_a_day)
+COLUMN_AND_DURATION = Kind("a timestamp column and a duration, such as `ts:1h`", _column_and_duration)
 COLUMNS = Kind("column names separated by commas, none twice", _columns)
 CHARACTER = Kind("a single character", _character)

@@ -8,6 +8,8 @@ from typing import Any
 from ftfile.core.options.kinds import (
     BOOLEAN,
     CHARACTER,
+    CLOCK,
+    COLUMN_AND_DURATION,
     COLUMNS,
     COUNT,
     DURATION,
@@ -28,6 +30,7 @@ _BOTH = _WRITE | _READ
 GROUPS = {
     "where": "Where and what",
     "files": "Files",
+    "rolling": "Files that stay open over batches",
     "format": "Formats",
     "guarantees": "Guarantees",
     "reading": "Reading",
@@ -84,11 +87,99 @@ OPTIONS: tuple[Option, ...] = (
     Option("maxRecordsPerFile", COUNT, None, "A file closes after this many records.", "files"),
     Option(
         "rolling",
-        one_of("batch"),
+        one_of("batch", "policy"),
         "batch",
         "When files end: `batch` finishes every file in the micro-batch that wrote it, so that each batch is visible "
-        "at once.",
+        "at once; `policy` keeps files open over batches until one of the rules below fires.",
+        "rolling",
+        default_text="`batch`; `policy` with any option of this table",
+    ),
+    Option(
+        "maxBatchesPerFile",
+        COUNT,
+        None,
+        "A file ends when this many batches have put records into it.",
+        "rolling",
+    ),
+    Option(
+        "rolloverInterval",
+        DURATION,
+        None,
+        "A file ends this long after its first records were committed.",
+        "rolling",
+    ),
+    Option(
+        "inactivityInterval",
+        DURATION,
+        None,
+        "A file ends this long after its last records were committed.",
+        "rolling",
+        default_text="`1h`",
+    ),
+    Option(
+        "rolloverAt",
+        CLOCK,
+        None,
+        "Files end when the clocks of `timeZone` have passed a multiple of this since midnight: `1h` is every full "
+        "hour.",
+        "rolling",
+    ),
+    Option(
+        "eventTimeInterval",
+        COLUMN_AND_DURATION,
+        None,
+        "A file ends once its records span so much of the time in a column.",
+        "rolling",
+    ),
+    Option(
+        "finalizeColumn",
+        TEXT,
+        None,
+        "A boolean column, which does not go into the files: a file ends after a record in which it is true.",
+        "rolling",
+    ),
+    Option(
+        "rollingPolicy",
+        TEXT,
+        None,
+        "A class of your own that says when files end, as `module:Class`; see docs/rolling.md.",
+        "rolling",
+    ),
+    Option(
+        "strictFileSize",
+        BOOLEAN,
+        False,  # noqa: FBT003 - a default
+        "Close a file before the record with which it would pass `maxBytesPerFile`, not after.",
+        "rolling",
+    ),
+    Option(
+        "maxOpenBytes",
+        SIZE,
+        64 << 20,
+        "How much memory a task takes for records that it has not written yet.",
         "files",
+        default_text="`64MiB`",
+    ),
+    Option(
+        "maxSegmentsPerPart",
+        COUNT,
+        1_000,
+        "A file ends when it consists of this many pieces: a batch and task gives each open file one.",
+        "rolling",
+    ),
+    Option(
+        "maxOpenSegments",
+        COUNT,
+        100_000,
+        "With more pieces open in the whole directory, the files that are open for longest end.",
+        "rolling",
+    ),
+    Option(
+        "assemblyAttempts",
+        COUNT,
+        3,
+        "How often making a file of its pieces is tried before each of them becomes a file of its own.",
+        "rolling",
     ),
     Option(
         "compression",
@@ -259,13 +350,8 @@ SPARK_KEYS = frozenset(
     {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}
 )
 
-_WITH_THEIR_BATCH = "files end with their batch; maxBytesPerFile and maxRecordsPerFile split within it"
 _INSTEAD: dict[tuple[str, ...], str] = {
-    (
-        *("maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverAt", "eventTimeInterval"),
-        *("finalizeColumn", "rollingPolicy", "strictFileSize", "maxOpenBytes", "maxOpenSegments"),
-        *("maxSegmentsPerPart", "assemblyAttempts", "bucketStateTtl"),
-    ): _WITH_THEIR_BATCH,
+    ("bucketStateTtl",): "file names do not depend on what was written before",
     ("bucketPattern", "fileNameColumn", "bucketer"): "directories are chosen by partitionBy, from any column you make",
     (
         *("partFileName", "partPrefix", "partSuffix", "ifExists"),
@@ -285,7 +371,6 @@ _INSTEAD: dict[tuple[str, ...], str] = {
 }
 
 NOT_OFFERED: dict[tuple[str, str], str] = {
-    ("rolling", "policy"): f"rolling=policy is not offered by this version: {_WITH_THEIR_BATCH}",
     **{
         (name.lower(), ""): f"{name} is not offered by this version: {instead}"
         for names, instead in _INSTEAD.items()

@@ -1,0 +1,1 @@
+"""Parts that stay open over batches: when they end, and how they are made of their segments."""

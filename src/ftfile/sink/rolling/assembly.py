@@ -1,0 +1,200 @@
+"""Assembly: parts are made of the segments of a due job, verified, and proposed; the log decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.model import SourceRange
+from ftfile.core.checksum import checksum, matches
+from ftfile.core.errors import CorruptData
+from ftfile.encoding.api import Limits
+from ftfile.encoding.registry import format_from_definition
+from ftfile.encoding.spark_types import arrow_schema
+from ftfile.sink.message import Assembled, StagedPart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from ftfile.commit.model import Add, DueJob
+    from ftfile.encoding.api import Format, Joiner
+    from ftfile.fs.api import FileSystem
+    from ftfile.sink.staging import Stage, StagedFile
+
+__all__ = ("Assembler", "file_schema_of", "job_payload")
+
+PARTS_MAX = 16
+
+
+def job_payload(limits: Limits, *, keep_tail: bool) -> dict[str, Any]:
+    """Return what a job says of the parts to make.
+
+    Args:
+        limits: of each part.
+        keep_tail: rows that fill no part stay open.
+    """
+    return {
+        "maxBytes": limits.max_bytes,
+        "maxRows": limits.max_rows,
+        "strict": limits.strict,
+        "keepTail": keep_tail,
+    }
+
+
+def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
+    """Return the schema of the rows in the segments of an encoding."""
+    return arrow_schema(encoding["schema"])
+
+
+@dataclass(slots=True)
+class _OpenPart:
+    """One part being made, and where its rows come from."""
+
+    file: StagedFile
+    joiner: Joiner
+    ranges: list[SourceRange]
+
+
+class Assembler:
+    """Does due jobs, one after the other.
+
+    Args:
+        fs: rooted at the directory.
+        stage: where parts are staged.
+        definitions: of the encodings, by key.
+        known_at: the version at which the jobs were due.
+    """
+
+    def __init__(self, fs: FileSystem, stage: Stage, definitions: Mapping[str, Any], known_at: int) -> None:
+        self._fs = fs
+        self._stage = stage
+        self._definitions = definitions
+        self._known_at = known_at
+
+    def can_do(self, job: DueJob) -> bool:
+        """Say whether the encoding of the job's segments is known here."""
+        return job.inputs[0].encoding in self._definitions
+
+    def assemble(self, job: DueJob) -> Assembled:
+        """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
+
+        Raises:
+            FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
+        """
+        encoding = self._definitions[job.inputs[0].encoding]
+        work = _Job(self._stage, job, format_from_definition(encoding["format"]), file_schema_of(encoding))
+        try:
+            for segment in job.inputs:
+                if not work.wants_more():
+                    break
+                work.take(segment, self._read(segment))
+            return work.end(self._known_at)
+        except BaseException:
+            work.drop()
+            raise
+
+    def _read(self, segment: Add) -> bytes:
+        with self._fs.open(segment.path) as file:
+            data = file.read_at(segment.offset, segment.length)
+        if len(data) != segment.length or not matches(data, segment.checksum):
+            raise CorruptData(
+                segment.path,
+                f"{segment.length} bytes at {segment.offset} with {segment.checksum}",
+                f"{len(data)} bytes with {checksum(data)}",
+                "Another program changed it: restore it from a copy",
+            )
+        return data
+
+
+class _Job:
+    """One job under way."""
+
+    def __init__(self, stage: Stage, job: DueJob, file_format: Format, schema: pa.Schema) -> None:
+        self._stage = stage
+        self._job = job
+        self._format = file_format
+        self._schema = schema
+        payload = job.payload
+        self._limits = Limits(payload["maxBytes"], payload["maxRows"], payload["strict"])
+        self._open: _OpenPart | None = None
+        self._left_bytes = float(sum(segment.length for segment in job.inputs))
+        self._left_rows = sum(segment.rows for segment in job.inputs)
+        self._parts: list[tuple[StagedPart, tuple[SourceRange, ...]]] = []
+        self._used: list[Add] = []
+        self._rests: list[Add] = []
+
+    def wants_more(self) -> bool:
+        """Say whether another segment would be put into a part."""
+        if self._open is not None:
+            return True
+        if len(self._parts) >= PARTS_MAX:
+            return False
+        limits = self._limits
+        fills_one = (limits.max_bytes is not None and self._left_bytes >= limits.max_bytes) or (
+            limits.max_rows is not None and self._left_rows >= limits.max_rows
+        )
+        return fills_one or not self._parts or not self._job.payload["keepTail"]
+
+    def take(self, segment: Add, data: bytes) -> None:
+        """Put a segment's rows into parts, as far as they are wanted."""
+        self._used.append(segment)
+        rows, start, skipped = segment.rows, 0, segment.skip_rows
+        while rows and self.wants_more():
+            if self._open is None:
+                file = self._stage.create("staged")
+                self._open = _OpenPart(file, self._format.joiner(self._schema, file, self._limits), [])
+            part = self._open
+            taken = part.joiner.take(data[start:], rows, skipped)
+            if taken.data_start:
+                part.ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
+                start += taken.data_start
+            elif taken.rows:
+                part.ranges.append(SourceRange(segment.id, "rows", skipped, skipped + taken.rows))
+                skipped += taken.rows
+            self._left_bytes -= segment.length * taken.rows / segment.rows
+            self._left_rows -= taken.rows
+            rows -= taken.rows
+            if part.joiner.is_full():
+                self._finish(part)
+            elif rows:
+                raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
+        if rows:
+            rest = replace(segment, id=f"{segment.id}.rest", rows=rows, skip_rows=skipped)
+            if start:
+                found = data[start:]
+                rest = replace(rest, offset=segment.offset + start, length=len(found), logical_length=len(found))
+                rest = replace(rest, checksum=checksum(found))
+            self._rests.append(rest)
+
+    def end(self, known_at: int) -> Assembled:
+        """End the last part and check that no row is missing."""
+        if self._open is not None:
+            self._finish(self._open)
+        expected = sum(segment.rows for segment in self._used)
+        found = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
+        assert found == expected, f"{found} rows made of {expected}"
+        return Assembled(
+            self._job.id,
+            self._job.reason,
+            self._format.extension,
+            tuple(self._used),
+            tuple(self._parts),
+            tuple(self._rests),
+            known_at,
+        )
+
+    def drop(self) -> None:
+        """Discard the part that is not ended; those that are stay as garbage that no record names."""
+        if self._open is not None:
+            self._stage.drop(self._open.file)
+
+    def _finish(self, part: _OpenPart) -> None:
+        part.joiner.finish()
+        file = part.file
+        self._stage.end(file)
+        self._open = None
+        bucket = self._job.inputs[0].bucket
+        staged = StagedPart(file.id, file.path, file.position, file.checksum, part.joiner.rows, bucket)
+        self._parts.append((staged, tuple(part.ranges)))

@@ -1,0 +1,153 @@
+"""Which rule ends a group, and when the next one will: each with its reason code, which the log keeps."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError
+from ftfile.encoding.memory import from_numpy, values_of
+from ftfile.encoding.zones import clocks_of, instants_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.sink.rolling.groups import GroupTotals
+    from ftfile.sink.rolling.settings import RollingSettings
+
+__all__ = ("LIMITS", "RollingPolicy", "deadline_ms", "load_policy", "reason_to_end")
+
+# The reasons after which a tail below the limit stays open: nothing says that it must be seen now.
+LIMITS = frozenset({"size", "rows"})
+
+DAY_US = 86_400_000_000
+
+
+class RollingPolicy(Protocol):
+    """When files end, by a class of your own; made without arguments on the driver, and asked there in each commit."""
+
+    def reason_to_end(self, group: GroupTotals, now_ms: int) -> str | None:
+        """Return a short code if the file must end now, else None. Called when the group has changed, or was due.
+
+        Args:
+            group: what is known of the file.
+            now_ms: the driver's clock, milliseconds since 1970 UTC.
+        """
+
+    def deadline_ms(self, group: GroupTotals) -> int | None:
+        """Return when to ask again if nothing is written to the file; None for not before it changes."""
+
+
+def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> str | None:
+    """Return the code of the first rule that ends a group now, or None."""
+    for reason, applies in _RULES:
+        if applies(settings, totals, now_ms):
+            return reason
+    return load_policy(settings.policy).reason_to_end(totals, now_ms) if settings.policy else None
+
+
+def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
+    """Return when a group is due if nothing more comes: 0 for at once, None for never."""
+    if any(applies(settings, totals, 0) for _, applies in _AT_ONCE):
+        return 0
+    deadlines = [
+        None if settings.age_ms is None else totals.first_ms + settings.age_ms,
+        None if settings.inactivity_ms is None else totals.last_ms + settings.inactivity_ms,
+        None if settings.clock_ms is None else _next_tick_ms(totals.first_ms, settings.clock_ms, settings.clock_zone),
+        load_policy(settings.policy).deadline_ms(totals) if settings.policy else None,
+    ]
+    return min((each for each in deadlines if each is not None), default=None)
+
+
+@functools.lru_cache(maxsize=16)
+def load_policy(name: str) -> RollingPolicy:
+    """Return an instance of the user's class.
+
+    Raises:
+        ConfigError: there is no such class, or it cannot be made.
+    """
+    try:
+        found: RollingPolicy = pkgutil.resolve_name(name)()
+    except Exception as error:  # anything may happen in it
+        raise ConfigError(f"rollingPolicy={name!r} cannot be loaded as `module:Class`: {error!r}") from error
+    for method in ("reason_to_end", "deadline_ms"):
+        if not callable(getattr(found, method, None)):
+            raise ConfigError(f"rollingPolicy={name!r} has no method {method}(): see docs/rolling.md")
+    return found
+
+
+def _is_over_size(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
+    return settings.max_bytes is not None and totals.size_bytes >= settings.max_bytes
+
+
+def _is_over_rows(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
+    return settings.max_rows is not None and totals.rows >= settings.max_rows
+
+
+def _is_over_batches(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
+    return settings.max_batches is not None and totals.batches >= settings.max_batches
+
+
+def _is_over_segments(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
+    return totals.segments >= settings.max_segments
+
+
+def _spans_interval(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
+    if settings.event_us is None or totals.event_min_us is None or totals.event_max_us is None:
+        return False
+    return totals.event_max_us - totals.event_min_us >= settings.event_us
+
+
+def _is_final(_settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
+    return totals.is_final
+
+
+def _is_old(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
+    return settings.age_ms is not None and now_ms >= totals.first_ms + settings.age_ms
+
+
+def _is_inactive(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
+    return settings.inactivity_ms is not None and now_ms >= totals.last_ms + settings.inactivity_ms
+
+
+def _has_struck(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
+    if settings.clock_ms is None:
+        return False
+    return now_ms >= _next_tick_ms(totals.first_ms, settings.clock_ms, settings.clock_zone)
+
+
+def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:
+    """Return the first moment after another at which the clocks of a zone show a multiple of a period."""
+    instant = from_numpy(np.array([after_ms * 1000]), pa.timestamp("us", "UTC"))
+    clock_us = int(values_of(clocks_of(instant, zone), np.int64)[0])
+    midnight_us = clock_us // DAY_US * DAY_US
+    period_us = period_ms * 1000
+    next_us = midnight_us + ((clock_us - midnight_us) // period_us + 1) * period_us
+    next_clock = from_numpy(np.array([next_us]), pa.timestamp("us"))
+    return int(values_of(instants_of(next_clock, zone), np.int64)[0]) // 1000
+
+
+_Rule = tuple[str, "Callable[[RollingSettings, GroupTotals, int], bool]"]
+_AT_ONCE: tuple[_Rule, ...] = (
+    ("finalize", _is_final),
+    ("batches", _is_over_batches),
+    ("eventTime", _spans_interval),
+    ("size", _is_over_size),
+    ("rows", _is_over_rows),
+    ("segments", _is_over_segments),
+)
+_RULES: tuple[_Rule, ...] = (
+    ("finalize", _is_final),
+    ("batches", _is_over_batches),
+    ("eventTime", _spans_interval),
+    ("age", _is_old),
+    ("clock", _has_struck),
+    ("inactivity", _is_inactive),
+    ("size", _is_over_size),
+    ("rows", _is_over_rows),
+    ("segments", _is_over_segments),
+)

@@ -1,0 +1,134 @@
+"""When parts that stay open over batches end: the options, as data that the log keeps for whoever flushes later."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.core.options import ParsedOptions
+
+__all__ = ("ALL_END", "RollingSettings", "rolling_settings")
+
+DEFAULT_BYTES = 128 << 20
+DEFAULT_INACTIVITY_S = 3600.0
+
+# What can only fire across batches; any of them asks for rolling=policy.
+_ACROSS_BATCHES = (
+    "maxBatchesPerFile",
+    "rolloverInterval",
+    "inactivityInterval",
+    "rolloverAt",
+    "eventTimeInterval",
+    "finalizeColumn",
+    "rollingPolicy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RollingSettings:
+    """The rules under which a group of open segments is due; None where a rule does not apply.
+
+    Attributes:
+        max_bytes: a part closes after the record that reaches it; with `strict`, before the one that would pass it.
+        max_rows: records in a part.
+        max_batches: batches that contributed rows.
+        age_ms: since the first rows were committed.
+        inactivity_ms: since the last rows were committed.
+        clock_ms: every so many milliseconds of the clocks in `clock_zone`, counted from midnight.
+        event_column: a timestamp column; a part ends once its rows span `event_us` microseconds of it.
+        finalize_column: a boolean column; a true value ends the part after its row.
+        policy: the user's class, as `module:Class`.
+        max_segments: of which a part is made at most.
+        max_open_segments: in the directory; beyond it the oldest groups are due.
+        attempts: how often making a part is tried before its segments are made parts one by one.
+    """
+
+    max_bytes: int | None
+    max_rows: int | None
+    max_batches: int | None
+    age_ms: int | None
+    inactivity_ms: int | None
+    clock_ms: int | None
+    clock_zone: str
+    event_column: str | None
+    event_us: int | None
+    finalize_column: str | None
+    policy: str | None
+    strict: bool
+    max_segments: int
+    max_open_segments: int
+    attempts: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> RollingSettings:
+        """Build from `to_json()`."""
+        return cls(**text)
+
+
+# Of a query that keeps nothing open any more: what it left open before ends.
+ALL_END = RollingSettings(
+    max_bytes=DEFAULT_BYTES,
+    max_rows=None,
+    max_batches=1,
+    age_ms=None,
+    inactivity_ms=None,
+    clock_ms=None,
+    clock_zone="UTC",
+    event_column=None,
+    event_us=None,
+    finalize_column=None,
+    policy=None,
+    strict=False,
+    max_segments=1_000,
+    max_open_segments=0,
+    attempts=3,
+)
+
+
+def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
+    """Return the rules that the options ask for, or None if every part ends with its batch.
+
+    Raises:
+        ConfigError: `rolling=batch` with a rule that can only fire across batches.
+    """
+    given = [name for name in _ACROSS_BATCHES if name in parsed.given]
+    mode = parsed.given.get("rolling")
+    if mode == "batch" and given:
+        raise ConfigError(
+            f"rolling=batch ends every file with its batch, and {', '.join(given)} can only fire later: leave out one"
+        )
+    if mode != "policy" and not given:
+        return None
+    event = parsed["eventTimeInterval"]
+    clock_s = parsed["rolloverAt"]
+    inactivity_s = parsed["inactivityInterval"]
+    return RollingSettings(
+        max_bytes=parsed["maxBytesPerFile"] or DEFAULT_BYTES,
+        max_rows=parsed["maxRecordsPerFile"],
+        max_batches=parsed["maxBatchesPerFile"],
+        age_ms=_ms(parsed["rolloverInterval"]),
+        inactivity_ms=_ms(DEFAULT_INACTIVITY_S if inactivity_s is None else inactivity_s),
+        clock_ms=_ms(clock_s),
+        clock_zone=parsed["timeZone"],
+        event_column=event[0] if event else None,
+        event_us=round(event[1] * 1e6) if event else None,
+        finalize_column=parsed["finalizeColumn"],
+        policy=parsed["rollingPolicy"],
+        strict=parsed["strictFileSize"],
+        max_segments=parsed["maxSegmentsPerPart"],
+        max_open_segments=parsed["maxOpenSegments"],
+        attempts=parsed["assemblyAttempts"],
+    )
+
+
+def _ms(duration_s: float | None) -> int | None:
+    return None if duration_s is None else round(duration_s * 1000)

@@ -1,0 +1,49 @@
+"""A task's share of the due jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.logs import get_logger
+from ftfile.sink.rolling.assembly import Assembler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileSystem
+    from ftfile.sink.message import Assembled
+    from ftfile.sink.staging import Stage
+
+__all__ = ("do_share",)
+
+# No job is begun after so long: rows that come late cost more than files that come late.
+BUDGET_S = 10.0
+
+_log = get_logger(__name__)
+
+
+def do_share(
+    fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any], partition: int
+) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
+    """Do every job that falls to a partition, and return what came of it, and the ids of those that failed.
+
+    Of the tasks that wrote the last record, each takes an equal share; what nobody takes stays due. Raises nothing.
+    """
+    if not head.due or partition >= head.tasks:
+        return (), ()
+    began_s = SYSTEM_CLOCK.monotonic_s()
+    assembler = Assembler(fs, stage, definitions, head.version)
+    done, failed = [], []
+    for job in head.due[partition :: head.tasks]:
+        if SYSTEM_CLOCK.monotonic_s() - began_s > BUDGET_S:
+            break
+        if not assembler.can_do(job):
+            continue
+        try:
+            done.append(assembler.assemble(job))
+        except Exception as error:  # it must not fail the batch, whatever it is
+            _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), error)
+            failed.append(job.id)
+    return tuple(done), tuple(failed)

@@ -1,0 +1,155 @@
+"""Rows of an attempt to one spool: every bucket's rows as segments, one file and one sync."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.checksum import Crc32
+from ftfile.encoding.memory import is_valid, values_of
+from ftfile.sink.message import StagedSegment
+from ftfile.sink.parts import PartWriter
+from ftfile.sink.routing import sort_by_bucket
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ftfile.sink.config import SinkConfig
+    from ftfile.sink.rolling.settings import RollingSettings
+    from ftfile.sink.staging import Stage, StagedFile
+
+__all__ = ("SpoolWriter",)
+
+LARGE_BYTES_MIN = 4 << 20
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class SpoolWriter:
+    """Collects rows, sorts them by bucket once, and appends each bucket's to the spool; nothing is ever re-opened.
+
+    A bucket that has half a part's bytes in the spool, and gets more, is written straight to parts from then on: what is
+    large already needs no collecting.
+    """
+
+    def __init__(self, config: SinkConfig, settings: RollingSettings, stage: Stage, partition: int) -> None:
+        self._config = config
+        self._settings = settings
+        self._stage = stage
+        self._partition = partition
+        self._codec = config.format.segments(config.file_schema)
+        self._spool: StagedFile | None = None
+        self._collected: list[pa.RecordBatch] = []
+        self._collected_bytes = 0
+        self._parts = PartWriter(config, stage)
+        # Rules that go by rows need every row in the spool.
+        goes_by_rows = settings.finalize_column is not None or settings.event_column is not None
+        self._large_bytes = None if goes_by_rows else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
+        self._spooled_bytes: dict[str, int] = {}
+        self.segments: list[StagedSegment] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        self._collected.append(batch)
+        self._collected_bytes += batch.get_total_buffer_size()
+        if self._collected_bytes >= self._config.max_open_bytes:
+            self._flush()
+
+    def finish(self) -> None:
+        """Append what is left, and end the spool."""
+        self._flush()
+        self._parts.finish()
+        if self._spool is not None:
+            self._stage.end(self._spool)
+
+    def _flush(self) -> None:
+        if not self._collected:
+            return
+        table = pa.Table.from_batches(self._collected).combine_chunks()
+        self._collected, self._collected_bytes = [], 0
+        for batch in table.to_batches():
+            rows, buckets = self._without_large(batch)
+            if not buckets:
+                continue
+            if self._spool is None:
+                self._spool = self._stage.create("spool")
+            self._append(self._spool, rows, buckets)
+
+    def _without_large(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+        """Write the rows of large buckets to parts; return all others, bucket by bucket."""
+        rows, buckets = sort_by_bucket(batch, self._config.partition_by, time_zone=self._config.time_zone)
+        if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
+            return rows, buckets
+        kept, others, start = [], [], 0
+        for bucket, count in buckets:
+            of_bucket = rows.slice(start, count)
+            start += count
+            if self._spooled_bytes.get(bucket, 0) >= self._large_bytes:
+                self._parts.write_bucket(bucket, of_bucket)
+            else:
+                kept.append(of_bucket)
+                others.append((bucket, count))
+        return pa.concat_batches(kept) if kept else rows.slice(0, 0), others
+
+    def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
+        segments, rows = _segments_of(rows, buckets, self._settings)
+        counts = [count for _, count, _ in segments]
+        for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
+            bucket, count, marks = segments[number]
+            offset, crc = spool.position, Crc32()
+            for _, data in pieces:
+                crc.update(data)
+                spool.write(data)
+            place = len(self.segments)
+            marks |= {"partition": self._partition, "place": place}
+            length = spool.position - offset
+            self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + length
+            self.segments.append(
+                StagedSegment(f"{spool.id}-{place}", spool.path, offset, length, crc.text(), count, bucket, marks)
+            )
+
+
+def _segments_of(
+    rows: pa.RecordBatch, buckets: list[tuple[str, int]], settings: RollingSettings
+) -> tuple[list[tuple[str, int, dict[str, Any]]], pa.RecordBatch]:
+    """Return bucket, rows and marks of each segment, and the rows as they go into the files."""
+    counts = np.array([count for _, count in buckets], np.int64)
+    owners = np.arange(len(buckets))
+    marks: list[dict[str, Any]] = [{} for _ in buckets]
+    if settings.finalize_column is not None:
+        counts, owners, final = _cut_after(_truths(rows.column(settings.finalize_column)), counts)
+        marks = [{"final": True} if is_final else {} for is_final in final.tolist()]
+        rows = rows.drop_columns([settings.finalize_column])
+    if settings.event_column is not None:
+        for place, span in enumerate(_spans(rows.column(settings.event_column), counts)):
+            marks[place] |= {"eventUs": span} if span else {}
+    names = [buckets[owner][0] for owner in owners.tolist()]
+    return list(zip(names, counts.tolist(), marks, strict=True)), rows
+
+
+def _truths(column: pa.Array) -> NDArray[np.bool_]:
+    """Return where a boolean column is true; null is not."""
+    found: NDArray[np.bool_] = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
+    return found
+
+
+def _cut_after(
+    final: NDArray[np.bool_], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Cut buckets after their final rows: rows of each segment, its bucket's number, and whether it ends a part."""
+    bounds = np.cumsum(counts)
+    ends = np.union1d(bounds, np.flatnonzero(final) + 1)
+    return np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1]
+
+
+def _spans(column: pa.Array, counts: NDArray[np.int64]) -> list[list[int] | None]:
+    """Return the least and the greatest time of each segment, in microseconds; None where all are null."""
+    times = values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64)
+    valid, starts = is_valid(column), np.cumsum(counts) - counts
+    least = np.minimum.reduceat(np.where(valid, times, _MOST), starts).tolist()
+    most = np.maximum.reduceat(np.where(valid, times, _LEAST), starts).tolist()
+    return [[low, high] if low <= high else None for low, high in zip(least, most, strict=True)]

@@ -1,0 +1,107 @@
+"""`attach(spark)`: files that are open over batches end in time, also when a stream is idle or has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ftfile.core.errors import FtfileError
+from ftfile.core.logs import get_logger, log_context
+from ftfile.spark.settings import absolute_options
+from ftfile.upkeep.flush import flush
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+__all__ = ("attach",)
+
+_log = get_logger(__name__)
+
+
+def attach(spark: SparkSession) -> None:
+    """Finish the files of this session's ftfile streams whose rules fire while no batch runs, and all when one ends.
+
+    Call it once per session, before streams are started; another call does nothing. A stream ends when it is stopped,
+    fails, or has used up its source (`availableNow`, `once`). What is killed finishes nothing: the next start goes on.
+    """
+    if spark not in _attached:
+        _attached[spark] = _Flusher()
+        spark.streams.addListener(_attached[spark])
+
+
+_attached: WeakKeyDictionary[SparkSession, StreamingQueryListener] = WeakKeyDictionary()
+
+
+class _Flusher(StreamingQueryListener):
+    """Knows the directory of each running query, and flushes it; Spark calls it in the driver's own process."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, str] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Note where the query writes: later it may be gone."""
+        path = _path_of(self.spark, str(event.id))
+        if path is not None:
+            self._paths[str(event.id)] = path
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Leave it to the next batch."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Finish what is due."""
+        self._flush(str(event.id), due_only=True)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Finish everything."""
+        self._flush(str(event.id), due_only=False)
+        self._paths.pop(str(event.id), None)
+
+    def _flush(self, query_id: str, *, due_only: bool) -> None:
+        path = self._paths.get(query_id)
+        if path is None:
+            return
+        with log_context(query=query_id):
+            try:
+                flush(path, due_only=due_only, query_id=query_id)
+            except FtfileError as error:
+                _log.error("files could not be finished, ftfile.flush(%r) tries again: %s", path, error)
+
+
+def _path_of(spark: SparkSession | None, query_id: str) -> str | None:
+    """Return the directory that a query of this session writes to, if it does so through ftfile."""
+    if spark is None:
+        return None
+    execution = spark._jsparkSession.streams().get(query_id).streamingQuery()
+    if execution.sink().name() != "ftfile":
+        return None
+    options = _field(execution, "extraOptions")
+    found = {str(entry._1()).lower(): str(entry._2()) for entry in _entries(options)}
+    return absolute_options({"path": found["path"]})["path"] if "path" in found else None
+
+
+def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM
+    """Return a field that Spark does not show; a query's options are nowhere else before its first batch."""
+    kind = java_object.getClass()
+    while kind is not None:
+        for field in kind.getDeclaredFields():
+            if field.getName() == name:
+                field.setAccessible(True)
+                return field.get(java_object)
+        kind = kind.getSuperclass()
+    raise AttributeError(name)
+
+
+def _entries(scala_map: Any) -> list[Any]:  # noqa: ANN401 - of the JVM
+    iterator = scala_map.iterator()
+    found = []
+    while iterator.hasNext():
+        found.append(iterator.next())
+    return found

@@ -1,0 +1,163 @@
+"""Publishing what is still open: parts are made of all groups, or of those that are due, without a batch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import DueJob, MaintenanceAuthor
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import ConfigError, FtfileError, NotFound
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger, log_context
+from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.sink.identity import JobIdentity, TaskIdentity
+from ftfile.sink.names import PartNames, rewrite_of
+from ftfile.sink.rolling.assembly import Assembler
+from ftfile.sink.rolling.groups import Group, key_of
+from ftfile.sink.rolling.plan import jobs_of
+from ftfile.sink.rolling.rules import reason_to_end
+from ftfile.sink.rolling.settings import ALL_END, RollingSettings
+from ftfile.sink.staging import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.commit.model import Add
+    from ftfile.commit.proposal import Rewrite
+    from ftfile.commit.state import LogState
+
+__all__ = ("FlushReport", "flush")
+
+PARTS_PER_RECORD = 64
+# Numbers after those of the batch itself, so that names sort as rows do.
+FIRST_NUMBER = 50_000
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """What a flush did.
+
+    Attributes:
+        files: how many it finished.
+        rows: in them.
+        version: of the log after it.
+    """
+
+    files: int
+    rows: int
+    version: int
+
+
+def flush(path: str | os.PathLike[str], *, due_only: bool = False, query_id: str | None = None) -> FlushReport:
+    """Finish the files that are open over batches, so that every reader sees their rows.
+
+    Safe beside running queries: whoever is later with the same rows gives way. Repeatable.
+
+    Args:
+        path: of the directory.
+        due_only: leave those open for which no rule has fired.
+        query_id: leave those of other queries open.
+
+    Raises:
+        ConfigError: it is no ftfile directory.
+        FtfileError: rows could not be made files; all others were.
+    """
+    log = CommitLog(open_filesystem(normalise(os.fspath(path))))
+    try:
+        log.check_layout()
+    except NotFound as error:
+        raise ConfigError(f"{os.fspath(path)!r} is not an ftfile directory: it has no log") from error
+    job_id = SYSTEM_IDS.unique()
+    with log_context(job=job_id):
+        return _Flush(log, job_id, query_id, due_only=due_only).run()
+
+
+class _Flush:
+    """One flush: records until nothing is left to do."""
+
+    def __init__(self, log: CommitLog, job_id: str, query_id: str | None, *, due_only: bool) -> None:
+        self._log = log
+        self._job_id = job_id
+        self._query_id = query_id
+        self._due_only = due_only
+        self._names: dict[str, PartNames] = {}
+        self._tried: set[str] = set()
+        self._error: FtfileError | None = None
+        self._files = 0
+        self._rows = 0
+
+    def run(self) -> FlushReport:
+        while True:
+            head = self._log.read_on(durable=True)
+            rewrites = self._rewrites(head)
+            if not rewrites:
+                break
+            author = MaintenanceAuthor("flush", self._job_id)
+            done = commit(self._log, Proposal(author, rewrites=tuple(rewrites)), Policy())
+            record = self._log.read_record(done.version)
+            parts = [add for add in record.adds if add.kind == "part"] if record is not None else []
+            self._files += len(parts)
+            self._rows += sum(part.rows for part in parts)
+            _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
+        if self._error is not None:
+            raise self._error
+        return FlushReport(self._files, self._rows, head.version)
+
+    def _rewrites(self, head: LogState) -> list[Rewrite]:
+        """Make parts for one record."""
+        stage = Stage(self._log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(self._job_id), 0, 0))
+        assembler = Assembler(self._log.fs, stage, head.definitions, head.version)
+        rewrites: list[Rewrite] = []
+        parts = 0
+        for job in self._jobs(head):
+            if parts >= PARTS_PER_RECORD:
+                break
+            try:
+                assembled = assembler.assemble(job)
+            except FtfileError as error:
+                _log.error("making a file of %d segments failed: %s", len(job.inputs), error)
+                self._error = self._error or error
+                continue
+            parts += len(assembled.parts)
+            rewrites.append(rewrite_of(assembled, self._names_of(head, job)))
+        return rewrites
+
+    def _jobs(self, head: LogState) -> Iterator[DueJob]:
+        """Yield what is to be done; nothing that was tried before: whoever was faster has done it, or it fails."""
+        groups: dict[tuple[str, str, str], list[Add]] = {}
+        for segment in head.segments.values():
+            if self._query_id in {None, segment.origin.query_id}:
+                groups.setdefault(key_of(segment), []).append(segment)
+        now_ms = self._log.clock.now_ms()
+        for key, segments in groups.items():
+            group = Group.of(key, segments)
+            settings = _settings_of(head, key[0])
+            due = [job for job in head.due if job.inputs[0].id in group.segments]
+            reason = "flush"
+            if self._due_only:
+                reason = due[0].reason if due else reason_to_end(settings, group.totals, now_ms) or ""
+            if not reason:
+                continue
+            for job in jobs_of(group.in_order(), reason, settings, SYSTEM_IDS):
+                if job.inputs[0].id not in self._tried:
+                    self._tried.add(job.inputs[0].id)
+                    yield job
+
+    def _names_of(self, head: LogState, job: DueJob) -> PartNames:
+        query_id = job.inputs[0].origin.query_id
+        if query_id not in self._names:
+            self._names[query_id] = PartNames(f"{head.queries[query_id].last_batch:010d}", FIRST_NUMBER)
+        return self._names[query_id]
+
+
+def _settings_of(head: LogState, query_id: str) -> RollingSettings:
+    """Return the rules of the query that wrote the segments, as of its last batch."""
+    settings = head.queries[query_id].settings
+    return ALL_END if settings is None else RollingSettings.from_json(head.definitions[settings])

@@ -1,0 +1,89 @@
+"""Files that stay open over the batches of a real stream."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+import ftfile.spark
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from tests.spark.scripted_source import Row, Script, run, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+Paths = dict[str, Any]
+
+
+def batches(count: int, first: int = 0) -> list[list[list[Row]]]:
+    return [[[(2 * n, "even")], [(2 * n + 1, "odd")]] for n in range(first, first + count)]
+
+
+def ids(path: str) -> list[int]:
+    return sorted(ftfile.open(path).to_arrow()["id"].to_pylist())
+
+
+def in_files(spark: SparkSession, paths: Paths, file_format: str) -> list[int]:
+    reader = spark.read.schema("id long, word string")
+    return sorted(row.id for row in getattr(reader, file_format)(paths["out"]).collect())
+
+
+def wait_for(look: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("file_format", ["json", "parquet"])
+def test_files_of_several_batches(spark: SparkSession, paths: Paths, file_format: str) -> None:
+    script = Script(paths["script"]).write(batches(6), available=0)
+    run(spark, paths, script, 4, fileFormat=file_format, maxBatchesPerFile="2")
+    run(spark, paths, script, 6, fileFormat=file_format, maxBatchesPerFile="2")
+    assert ids(paths["out"]) == list(range(12))
+    assert sorted(row.id for row in spark.read.format("ftfile").load(paths["out"]).collect()) == list(range(12))
+    assert in_files(spark, paths, file_format) == list(range(8))
+    assert [file.rows for file in ftfile.open(paths["out"]).files()] == [4, 4]
+    ftfile.flush(paths["out"])
+    assert in_files(spark, paths, file_format) == list(range(12))
+    check_directory(open_filesystem(paths["out"]), rows_of=lambda _: ())
+
+
+def test_attached_a_stream_that_ends_leaves_nothing_open(spark: SparkSession, paths: Paths) -> None:
+    ftfile.spark.attach(spark)
+    ftfile.spark.attach(spark)
+    script = Script(paths["script"]).write(batches(3), available=0)
+    run(spark, paths, script, 3, rolling="policy")
+    wait_for(lambda: in_files_or_none(spark, paths) == list(range(6)))
+    assert len(ftfile.open(paths["out"]).files()) == 1
+
+
+def test_attached_an_idle_stream_ends_files_in_time(spark: SparkSession, paths: Paths) -> None:
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200ms")
+    ftfile.spark.attach(spark)
+    Script(paths["script"]).write(batches(1))
+    query = start(spark, paths, rolloverInterval="2s")
+    try:
+        query.processAllAvailable()
+        assert ids(paths["out"]) == [0, 1]
+        assert not list(Path(paths["out"]).glob("*.json"))
+        wait_for(lambda: bool(list(Path(paths["out"]).glob("*.json"))))
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+def in_files_or_none(spark: SparkSession, paths: Paths) -> list[int]:
+    return in_files(spark, paths, "json") if list(Path(paths["out"]).glob("*.json")) else []
+
+
+def test_a_batch_write_has_no_later_batches(spark: SparkSession, paths: Paths) -> None:
+    with pytest.raises(Exception, match="a batch write has one"):
+        spark.range(1).write.format("ftfile").mode("append").option("rolloverInterval", "1h").save(paths["out"])

@@ -1,0 +1,361 @@
+"""Parts that stay open over batches."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import random
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import ftfile
+from ftfile.commit.log import CommitLog
+from ftfile.commit.snapshot import read_records
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.fs.registry import open_filesystem
+from ftfile.sink.identity import TaskIdentity
+from ftfile.testing.checker import check_directory
+from ftfile.testing.clock import ManualClock
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.repeatable import repeatable
+
+if TYPE_CHECKING:
+    from ftfile.sink.rolling.groups import GroupTotals
+
+FORMATS = ["json", "csv", "text", "parquet"]
+Words = list[str]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "out")
+
+
+def rows_of(*words: str) -> list[dict[str, Any]]:
+    return [{"word": word} for word in words]
+
+
+def stream(out: str, **options: str) -> MicroBatch:
+    return MicroBatch(out, {"word": "string"}, {"fileFormat": "text", **options})
+
+
+def visible(out: str) -> list[Words]:
+    files = sorted(file for file in Path(out).rglob("*") if file.is_file() and "_ftfile" not in file.parts)
+    return [file.read_text().split() for file in files]
+
+
+def committed(out: str) -> Words:
+    return sorted(ftfile.open(out).to_arrow()["word"].to_pylist())
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_rows_are_read_at_once_and_files_are_seen_when_they_end(out: str, file_format: str) -> None:
+    query = stream(out, fileFormat=file_format, maxBatchesPerFile="3", nullValue="-")
+    if file_format != "csv":
+        query.options = {name: text for name, text in query.options.items() if name != "nullValue"}
+    for batch in range(8):
+        query.run(batch, [rows_of(f"{batch}a", f"{batch}b"), rows_of(f"{batch}c")])
+        assert committed(out) == sorted(f"{n}{letter}" for n in range(batch + 1) for letter in "abc")
+        check_directory(
+            open_filesystem(out),
+            rows_of=lambda content: [content] if file_format == "parquet" else content.splitlines(),
+        )
+    assert [file.rows for file in ftfile.open(out).files()] == [9, 9]
+
+
+class TestSizes:
+    """Of text: a letter is two bytes long."""
+
+    def batches(self, out: str, *batches: str, **options: str) -> list[Words]:
+        query = stream(out, **options)
+        for number, letters in enumerate([*batches, "", ""]):
+            query.run(number, [rows_of(*letters)])
+        return visible(out)
+
+    def test_a_file_ends_after_the_record_that_reaches_the_size(self, out: str) -> None:
+        assert self.batches(out, "abc", "defg", maxBytesPerFile="5", maxBatchesPerFile="99") == [
+            ["a", "b", "c"],
+            ["d", "e", "f"],
+        ]
+        assert committed(out) == list("abcdefg")
+
+    def test_strictly_before_the_record_that_would_pass_it(self, out: str) -> None:
+        options = {"maxBytesPerFile": "5", "strictFileSize": "true", "rolling": "policy"}
+        assert self.batches(out, "abc", "de", "fg", **options) == [["a", "b"], ["c", "d"], ["e", "f"]]
+
+    def test_a_record_longer_than_a_file_has_one_of_its_own(self, out: str) -> None:
+        options = {"maxBytesPerFile": "3", "strictFileSize": "true", "rolling": "policy"}
+        query = stream(out, **options)
+        for number, words in enumerate([["long-word", "a"], ["b"], [], []]):
+            query.run(number, [rows_of(*words)])
+        assert visible(out) == [["long-word"], ["a"]]
+        assert committed(out) == ["a", "b", "long-word"]
+
+    def test_records(self, out: str) -> None:
+        assert self.batches(out, "ab", "cde", "f", maxRecordsPerFile="4", rolling="policy") == [["a", "b", "c", "d"]]
+
+    def test_a_big_batch_makes_many_files_at_once(self, out: str) -> None:
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        found = self.batches(out, letters, maxRecordsPerFile="5", rolling="policy")
+        assert found == [list(letters[start : start + 5]) for start in range(0, 25, 5)]
+        assert committed(out) == list(letters)
+
+    def test_never_a_part_without_data(self, out: str) -> None:
+        assert self.batches(out, "abc", *[""] * 6, maxBatchesPerFile="1") == [["a", "b", "c"]]
+
+
+class TestFlush:
+    def test_everything_that_is_open_is_finished(self, out: str) -> None:
+        query = stream(out, rolling="policy")
+        query.run(0, [rows_of("a"), rows_of("b")])
+        query.run(1, [rows_of("c"), []])
+        assert visible(out) == []
+        report = ftfile.flush(out)
+        assert (report.files, report.rows) == (1, 3)
+        assert visible(out) == [["a", "b", "c"]]
+        assert ftfile.flush(out).files == 0
+        query.run(2, [rows_of("d")])
+        ftfile.flush(out)
+        assert visible(out) == [["a", "b", "c"], ["d"]]
+        check_directory(open_filesystem(out))
+        assert [version.operation for version in ftfile.open(out).history()] == [
+            *["stream"] * 2,
+            "flush",
+            "stream",
+            "flush",
+        ]
+
+    def test_only_what_is_due(self, out: str) -> None:
+        with repeatable(clock := ManualClock()):
+            query = stream(out, rolloverInterval="1h")
+            query.run(0, [rows_of("a")])
+            clock.advance(3599)
+            assert ftfile.flush(out, due_only=True).files == 0
+            clock.advance(1)
+            assert ftfile.flush(out, due_only=True).files == 1
+
+    def test_jobs_that_a_flush_has_done_are_dropped(self, out: str) -> None:
+        query = stream(out, maxBatchesPerFile="1")
+        query.run(0, [rows_of("a")])
+        planned, writer = query.plan(), query.identity(1)
+        message = query.run_task(planned, writer, 0, rows_of("b"))
+        assert len(message.assembled) == 1
+        ftfile.flush(out)
+        query.commit(1, [message])
+        assert committed(out) == ["a", "b"]
+        assert visible(out) == [["a"]]
+        check_directory(open_filesystem(out))
+
+
+class TestTime:
+    def files_at(self, out: str, options: dict[str, str], *steps: tuple[float, str]) -> list[list[Words]]:
+        """Run a batch after each wait; return what is visible after each."""
+        found = []
+        with repeatable(clock := ManualClock(1_700_000_000_000)):  # 22:13:20 UTC
+            query = stream(out, **options)
+            for number, (wait_s, letters) in enumerate(steps):
+                clock.advance(wait_s)
+                query.run(number, [rows_of(*letters)])
+                found.append(visible(out))
+        return found
+
+    def test_age(self, out: str) -> None:
+        found = self.files_at(out, {"rolloverInterval": "1h"}, (0, "a"), (3599, "b"), (1, "c"), (1, ""))
+        assert found == [[], [], [], [["a", "b", "c"]]]
+
+    def test_inactivity(self, out: str) -> None:
+        options = {"inactivityInterval": "10min"}
+        found = self.files_at(out, options, (0, "a"), (599, "b"), (599, ""), (1, ""), (0, ""))
+        assert found == [[], [], [], [], [["a", "b"]]]
+
+    def test_the_clock_of_a_zone(self, out: str) -> None:
+        # In Kathmandu it is 3:58:20 the next morning: 100 s to four.
+        options = {"rolloverAt": "1h", "timeZone": "Asia/Kathmandu"}
+        found = self.files_at(out, options, (0, "a"), (99, "b"), (1, ""), (0, "c"))
+        assert found == [[], [], [], [["a", "b"]]]
+
+
+class TestMarks:
+    def test_a_true_value_ends_the_file_after_its_row(self, out: str) -> None:
+        query = MicroBatch(out, {"word": "string", "last": "boolean"}, {"fileFormat": "text", "finalizeColumn": "LAST"})
+        for number, letters in enumerate(["aB", "cDeFg", "h", ""]):
+            query.run(number, [[{"word": letter, "last": letter.isupper() or None} for letter in letters]])
+        assert visible(out) == [["a", "B"], ["c", "D"], ["e", "F"]]
+        assert committed(out) == sorted("aBcDeFgh")
+        assert ftfile.open(out).to_arrow().column_names == ["word"]
+
+    def test_a_file_ends_when_its_rows_span_the_interval(self, out: str) -> None:
+        query = MicroBatch(out, {"at": "timestamp_ntz"}, {"fileFormat": "csv", "nullValue": "-"})
+        query.options = {**query.options, "eventTimeInterval": "at:1h"}
+        noon = dt.datetime(2024, 1, 1, 12)
+        for number, minutes in enumerate([[0, 20], [None, 59], [60], [90], []]):
+            rows = [{"at": None if each is None else noon + dt.timedelta(minutes=each)} for each in minutes]
+            query.run(number, [rows])
+        assert [file.rows for file in ftfile.open(out).files()] == [5]
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"finalizeColumn": "nosuch"}, "finalizeColumn names 'nosuch', which is no column of the files: word"),
+            ({"finalizeColumn": "word"}, "finalizeColumn='word' is string, and a boolean column is needed"),
+            ({"eventTimeInterval": "word:1h"}, "eventTimeInterval: 'word' is string, and a timestamp is needed"),
+            ({"rolling": "batch", "rolloverInterval": "1h"}, "rolling=batch ends every file with its batch, and rollov"),
+            ({"rollingPolicy": "nosuch:Policy"}, "rollingPolicy='nosuch:Policy' cannot be loaded"),
+            ({"rollingPolicy": "builtins:object"}, r"rollingPolicy='builtins:object' has no method reason_to_end"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, out: str, options: dict[str, str], said: str) -> None:
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            stream(out, **options).plan()
+
+
+class EveryThird:
+    """Ends files when they have three rows or more."""
+
+    def reason_to_end(self, group: GroupTotals, now_ms: int) -> str | None:
+        assert now_ms >= group.last_ms > 0
+        return "third" if group.rows >= 3 else None
+
+    def deadline_ms(self, group: GroupTotals) -> int | None:
+        return None
+
+
+def test_a_policy_of_ones_own(out: str) -> None:
+    query = stream(out, rollingPolicy=f"{__name__}:EveryThird")
+    for number, letters in enumerate(["ab", "cd", "e"]):
+        query.run(number, [rows_of(*letters)])
+    assert visible(out) == [["a", "b", "c", "d"]]
+    reasons = [record.metrics.get("rolled") for record in read_records(CommitLog(open_filesystem(out)))]
+    assert reasons == [None, None, {"third": 1}]
+
+
+class TestLimitsOfWhatIsOpen:
+    def test_a_file_of_many_pieces_ends(self, out: str) -> None:
+        query = stream(out, rolling="policy", maxSegmentsPerPart="4")
+        for number in range(3):
+            query.run(number, [rows_of("a"), rows_of("b")])
+        assert visible(out) == [["a", "b", "a", "b"]]
+
+    def test_with_too_many_pieces_open_the_oldest_files_end(self, out: str) -> None:
+        query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
+        query.options = {**query.options, "rolling": "policy", "maxOpenSegments": "5"}
+        for number in range(8):
+            query.run(number, [[{"word": f"w{number}", "k": f"{number:02}"}]])
+        assert [file.partition for file in ftfile.open(out).files()] == ["k=00"]
+        assert len(committed(out)) == 8
+
+
+class TestChange:
+    """What is open when the query comes back otherwise."""
+
+    def left_open(self, out: str) -> MicroBatch:
+        query = stream(out, rolling="policy")
+        query.run(0, [rows_of("a"), rows_of("b"), rows_of("c")])
+        query.restart()
+        return query
+
+    @pytest.mark.parametrize("partitions", [1, 2, 7])
+    def test_other_partition_counts(self, out: str, partitions: int) -> None:
+        query = self.left_open(out)
+        query.options = {**query.options, "maxBatchesPerFile": "2"}
+        query.run(1, [rows_of("d"), *[[]] * (partitions - 1)])
+        query.run(2, [[]] * partitions)
+        assert visible(out) == [["a", "b", "c", "d"]]
+
+    def test_fewer_tasks_than_jobs_leave_nothing_behind(self, out: str) -> None:
+        query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
+        query.options = {**query.options, "maxBatchesPerFile": "1"}
+        rows = [{"word": letter, "k": letter} for letter in "abcdef"]
+        query.run(0, [rows[:3], rows[3:]])
+        query.restart()
+        query.run(1, [[]])
+        assert len(visible(out)) == 3
+        query.run(2, [[]])
+        assert len(visible(out)) == 6
+
+    @pytest.mark.parametrize(
+        "options", [{"fileFormat": "json"}, {"lineSep": "\r\n"}, {"rolling": "batch"}], ids=["format", "lineSep", "batch"]
+    )
+    def test_another_encoding_ends_it(self, out: str, options: dict[str, str]) -> None:
+        query = self.left_open(out)
+        query.options = {**query.options, **options}
+        query.run(1, [rows_of("d")])
+        query.run(2, [[]])
+        assert ["a", "b", "c"] in visible(out)
+        assert committed(out) == list("abcd")
+
+    def test_another_limit_is_that_of_what_is_open(self, out: str) -> None:
+        query = self.left_open(out)
+        query.options = {**query.options, "maxRecordsPerFile": "2"}
+        query.run(1, [[]])
+        query.run(2, [[]])
+        assert visible(out) == [["a", "b"]]
+
+    def test_a_wider_schema_ends_it(self, out: str) -> None:
+        query = MicroBatch(out, {"n": "integer"}, {"fileFormat": "parquet", "rolling": "policy"})
+        query.run(0, [[{"n": 1}]])
+        query.restart()
+        query.columns, query.options = {"n": "long", "m": "long"}, {**query.options, "onSchemaChange": "widen"}
+        query.run(1, [[{"n": 2**40, "m": 3}]])
+        query.run(2, [[]])
+        assert [file.rows for file in ftfile.open(out).files()] == [1]
+        assert sorted(ftfile.open(out).to_arrow()["n"].to_pylist()) == [1, 2**40]
+
+    def test_a_directory_may_be_moved(self, out: str, tmp_path: Path) -> None:
+        query = self.left_open(out)
+        Path(out).rename(tmp_path / "moved")
+        query.path = str(tmp_path / "moved")
+        query.options = {**query.options, "maxBatchesPerFile": "1"}
+        query.run(1, [[]])
+        query.run(2, [[]])
+        assert visible(query.path) == [["a", "b", "c"]]
+
+
+class TestFailures:
+    def damage(self, out: str) -> None:
+        spool = next(Path(out).rglob("*.spool"))
+        content = bytearray(spool.read_bytes())
+        content[0] ^= 1
+        spool.write_bytes(content)
+
+    def test_an_assembly_that_fails_never_fails_a_batch(self, out: str) -> None:
+        query = stream(out, maxBatchesPerFile="2", assemblyAttempts="2")
+        query.run(0, [rows_of("a")])
+        self.damage(out)
+        query.run(1, [rows_of("b")])
+        for number in range(2, 7):
+            query.run(number, [[]])
+        # After two attempts each piece is a file of its own, but for the damaged one.
+        assert visible(out) == [["b"]]
+        with pytest.raises(CorruptData, match="Another program changed it"):
+            ftfile.flush(out)
+
+    def test_what_was_staged_for_a_failed_job_is_dropped(self, out: str) -> None:
+        query = stream(out, maxBatchesPerFile="2")
+        query.run(0, [rows_of("a")])
+        query.run(1, [rows_of("b")])
+        second = sorted(Path(out).rglob("*.spool"))[-1]
+        second.write_bytes(b"x\n")
+        query.run(2, [[]])
+        assert not list(Path(out).rglob("*.staged"))
+        check = [segment.rows for segment in CommitLog(open_filesystem(out)).read_on().segments.values()]
+        assert check == [1, 1]
+
+
+@pytest.mark.parametrize("file_format", ["json", "parquet"])
+def test_what_is_large_already_is_not_collected(out: str, file_format: str) -> None:
+    words = random.Random(0).randbytes(9_000_000).hex()
+    rows = [{"word": words[start : start + 18_000]} for start in range(0, len(words), 18_000)]
+    query = stream(out, fileFormat=file_format, rolling="policy", maxOpenBytes="1m", maxBytesPerFile="6m")
+    planned, writer = query.plan(), query.identity(0)
+    config = query.config()
+    batches = [pa.RecordBatch.from_pylist(rows[start : start + 50], config.schema) for start in range(0, 1000, 50)]
+    message = pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches)
+    assert 4 << 20 <= sum(segment.length for segment in message.segments) < 6 << 20
+    assert all(part.length >= 6 << 20 for part in message.parts[:-1])
+    query.commit(0, [message])
+    assert committed(out) == sorted(row["word"] for row in rows)
