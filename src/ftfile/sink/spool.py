@@ -32,8 +32,8 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 class SpoolWriter:
     """Collects rows, sorts them by bucket once, and appends each bucket's to the spool; nothing is ever re-opened.
 
-    A bucket that has half a part's bytes in the spool, and gets more, is written straight to parts from then on: what is
-    large already needs no collecting.
+    A bucket that has half a part's bytes in the spool, and gets more, is written straight to parts from then on: what
+    is large already needs no collecting.
     """
 
     def __init__(self, config: SinkConfig, settings: RollingSettings, stage: Stage, partition: int) -> None:

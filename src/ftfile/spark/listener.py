@@ -79,12 +79,16 @@ def _path_of(spark: SparkSession | None, query_id: str) -> str | None:
     """Return the directory that a query of this session writes to, if it does so through ftfile."""
     if spark is None:
         return None
-    execution = spark._jsparkSession.streams().get(query_id).streamingQuery()
+    session = spark._jsparkSession  # noqa: SLF001 - of the JVM
+    execution = session.streams().get(query_id).streamingQuery()
     if execution.sink().name() != "ftfile":
         return None
     options = _field(execution, "extraOptions")
-    found = {str(entry._1()).lower(): str(entry._2()) for entry in _entries(options)}
-    return absolute_options({"path": found["path"]})["path"] if "path" in found else None
+    for entry in _entries(options):
+        name, text = str(entry.productElement(0)), str(entry.productElement(1))
+        if name.lower() == "path":
+            return absolute_options({"path": text})["path"]
+    return None
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

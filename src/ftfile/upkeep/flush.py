@@ -11,6 +11,7 @@ from ftfile.commit.model import DueJob, MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
+from ftfile.commit.publish import raise_own, roll_forward
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
@@ -94,12 +95,14 @@ class _Flush:
         self._rows = 0
 
     def run(self) -> FlushReport:
+        author = MaintenanceAuthor("flush", self._job_id)
         while True:
             head = self._log.read_on(durable=True)
             rewrites = self._rewrites(head)
             if not rewrites:
+                # An earlier flush may have died between its record and its files.
+                raise_own(roll_forward(self._log, head, Policy(), author), author)
                 break
-            author = MaintenanceAuthor("flush", self._job_id)
             done = commit(self._log, Proposal(author, rewrites=tuple(rewrites)), Policy())
             record = self._log.read_record(done.version)
             parts = [add for add in record.adds if add.kind == "part"] if record is not None else []

@@ -191,8 +191,9 @@ class TestMarks:
     def test_a_file_ends_when_its_rows_span_the_interval(self, out: str) -> None:
         query = MicroBatch(out, {"at": "timestamp_ntz"}, {"fileFormat": "csv", "nullValue": "-"})
         query.options = {**query.options, "eventTimeInterval": "at:1h"}
-        noon = dt.datetime(2024, 1, 1, 12)
-        for number, minutes in enumerate([[0, 20], [None, 59], [60], [90], []]):
+        noon = dt.datetime(2024, 1, 1, 12)  # noqa: DTZ001 - as NTZ is
+        batches: list[list[int | None]] = [[0, 20], [None, 59], [60], [90], []]
+        for number, minutes in enumerate(batches):
             rows = [{"at": None if each is None else noon + dt.timedelta(minutes=each)} for each in minutes]
             query.run(number, [rows])
         assert [file.rows for file in ftfile.open(out).files()] == [5]
@@ -203,7 +204,10 @@ class TestMarks:
             ({"finalizeColumn": "nosuch"}, "finalizeColumn names 'nosuch', which is no column of the files: word"),
             ({"finalizeColumn": "word"}, "finalizeColumn='word' is string, and a boolean column is needed"),
             ({"eventTimeInterval": "word:1h"}, "eventTimeInterval: 'word' is string, and a timestamp is needed"),
-            ({"rolling": "batch", "rolloverInterval": "1h"}, "rolling=batch ends every file with its batch, and rollov"),
+            (
+                {"rolling": "batch", "rolloverInterval": "1h"},
+                "rolling=batch ends every file with its batch, and",
+            ),
             ({"rollingPolicy": "nosuch:Policy"}, "rollingPolicy='nosuch:Policy' cannot be loaded"),
             ({"rollingPolicy": "builtins:object"}, r"rollingPolicy='builtins:object' has no method reason_to_end"),
         ],
@@ -221,6 +225,7 @@ class EveryThird:
         return "third" if group.rows >= 3 else None
 
     def deadline_ms(self, group: GroupTotals) -> int | None:
+        assert group.rows
         return None
 
 
@@ -278,7 +283,9 @@ class TestChange:
         assert len(visible(out)) == 6
 
     @pytest.mark.parametrize(
-        "options", [{"fileFormat": "json"}, {"lineSep": "\r\n"}, {"rolling": "batch"}], ids=["format", "lineSep", "batch"]
+        "options",
+        [{"fileFormat": "json"}, {"lineSep": "\r\n"}, {"rolling": "batch"}],
+        ids=["format", "lineSep", "batch"],
     )
     def test_another_encoding_ends_it(self, out: str, options: dict[str, str]) -> None:
         query = self.left_open(out)
