@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.testing.crashing import CrashState, KillState
 
 # How many different states there are at least: with fewer, the exploration has lost its way.
-STATES_MIN = {BATCHES: 8_000, PARTITIONED: 4_000, REPLACING: 1_500, ROLLING: 2_000, TWO_QUERIES: 2_000}
+STATES_MIN = {BATCHES: 8_000, PARTITIONED: 4_000, REPLACING: 1_500, ROLLING: 15_000, TWO_QUERIES: 2_000}
 
 
 class Exploration:

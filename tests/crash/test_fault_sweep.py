@@ -17,7 +17,7 @@ from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
-from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING
+from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING, ROLLING
 from tests.crash.world import CLOCK, Batch, Scenario, told
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Sweep:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING, ROLLING], ids=lambda scenario: scenario.name)
 def test_a_fault_at_every_call(scenario: Scenario, fault: Fault) -> None:
     sweep = Sweep(scenario)
     survived = raised = 0
@@ -147,7 +147,7 @@ class Damaged(WrapperFileSystem, PickledByReference):
         return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING, ROLLING], ids=lambda scenario: scenario.name)
 def test_a_flipped_bit_in_every_read(scenario: Scenario) -> None:
     sweep = Sweep(scenario)
     noticed, at = 0, 0

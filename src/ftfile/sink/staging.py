@@ -143,19 +143,26 @@ class Stage:
         self.finished.append(StagedPart(file.id, file.path, file.position, file.checksum, part.rows, part.bucket))
 
     def drop(self, file: StagedFile) -> None:
-        """Discard one file that is not ended."""
-        self._opened.remove(file)
-        file.abort()
+        """Remove one file, as far as that can be done."""
+        if file in self._opened:
+            self._opened.remove(file)
+            file.abort()
+        else:
+            self._ended.remove(file.path)
+            self._delete(file.path)
 
     def discard(self) -> None:
         """Remove what this attempt wrote, as far as that can be done; nobody ever refers to it."""
         for file in self._opened:
             file.abort()
         for path in self._ended:
-            try:
-                self._fs.delete(path)
-            except StorageError as error:
-                _log.info("left %s behind: %s", path, error)
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        try:
+            self._fs.delete(path)
+        except StorageError as error:
+            _log.info("left %s behind: %s", path, error)
 
     def _create(self, path: str) -> OutputStream:
         for _ in range(CREATE_TRIES - 1):

@@ -118,6 +118,7 @@ class _Job:
         self._schema = schema
         payload = job.payload
         self._limits = Limits(payload["maxBytes"], payload["maxRows"], payload["strict"])
+        self._files: list[StagedFile] = []
         self._open: _OpenPart | None = None
         self._left_bytes = float(sum(segment.length for segment in job.inputs))
         self._left_rows = sum(segment.rows for segment in job.inputs)
@@ -144,6 +145,7 @@ class _Job:
         while rows and self.wants_more():
             if self._open is None:
                 file = self._stage.create("staged")
+                self._files.append(file)
                 self._open = _OpenPart(file, self._format.joiner(self._schema, file, self._limits), [])
             part = self._open
             taken = part.joiner.take(data[start:], rows, skipped)
@@ -186,9 +188,9 @@ class _Job:
         )
 
     def drop(self) -> None:
-        """Discard the part that is not ended; those that are stay as garbage that no record names."""
-        if self._open is not None:
-            self._stage.drop(self._open.file)
+        """Remove the parts, as far as that can be done: no record will name them."""
+        for file in self._files:
+            self._stage.drop(file)
 
     def _finish(self, part: _OpenPart) -> None:
         part.joiner.finish()
