@@ -12,6 +12,7 @@ from ftfile.commit.bases import newest_base
 from ftfile.core.errors import ReplayMismatch
 from ftfile.testing.crashing import crash_states
 from ftfile.testing.repeatable import repeatable
+from ftfile.upkeep.flush import flush
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 
@@ -29,16 +30,19 @@ class Race:
 
     Attributes:
         first: batches of the driver that begins.
-        second: those of the other.
+        second: those of the other; without any, it flushes what is open.
+        options: of both.
     """
 
     name: str
     first: tuple[Batch, ...]
     second: tuple[Batch, ...]
+    options: tuple[tuple[str, str], ...] = ()
 
     def scenario(self) -> Scenario:
         batches = {batch.note: batch for batch in (Batch("a"), *self.first, *self.second)}
-        return Scenario(self.name, tuple(batches.values()), settled=1, options=CONTINUE)
+        options = (*CONTINUE, *self.options)
+        return Scenario(self.name, tuple(batches.values()), settled=1, options=options, flush=not self.second)
 
 
 # All pairs of steps are tried for the first four.
@@ -50,6 +54,12 @@ RACES = [
     Race("compaction and append", (Batch("b", "compact", batch_id=1),), (Batch("c", query="q"),)),
     Race("two overwrites", (Batch("b", "overwrite", batch_id=1),), (Batch("c", "overwrite", query="q"),)),
     Race("zombie that is ahead", (Batch("b", batch_id=1), Batch("c", batch_id=2)), (Batch("b", batch_id=1),)),
+    Race(
+        "batches and a flush",
+        (Batch("bc", batch_id=1), Batch("", batch_id=2)),
+        (),
+        (("maxRecordsPerFile", "2"), ("rolling", "policy")),
+    ),
 ]
 
 
@@ -66,8 +76,11 @@ class Ring:
         """Run under a schedule, check, and return how many calls each driver made."""
         fs, calls = self.race_once(*schedule)
         with told(f"{self.race.name}, {schedule}"):
-            self.scenario.check_finished(fs)
-            self.scenario.play(fs, 3, [batch.note for batch in self.scenario.batches], lambda _: None)
+            notes = [batch.note for batch in self.scenario.batches]
+            self.scenario.check(fs, notes)
+            if not self.scenario.flush:
+                self.scenario.check_finished(fs)
+            self.scenario.play(fs, 3, notes, lambda _: None)
             self.scenario.check_finished(fs)
         return calls
 
@@ -102,6 +115,9 @@ class Ring:
             query.attempts = 4
             self.scenario.run_batch(batch, query, run=2)
             fs.note(batch.note)
+        if not batches:
+            IDS.start(run, 0)
+            flush(self.scenario.query(own, "a", run, driver=name).path)
 
     def crash(self, seen: set[tuple[bytes, tuple[str, ...]]], *schedule: tuple[str, int]) -> dict[str, int]:
         """Run under a schedule, cut power at every moment of it, and recover."""
