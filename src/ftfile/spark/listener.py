@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ftfile.core.errors import FtfileError
+from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.spark.settings import absolute_options
 from ftfile.upkeep.flush import flush
@@ -33,7 +33,7 @@ def attach(spark: SparkSession) -> None:
     fails, or has used up its source (`availableNow`, `once`). What is killed finishes nothing: the next start goes on.
     """
     if spark not in _attached:
-        _attached[spark] = _Flusher()
+        _attached[spark] = _Flusher(spark)
         spark.streams.addListener(_attached[spark])
 
 
@@ -43,12 +43,13 @@ _attached: WeakKeyDictionary[SparkSession, StreamingQueryListener] = WeakKeyDict
 class _Flusher(StreamingQueryListener):
     """Knows the directory of each running query, and flushes it; Spark calls it in the driver's own process."""
 
-    def __init__(self) -> None:
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = spark
         self._paths: dict[str, str] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Note where the query writes: later it may be gone."""
-        path = _path_of(self.spark, str(event.id))
+        path = _path_of(self._session, str(event.id))
         if path is not None:
             self._paths[str(event.id)] = path
 
@@ -71,14 +72,14 @@ class _Flusher(StreamingQueryListener):
         with log_context(query=query_id):
             try:
                 flush(path, due_only=due_only, query_id=query_id)
+            except ConfigError:
+                _log.debug("nothing was ever committed to %s", path)
             except FtfileError as error:
                 _log.error("files could not be finished, ftfile.flush(%r) tries again: %s", path, error)
 
 
-def _path_of(spark: SparkSession | None, query_id: str) -> str | None:
+def _path_of(spark: SparkSession, query_id: str) -> str | None:
     """Return the directory that a query of this session writes to, if it does so through ftfile."""
-    if spark is None:
-        return None
     session = spark._jsparkSession  # noqa: SLF001 - of the JVM
     execution = session.streams().get(query_id).streamingQuery()
     if execution.sink().name() != "ftfile":
