@@ -242,8 +242,8 @@ STAGED = (
     wrong(
         "rewrites are not held against the horizon",
         "commit/prepare.py",
-        "check_staged(fs, rewrite.adds, head.horizon_ms)",
-        "check_staged(fs, rewrite.adds, 0)",
+        "if add.path not in kept), head.horizon_ms)",
+        "if add.path not in kept), 0)",
         f"{PROTOCOL}::TestHorizon::test_a_rewrite_that_is_too_old_is_dropped_and_the_batch_goes_on",
     ),
     wrong(

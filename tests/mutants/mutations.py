@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.committing import COMMITTING
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.reading import READING
+from tests.mutants.rolling import ROLLED
 from tests.mutants.writing import WRITING
 
-MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING)
+MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED)

@@ -51,14 +51,14 @@ ATTEMPTS = (
     wrong(
         "staged names have no unique part",
         "sink/staging.py",
-        "-{self._identity.attempt}-{part_id}.staged",
-        ".staged",
+        "-{self._identity.attempt}-{file_id}.{ending}",
+        ".{ending}",
         BATCHES,
     ),
     wrong(
         "a task does not look whether the store has all it wrote",
         "sink/staging.py",
-        "if found != staged.length:",
+        "if found != file.position:",
         "if False:",
         f"{TASKS}::test_a_store_that_loses_bytes_fails_the_attempt",
     ),
@@ -71,31 +71,29 @@ ATTEMPTS = (
     wrong(
         "a failing attempt removes the files of others",
         "sink/staging.py",
-        "        for staged in self.finished:\n            try:\n                self._fs.delete(staged.path)\n",
-        "        for staged in self._fs.list(self._directory):\n"
-        "            try:\n"
-        "                self._fs.delete(staged.path)\n",
+        "        for path in self._ended:\n            self._delete(path)\n",
+        "        for info in self._fs.list(self._directory):\n            self._delete(info.path)\n",
         f"{TASKS}::test_a_failing_attempt_leaves_the_files_of_others_alone",
     ),
     wrong(
         "a file that cannot be removed hides why the attempt failed",
         "sink/staging.py",
-        '            except StorageError as error:\n                _log.info("left',
-        '            except NotFound as error:\n                _log.info("left',
+        '        except StorageError as error:\n            _log.info("left',
+        '        except NotFound as error:\n            _log.info("left',
         f"{TASKS}::test_files_that_cannot_be_removed_do_not_hide_why_the_attempt_failed",
     ),
     wrong(
         "a task does not look whether its batch is committed",
         "sink/task.py",
-        "return CommitLog(fs, start=view).read_on().finds(author)",
-        "return False",
+        "if head is not None and head.finds(_author(identity.writer)):",
+        "if False:",
         f"{WRITER}::TestReplay::test_tasks_of_a_committed_batch_write_nothing",
     ),
     wrong(
         "a task believes what was known when the batch was planned",
         "sink/task.py",
-        "return CommitLog(fs, start=view).read_on().finds(author)",
-        "return view.to_state().finds(author)",
+        "if head is not None and head.finds(_author(identity.writer)):",
+        "if head is not None and planned.view.to_state().finds(_author(identity.writer)):",
         f"{WRITER}::TestReplay::test_tasks_notice_a_commit_after_the_plan",
     ),
     wrong(
@@ -189,7 +187,7 @@ MESSAGES = (
     ),
     wrong(
         "final names have no unique part",
-        "sink/driver.py",
+        "sink/names.py",
         "-{part.id[:12]}",
         "",
         TWO_QUERIES,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ftfile.commit.model import Add, Author, DueJob, Fingerprint, Record
     from ftfile.commit.state import LogState
 
-    PlanDue = Callable[[LogState, Record, tuple[DueJob, ...]], tuple[DueJob, ...]]
+__all__ = ("PlanDue", "Proposal", "Rewrite")
 
-__all__ = ("Proposal", "Rewrite")
+PlanDue = Callable[["LogState", "Record", "tuple[DueJob, ...]"], "tuple[DueJob, ...]"]
 
 
 @dataclass(frozen=True, slots=True)

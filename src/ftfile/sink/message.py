@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add, SourceRange
     from ftfile.sink.identity import TaskIdentity
 
-__all__ = ("StagedPart", "TaskCommit")
+__all__ = ("Assembled", "StagedPart", "StagedSegment", "TaskCommit")
 
 
 @dataclass(frozen=True, slots=True)

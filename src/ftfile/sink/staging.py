@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.sink.identity import TaskIdentity
 
-__all__ = ("OpenPart", "Stage")
+__all__ = ("OpenPart", "Stage", "StagedFile")
 
 CREATE_TRIES = 4
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ftfile
@@ -18,6 +19,7 @@ from ftfile.commit.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.identity import TaskIdentity
+from ftfile.sink.rolling import plan, share
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.micro_batch import MicroBatch
@@ -341,6 +343,12 @@ class TestFailures:
         with pytest.raises(CorruptData, match="Another program changed it"):
             ftfile.flush(out)
 
+    def test_a_damaged_segment_is_an_error_for_readers(self, out: str) -> None:
+        stream(out, rolling="policy").run(0, [rows_of("a")])
+        self.damage(out)
+        with pytest.raises(CorruptData, match=r"spool.*Another program changed it"):
+            ftfile.open(out).to_arrow()
+
     def test_what_was_staged_for_a_failed_job_is_dropped(self, out: str) -> None:
         query = stream(out, maxBatchesPerFile="2")
         query.run(0, [rows_of("a")])
@@ -366,3 +374,46 @@ def test_what_is_large_already_is_not_collected(out: str, file_format: str) -> N
     assert all(part.length >= 6 << 20 for part in message.parts[:-1])
     query.commit(0, [message])
     assert committed(out) == sorted(row["word"] for row in rows)
+
+
+def test_rests_of_columnar_segments(out: str) -> None:
+    query = stream(out, fileFormat="parquet", rolling="policy", maxRecordsPerFile="2")
+    for number, letters in enumerate(["abc", "", "def", "", ""]):
+        query.run(number, [rows_of(*letters)])
+        assert committed(out) == list("abcdef")[: 3 if number < 2 else 6]
+    assert [file.rows for file in ftfile.open(out).files()] == [2, 2, 2]
+    rows = [row for file in sorted(Path(out).glob("*.parquet")) for row in pq.read_table(file)["word"].to_pylist()]
+    assert rows == list("abcdef")
+
+
+class TestShares:
+    def test_every_job_falls_to_one_task(self, out: str) -> None:
+        query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
+        query.options = {**query.options, "maxBatchesPerFile": "1"}
+        query.run(0, [[{"word": letter, "k": letter} for letter in letters] for letters in ("abc", "de")])
+        planned, writer = query.plan(), query.identity(1)
+        shares = [query.run_task(planned, writer, partition, []).assembled for partition in range(4)]
+        assert [len(done) for done in shares] == [3, 2, 0, 0]
+        assert len({each.job for done in shares for each in done}) == 5
+
+    def test_nobody_begins_a_job_when_it_is_late(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(share, "BUDGET_S", -1)
+        query = stream(out, maxBatchesPerFile="1")
+        for number in range(3):
+            query.run(number, [rows_of("a")])
+        assert visible(out) == []
+        assert committed(out) == ["a", "a", "a"]
+
+
+def test_many_files_that_are_due_wait_for_their_turn(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "DUE_JOBS_MAX", 2)
+    with repeatable(clock := ManualClock()):
+        query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
+        query.options = {**query.options, "rolloverInterval": "1h"}
+        query.run(0, [[{"word": letter, "k": letter} for letter in "abcde"]])
+        clock.advance(3600)
+        found = []
+        for number in range(1, 6):
+            query.run(number, [[]])
+            found.append(len(visible(out)))
+    assert found == [0, 2, 4, 5, 5]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -138,8 +137,3 @@ def jobs_of(inputs: list[Add], reason: str, settings: RollingSettings, ids: IdSo
         payload = job_payload(limits, keep_tail=reason in LIMITS)
         jobs.append(DueJob(ids.unique(), tuple(inputs[start:]), reason, payload=payload))
     return jobs
-
-
-def count_reasons(jobs: Iterable[DueJob]) -> dict[str, int]:
-    """Return how many jobs are due for each reason."""
-    return dict(Counter(job.reason for job in jobs))
