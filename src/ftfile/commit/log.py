@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ftfile.commit import layout
 from ftfile.commit.bases import newest_base, read_base
 from ftfile.commit.hints import read_published
-from ftfile.commit.model import StreamAuthor
+from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.commit.record_format import decode_record, encode_record
 from ftfile.commit.state import LogState
 from ftfile.core.clock import SYSTEM_CLOCK
@@ -293,9 +293,11 @@ class CommitLog:
             return True
         base = self._newest_base_state()
         included = base is not None and base.includes(record.version, record.nonce)
-        if included is None and not isinstance(record.author, StreamAuthor):
+        author = record.author
+        found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
+        if included is None and not found_again:
             raise CommitOutcomeUnknown(
-                f"the log went far past version {record.version} while it was being created: look for job "
-                f"{record.author.job_id} in ftfile.open(path).history() before writing it again"
+                f"the log went far past version {record.version} while it was being created: look for "
+                f"{author} in ftfile.open(path).history() before writing it again"
             )
         return bool(included)

@@ -178,11 +178,13 @@ class Record:
         version: 0, 1, 2 … without a gap.
         nonce: unique per record and kept over retries: tells an own record from another's.
         time_ms: the author's clock, for information.
+        overwrite: it removes everything that was live.
         tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
         lineage_start: the batch with which the author's query starts anew; None when it goes on.
         horizon_ms: staged files not younger than this may be deleted; None when unchanged.
         schema: key of the definition of the rows' schema.
         settings: key of the definition of how the author's query makes parts of its open segments.
+        encoding: key of the definition of how new rows are written.
         definitions: schemas and encodings that the log did not have before.
         payload: what the use case keeps here; opaque.
     """
@@ -193,12 +195,14 @@ class Record:
     time_ms: int
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
+    overwrite: bool = False
     due: tuple[DueJob, ...] = ()
     tasks: int = 0
     lineage_start: int | None = None
     horizon_ms: int | None = None
     schema: str | None = None
     settings: str | None = None
+    encoding: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
     metrics: dict[str, Any] = field(default_factory=dict)

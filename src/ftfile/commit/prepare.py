@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData, NotFound, StaleFiles
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.model import DueJob
@@ -33,24 +33,16 @@ def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
         StaleFiles: vacuum may delete a file at any moment.
     """
     adds = tuple(adds)
-    paths = {add.path for add in adds}
-    directories = {layout.parent(path) for path in paths}
-    found = {info.path: info for directory in directories for info in _list(fs, directory)}
+    found = _find(fs, adds)
     for add in adds:
         _check_file(add, found.get(add.path), horizon_ms)
-    if fs.capabilities.directory_sync:
-        chain = {above for directory in directories for above in layout.ancestors(directory)}
-        for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
-            fs.sync_directory(directory)
+    _sync_names(fs, adds)
 
 
 def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, lineage_start: int | None) -> Record:
     """Return the record that follows the head: everything in it holds at that very version."""
     accepted = [] if proposal.overwrite else _accepted(log.fs, head, proposal.rewrites)
-    if proposal.overwrite:
-        removed: Iterable[Add] = take_snapshot(log, head.version).adds.values() if head.version >= 0 else ()
-    else:
-        removed = [add for rewrite in accepted for add in rewrite.inputs]
+    removed = [*_replaced(log, head, proposal), *(add for rewrite in accepted for add in rewrite.inputs)]
     adds = (*proposal.adds, *(add for rewrite in accepted for add in rewrite.adds))
     _check_names(adds)
     record = Record(
@@ -60,10 +52,12 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         time_ms=log.clock.now_ms(),
         adds=adds,
         removes=tuple(Remove.of(add) for add in removed),
+        overwrite=proposal.overwrite,
         tasks=proposal.tasks or head.tasks,
         lineage_start=lineage_start,
         horizon_ms=proposal.horizon_ms,
         schema=proposal.schema,
+        encoding=proposal.encoding,
         settings=proposal.settings,
         definitions={key: text for key, text in proposal.definitions.items() if key not in head.definitions},
         fingerprint=proposal.fingerprint,
@@ -80,8 +74,17 @@ def _due(head: LogState, proposal: Proposal, record: Record) -> tuple[DueJob, ..
     return left if proposal.plan_due is None else proposal.plan_due(head, record, left)
 
 
-def _accepted(fs: FileSystem, head: LogState, rewrites: Iterable[Rewrite]) -> list[Rewrite]:
+def _replaced(log: CommitLog, head: LogState, proposal: Proposal) -> list[Add]:
+    """Return what an overwrite or a drop ends, found out anew for the head it is to follow."""
+    if head.version < 0 or not (proposal.overwrite or proposal.drops):
+        return []
+    live = take_snapshot(log, head.version).adds.values()
+    return [*live] if proposal.drops is None else [*proposal.drops(head, live)]
+
+
+def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
     """Drop, deleting nothing, what replaces adds that are gone or taken, or whose files may be gone."""
+    found = _find(fs, [add for rewrite in rewrites for add in rewrite.adds])
     accepted: list[Rewrite] = []
     claimed: set[str] = set()
     for rewrite in rewrites:
@@ -92,12 +95,14 @@ def _accepted(fs: FileSystem, head: LogState, rewrites: Iterable[Rewrite]) -> li
         # What is left of a segment lies where that lies, which is safe as long as one of them is live.
         kept = {add.path for add in rewrite.inputs}
         try:
-            check_staged(fs, (add for add in rewrite.adds if add.path not in kept), head.horizon_ms)
+            for add in (add for add in rewrite.adds if add.path not in kept):
+                _check_file(add, found.get(add.path), head.horizon_ms)
         except (StaleFiles, CorruptData) as error:
             _log.warning("dropping a rewrite, it will be made again: %s", error)
             continue
         claimed |= inputs
         accepted.append(rewrite)
+    _sync_names(fs, [add for rewrite in accepted for add in rewrite.adds])
     return accepted
 
 
@@ -123,6 +128,20 @@ def _check_names(adds: Iterable[Add]) -> None:
     assert len({add.id for add in adds}) == len(tuple(adds)), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
     assert len({add.final_path for add in parts}) == len(parts), "two parts with one final name"
+
+
+def _find(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
+    """Return what is in the directories of the files, by path."""
+    directories = {layout.parent(add.path) for add in adds}
+    return {info.path: info for directory in directories for info in _list(fs, directory)}
+
+
+def _sync_names(fs: FileSystem, adds: Iterable[Add]) -> None:
+    if fs.capabilities.directory_sync:
+        directories = {layout.parent(add.path) for add in adds}
+        chain = {above for directory in directories for above in layout.ancestors(directory)}
+        for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
+            fs.sync_directory(directory)
 
 
 def _list(fs: FileSystem, directory: str) -> list[FileInfo]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ftfile.commit.model import Add, Author, DueJob, Fingerprint, Record
     from ftfile.commit.state import LogState
 
@@ -38,11 +40,12 @@ class Proposal:
         adds: new rows; their files are staged and complete.
         rewrites: each dropped, without harm to the rest, when an input is no longer live or its files are too old.
         overwrite: replace everything that is live in the version before the one created.
+        drops: which of the live adds end without a replacement; called with every head that is tried.
         claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
         tasks: how many tasks wrote it; 0 for none, and then jobs are dealt as before.
         plan_due: which jobs are due after a record; called with the head it follows, the record without any, and the
             jobs of the head that can still be done. Without it, those stay due.
-        definitions: by key, the schemas and encodings that adds and `schema` refer to.
+        definitions: by key, the schemas and encodings that adds, `schema` and `encoding` refer to.
         check: the use case's own objections to following a head; called with every head that is tried.
     """
 
@@ -50,6 +53,7 @@ class Proposal:
     adds: tuple[Add, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     overwrite: bool = False
+    drops: Callable[[LogState, Iterable[Add]], Iterable[Add]] | None = None
     claims_replay: bool = False
     fingerprint: Fingerprint | None = None
     tasks: int = 0
@@ -57,6 +61,7 @@ class Proposal:
     horizon_ms: int | None = None
     schema: str | None = None
     settings: str | None = None
+    encoding: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     payload: Any = None

@@ -18,10 +18,13 @@ from ftfile.core.errors import InvalidMessages
 
 if TYPE_CHECKING:
     from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import Author
     from ftfile.commit.policy import Policy
     from ftfile.commit.proposal import Proposal
+    from ftfile.commit.publish import Problem
+    from ftfile.commit.state import LogState
 
-__all__ = ("Committed", "commit")
+__all__ = ("Committed", "catch_up", "commit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,19 @@ def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
         wait_for_removed(problems, record)
         after = log.create(record)
     # Committed. From here on we may die: whoever comes next rolls forward.
-    problems = roll_forward(log, after, policy, proposal.author, tried=problems)
+    problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)
     raise_own(problems, proposal.author, record.version)
     keep_base(log.fs, log.ids, after)
     return Committed(record.version, replayed=False)
+
+
+def catch_up(log: CommitLog, author: Author, policy: Policy) -> tuple[LogState, list[Problem]]:
+    """Publish what is recorded, as every commit does first, for those who may then find nothing to commit.
+
+    Returns:
+        The head, and what could not be published.
+    """
+    head = log.read_on(durable=True)
+    problems = roll_forward(log, head, policy, author)
+    raise_own(problems, author)
+    return head, problems

@@ -77,12 +77,17 @@ class Problem:
 
 
 def roll_forward(
-    log: CommitLog, head: LogState, policy: Policy, author: Author, tried: Sequence[Problem] = ()
+    log: CommitLog,
+    head: LogState,
+    policy: Policy,
+    author: Author,
+    tried: Sequence[Problem] = (),
+    created: int | None = None,
 ) -> list[Problem]:
     """Publish everything up to the head that is not known to be published, oldest first.
 
-    What is the author's own is tried until `publishTimeout`, what is another's once; what was `tried` a moment ago is
-    passed over.
+    What is the author's own, or was just `created`, is tried until `publishTimeout`, what is another's once; what was
+    `tried` a moment ago is passed over.
 
     Returns:
         What could not be published; it stays on the list of the state, and so of the next base.
@@ -97,7 +102,8 @@ def roll_forward(
         version = min(waiting)
         done.add(version)
         entry = head.unpublished[version]
-        problem = publish(log, entry, policy.publish_timeout_s if _is_own(entry, author) else 0)
+        own = version == created or _is_own(entry, author)
+        problem = publish(log, entry, policy.publish_timeout_s if own else 0)
         if problem is not None and isinstance(problem.error, MissingPart) and policy.on_missing_part == "warn":
             _log.warning("%s", problem.error)
         elif problem is not None:

@@ -93,5 +93,6 @@ def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
         add.final_path or add.path,
         f"a file of {add.length} bytes",
         "nothing, neither staged nor published nor retired",
-        "It was moved or deleted by another program: restore it from a copy",
+        "Of an old version, it was vacuumed, and a newer one can be read; or another program moved or deleted it: "
+        "restore it from a copy",
     )

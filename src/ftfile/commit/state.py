@@ -60,14 +60,16 @@ class LogView:
     version: int
     nonce: str
     last_batches: dict[str, int]
+    transactions: dict[str, int]
 
     def to_state(self) -> LogState:
-        """Return a state that answers `finds` for streams, and nothing else, from here on."""
+        """Return a state that answers `finds` for streams and transactions, and nothing else, from here on."""
         queries = {
             query_id: QueryState(last_batch, self.version, "", None, None, 0)
             for query_id, last_batch in self.last_batches.items()
         }
-        return LogState(version=self.version, nonce=self.nonce, queries=queries)
+        transactions = dict(self.transactions)
+        return LogState(version=self.version, nonce=self.nonce, queries=queries, transactions=transactions)
 
 
 @dataclass(slots=True)
@@ -89,6 +91,7 @@ class LogState:
     transactions: dict[str, int] = field(default_factory=dict)
     horizon_ms: int = 0
     schema: str | None = None
+    encoding: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     segments: dict[str, Add] = field(default_factory=dict)
     segment_changes: deque[SegmentChange] = field(default_factory=lambda: deque(maxlen=RECENT_CHANGES), compare=False)
@@ -103,7 +106,8 @@ class LogState:
         """Take in the next record.
 
         Raises:
-            CorruptData: it is not the next, ends an add twice, or is a second record of one batch; nothing changed.
+            CorruptData: it is not the next, ends an add twice, or is a second record of one batch or transaction;
+                nothing changed.
         """
         self.check(record)
         self.version, self.nonce = record.version, record.nonce
@@ -111,6 +115,7 @@ class LogState:
         self._apply_author(record)
         self.horizon_ms = max(self.horizon_ms, record.horizon_ms or 0)
         self.schema = record.schema or self.schema
+        self.encoding = record.encoding or self.encoding
         self.definitions.update(record.definitions)
         self.removed.update((remove.id, record.version) for remove in record.removes)
         ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")
@@ -146,16 +151,18 @@ class LogState:
         """Say whether an add that was live at version `known_at` still is; too long ago to tell counts as no."""
         return known_at >= self.removed_since - 1 and add_id not in self.removed
 
-    def view(self) -> LogView:
-        """Return what tasks need; of very many queries the ones that wrote last."""
+    def view(self, app_id: str | None = None) -> LogView:
+        """Return what tasks need; of very many queries the ones that wrote last, of applications the one named."""
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
-        return LogView(self.version, self.nonce, {query_id: query.last_batch for query_id, query in newest})
+        last_batches = {query_id: query.last_batch for query_id, query in newest}
+        transactions = {app: last for app, last in self.transactions.items() if app == app_id}
+        return LogView(self.version, self.nonce, last_batches, transactions)
 
     def check(self, record: Record) -> None:
         """Refuse a record that the log could not be read with.
 
         Raises:
-            CorruptData: it is not the next, ends an add twice, or is a second record of one batch.
+            CorruptData: it is not the next, ends an add twice, or is a second record of one batch or transaction.
         """
         path = layout.record_path(record.version)
         if record.version != self.version + 1:
@@ -163,7 +170,7 @@ class LogState:
         ended = [remove.id for remove in record.removes if remove.id in self.removed]
         if ended:
             raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
-        if isinstance(record.author, StreamAuthor) and self.finds(record.author):
+        if self.finds(record.author):
             raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
 
     def _apply_author(self, record: Record) -> None:

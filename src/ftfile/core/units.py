@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 
-__all__ = ("format_duration", "format_size", "parse_duration_s", "parse_size_bytes")
+__all__ = ("format_duration", "format_size", "parse_duration_s", "parse_size_bytes", "parse_time")
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_FRACTION = re.compile(r"(?<=:\d\d)[.,](\d{1,9})")
 _SECONDS = {
     "ms": 0.001,
     "s": 1,
@@ -49,6 +51,19 @@ def parse_duration_s(text: str) -> float:
     if not match or seconds is None:
         raise ValueError(text)
     return float(match[1]) * seconds
+
+
+def parse_time(text: str) -> datetime:
+    """Return a point in time: `2024-07-01T12:00:00.5+02:00`, `2024-07-01 12:00Z`, `2024-07-01`; without a zone, in UTC.
+
+    Raises:
+        ValueError: no point in time in the form of ISO 8601.
+    """
+    # Python 3.10 takes neither a Z nor fractions of any other length.
+    text = re.sub("[zZ]$", "+00:00", text.strip())
+    text = _FRACTION.sub(lambda match: f".{match[1][:6]:0<6}", text)
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
 
 
 def format_size(size_bytes: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from ftfile.commit.model import Transaction
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
@@ -42,6 +43,8 @@ class SinkConfig:
         max_open_bytes: memory that a task takes for rows it has not written.
         rolling: when parts end that stay open over batches; None if all end with their batch.
         checkpoint: the query's checkpoint directory, when it was given to the writer.
+        overwrite: each commit replaces all that is in the directory.
+        transaction: the user's own identity of a batch write.
     """
 
     path: str
@@ -57,9 +60,11 @@ class SinkConfig:
     on_schema_change: Literal["fail", "widen", "any"]
     fingerprint: str
     checkpoint: str | None
+    overwrite: bool = False
+    transaction: Transaction | None = None
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str], schema_json: str) -> SinkConfig:
+    def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
         """Check options and schema; nothing is read or written.
 
         Raises:
@@ -94,7 +99,11 @@ class SinkConfig:
             on_schema_change=parsed["onSchemaChange"],
             fingerprint=parsed["fingerprint"],
             checkpoint=parsed.spark.get("checkpointlocation"),
+            overwrite=overwrite,
+            transaction=_transaction(parsed["txnAppId"], parsed["txnVersion"]),
         )
+        if overwrite and config.rolling is not None:
+            raise ConfigError(_NOTHING_STAYS_OPEN)
         # As it came: what is never null in these rows may be fit for a format that cannot say null.
         left_out = config.left_out
         file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
@@ -127,15 +136,13 @@ class SinkConfig:
 
     def encoding(self) -> dict[str, Any]:
         """Return what a reader must know of the files, for the log."""
-        encoding: dict[str, Any] = {
+        return {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
             "partitionBy": list(self.partition_by),
             "timeZone": self.time_zone,
+            # Segments do not say what their columns are, and only what is of one schema is merged.
+            "schema": spark_schema_json(self.file_schema),
         }
-        if self.rolling is not None:
-            # Segments do not say what their columns are, and only those of one schema make a part.
-            encoding["schema"] = spark_schema_json(self.file_schema)
-        return encoding
 
 
 def definition_key(definition: object) -> str:
@@ -149,6 +156,13 @@ _NO_PATH = (
     "path as a write option: df.writeStream.format('ftfile').option('path', '/data/out'), "
     "INSERT INTO t WITH (path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
     "df.writeStream.option('path', '/data/out').toTable('t')"
+)
+
+
+_NOTHING_STAYS_OPEN = (
+    "each batch of complete mode, as every overwrite, replaces all there is, so that no file can stay open over "
+    "batches: leave out rolling=policy and what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a "
+    "batch"
 )
 
 
@@ -169,6 +183,15 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, partition_by: tuple[str, 
     if settings.policy is not None:
         load_policy(settings.policy)
     return replace(settings, finalize_column=final, event_column=event)
+
+
+def _transaction(app_id: str | None, version: int | None) -> Transaction | None:
+    if (app_id is None) != (version is None):
+        given, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
+        raise ConfigError(f"{given} without {missing}: together they say which write this is; set both or neither")
+    if app_id == "":
+        raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
+    return Transaction(app_id, version) if app_id is not None and version is not None else None
 
 
 def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:

@@ -86,12 +86,14 @@ def make_proposal(
             *_parts(config, messages, definition_key(encoding), names),
             *_segments(messages, definition_key(encoding), now_ms),
         ),
+        overwrite=config.overwrite,
         plan_due=plan_due,
         settings=definition_key(config.rolling.to_json()) if config.rolling is not None else None,
         claims_replay=any(message.found_committed for message in messages),
         fingerprint=_fingerprint(config, messages),
         tasks=len(messages),
         schema=definition_key(schema),
+        encoding=definition_key(encoding),
         definitions=definitions,
         metrics=_metrics(messages),
         check=lambda head: check_head(config, head),
@@ -101,24 +103,31 @@ def make_proposal(
 def check_head(config: SinkConfig, head: LogState) -> None:
     """Refuse to follow records that this schema or these partition columns do not agree with.
 
+    An overwrite follows anything: nothing of what was written before stays.
+
     Raises:
         SchemaError: see `check_schema_change`.
         ConfigError: `partitionBy` changed.
     """
+    if config.overwrite:
+        return
     if head.schema is not None:
         check_schema_change(head.definitions[head.schema], config.recorded_schema_json, config.on_schema_change)
-    for definition in head.definitions.values():
-        if isinstance(definition, dict) and definition.get("partitionBy") not in (None, list(config.partition_by)):
-            recorded = ",".join(definition["partitionBy"]) or "no columns"
-            raise ConfigError(
-                f"partitionBy={','.join(config.partition_by) or 'no columns'}, but the directory was written with "
-                f"{recorded}: readers could not tell which columns are in the paths. Use a new directory"
-            )
+    if head.encoding is None:
+        return
+    # That of the newest rows is that of all rows: only an overwrite may change it.
+    recorded = head.definitions[head.encoding]["partitionBy"]
+    if recorded != list(config.partition_by):
+        raise ConfigError(
+            f"partitionBy={','.join(config.partition_by) or 'no columns'}, but the directory was written with "
+            f"{','.join(recorded) or 'no columns'}: readers could not tell which columns are in the paths. Use a new "
+            "directory, or overwrite this one"
+        )
 
 
 def _author(config: SinkConfig, writer: WriterIdentity) -> Author:
     if not isinstance(writer, StreamIdentity):
-        return JobAuthor(writer.job_id)
+        return JobAuthor(writer.job_id, config.transaction)
     found = read_offsets(config.checkpoint, writer.batch_id)
     hash_and_offsets = (found.hash, found.offsets) if found else (None, None)
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)

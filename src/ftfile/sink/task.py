@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.commit.log import CommitLog
-from ftfile.commit.model import StreamAuthor
+from ftfile.commit.model import Author, JobAuthor, StreamAuthor
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.sink.fingerprint import FingerprintAccumulator
@@ -22,7 +22,7 @@ from ftfile.sink.staging import Stage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.commit.state import LogState, LogView
+    from ftfile.commit.state import LogView
     from ftfile.fs.api import FileSystem
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import TaskIdentity, WriterIdentity
@@ -60,8 +60,10 @@ def write_task(
     began = SYSTEM_CLOCK.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint)
     rows = _fingerprinted(_cast(batches, config.schema), fingerprint)
-    head = _head(fs, planned.view, identity.writer)
-    if head is not None and head.finds(_author(identity.writer)):
+    author = _author(config, identity.writer)
+    # It only saves work; the commit decides.
+    head = CommitLog(fs, start=planned.view).read_on() if author is not None else None
+    if author is not None and head is not None and head.finds(author):
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
@@ -71,7 +73,11 @@ def write_task(
     except BaseException:
         stage.discard()
         raise
-    assembled, failed = ((), ()) if head is None else do_share(fs, stage, head, planned.definitions, identity.partition)
+    # A batch write leaves what is open to its queries, and an overwrite leaves nothing open.
+    shares = isinstance(author, StreamAuthor) and not config.overwrite
+    assembled, failed = (
+        do_share(fs, stage, head, planned.definitions, identity.partition) if head is not None and shares else ((), ())
+    )
     return TaskCommit(
         identity,
         tuple(stage.finished),
@@ -100,14 +106,11 @@ def _write(
     return tuple(spool.segments)
 
 
-def _head(fs: FileSystem, view: LogView, writer: WriterIdentity) -> LogState | None:
-    """Return what a task of a stream must know of the log by now; it only saves work, the commit decides."""
-    return CommitLog(fs, start=view).read_on() if isinstance(writer, StreamIdentity) else None
-
-
-def _author(writer: WriterIdentity) -> StreamAuthor:
-    assert isinstance(writer, StreamIdentity)
-    return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
+def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:
+    """Return by what the log would know this write, or None when it is like no other."""
+    if isinstance(writer, StreamIdentity):
+        return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
+    return JobAuthor(writer.job_id, config.transaction) if config.transaction is not None else None
 
 
 def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAccumulator) -> Iterator[pa.RecordBatch]:

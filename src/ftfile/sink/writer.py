@@ -83,7 +83,8 @@ class SinkWriter:
             check_head(config, head)
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
-            return cls(config, Planned(head.view(), _definitions_due(head)))
+            app_id = config.transaction.app_id if config.transaction is not None else None
+            return cls(config, Planned(head.view(app_id), _definitions_due(head)))
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
@@ -106,6 +107,8 @@ class SinkWriter:
         with _context(whole[0].identity.writer), log.lock:
             proposal = make_proposal(self.config, whole, self._plan_due(whole), log.clock.now_ms())
             done = commit(log, proposal, self.config.policy)
+            if done.replayed and self.config.transaction is not None:
+                _log.warning("%s was written before, and none of these rows are now", self.config.transaction)
             _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
             return done
 

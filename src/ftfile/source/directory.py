@@ -11,13 +11,16 @@ import pyarrow as pa
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor, StreamAuthor
 from ftfile.commit.snapshot import read_records, take_snapshot
+from ftfile.commit.times import created_ms, version_at
 from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.units import parse_time
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import normalise, open_filesystem
 from ftfile.source.reading import read_add
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from ftfile.commit.model import Record
     from ftfile.commit.snapshot import Snapshot
@@ -57,11 +60,12 @@ class Version:
         query_id: of a streaming write, else None.
         batch_id: of a streaming write, else None.
         job_id: of a batch write or a maintenance operation, else None.
-        time_ms: the writer's clock, milliseconds since 1970 UTC.
+        time_ms: when it was created, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
         rows: records that it brought, in files or in what is still open.
         size_bytes: of the files added.
         files: how many were added.
         files_removed: how many were removed.
+        overwrite: it replaced everything that was there.
         offsets: Spark's source offsets of the batch, when the checkpoint was known; one entry per source.
     """
 
@@ -75,6 +79,7 @@ class Version:
     size_bytes: int
     files: int
     files_removed: int
+    overwrite: bool
     offsets: list[Any] | None
 
 
@@ -100,6 +105,21 @@ class Directory:
         """Return the newest version; -1 when nothing has been committed yet."""
         return self._log.read_on().version
 
+    def version_at(self, time: str | datetime) -> int:
+        """Return the newest version that was created at or before a time, by the store's clock.
+
+        Args:
+            time: as in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
+
+        Raises:
+            ConfigError: it is no time, or no version is as old as that.
+        """
+        text = time if isinstance(time, str) else time.isoformat()
+        try:
+            return version_at(self._log, parse_time(text))
+        except ValueError:
+            raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
+
     def files(self, version: int | None = None) -> list[FinishedFile]:
         """Return the files of a version, by default the newest, in the order of their commits; not those still open.
 
@@ -122,7 +142,7 @@ class Directory:
 
     def history(self) -> list[Version]:
         """Return all commits, oldest first."""
-        return [_version(record) for record in read_records(self._log)]
+        return [_version(record, created_ms(self._log, record.version)) for record in read_records(self._log)]
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the live adds of a version with what is needed to read them."""
@@ -176,7 +196,7 @@ def _schema_of(snapshot: Snapshot, path: str) -> str:
     return schema
 
 
-def _version(record: Record) -> Version:
+def _version(record: Record, time_ms: int | None) -> Version:
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
     operation = "stream" if stream else "batch"
@@ -188,10 +208,11 @@ def _version(record: Record) -> Version:
         query_id=stream.query_id if stream else None,
         batch_id=stream.batch_id if stream else None,
         job_id=None if isinstance(author, StreamAuthor) else author.job_id,
-        time_ms=record.time_ms,
+        time_ms=record.time_ms if time_ms is None else time_ms,
         rows=record.metrics.get("rows", 0),
         size_bytes=sum(add.length for add in record.adds),
         files=sum(add.kind == "part" for add in record.adds),
         files_removed=sum(remove.kind == "part" for remove in record.removes),
+        overwrite=record.overwrite,
         offsets=stream.offsets if stream else None,
     )

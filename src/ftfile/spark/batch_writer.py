@@ -25,10 +25,10 @@ __all__ = ("FtFileBatchWriter",)
 
 
 class FtFileBatchWriter(DataSourceArrowWriter):
-    """Appends a DataFrame as one commit; all of it is seen, or nothing."""
+    """Appends a DataFrame as one commit, or replaces all there is by it; all of it is seen, or nothing."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        config = sink_config(options, schema, overwrite=overwrite)
+        config = sink_config(options, schema, overwrite=overwrite, stream=False)
         if config.rolling is not None:
             raise ConfigError(
                 "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "

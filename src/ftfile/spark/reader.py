@@ -86,7 +86,10 @@ def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     parsed = parse_options(absolute_options(options), "read")
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
-    return Directory(parsed["path"]), parsed["versionAsOf"]
+    directory, version, time = Directory(parsed["path"]), parsed["versionAsOf"], parsed["timestampAsOf"]
+    if version is not None and time is not None:
+        raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
+    return directory, version if time is None else directory.version_at(time)
 
 
 _NO_PATH = (

@@ -27,19 +27,19 @@ def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkConfig:
+def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> SinkConfig:
     """Check everything that can be checked before a task starts.
 
     Raises:
-        ConfigError: an option is wrong, the write replaces data, or other processes cannot see the path.
+        ConfigError: an option is wrong, not for streams, or other processes cannot see the path.
         SchemaError: a column cannot be stored.
     """
-    if overwrite:
+    config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
+    if stream and config.transaction is not None:
         raise ConfigError(
-            'this version of ftfile only appends: use .mode("append") for batch writes, INSERT INTO instead of '
-            'INSERT OVERWRITE, and .outputMode("append") for streams'
+            "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids already "
+            "make each batch exactly once. Leave both out"
         )
-    config = SinkConfig.from_options(absolute_options(options), schema.json())
     if not open_filesystem(config.path).capabilities.shared:
         raise ConfigError(f"path={config.path!r} lives inside one process: executors and readers could not see it")
     return config

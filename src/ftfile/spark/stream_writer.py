@@ -26,7 +26,7 @@ class FtFileStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        self._writer = SinkWriter.plan(sink_config(options, schema, overwrite=overwrite))
+        self._writer = SinkWriter.plan(sink_config(options, schema, overwrite=overwrite, stream=True))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""

@@ -180,6 +180,8 @@ def _check_snapshots(records: Sequence[Record]) -> list[Snapshot]:
         _require(len(set(removed)) == len(removed), "I7", f"version {record.version} removes an add twice")
         dead = [add_id for add_id in removed if add_id not in live]
         _require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
+        left = live.keys() - removed if record.overwrite else ()
+        _require(not left, "I7", f"version {record.version} overwrites all and leaves {left}")
         for name in (name for add in record.adds for name in _own_names(add)):
             _require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
             names.add(name)

@@ -55,6 +55,7 @@ class MicroBatch:
         options: the sink's.
         query_id: stays over restarts.
         checkpoint: where to keep `metadata`, `offsets/N` and `commits/N` as Spark does; None for nowhere.
+        overwrite: every batch replaces all that is there, as in Spark's complete mode or `mode("overwrite")`.
         attempts: how often a failing task is tried, as `spark.task.maxFailures` says: 1 on a local master, else 4.
         run_id: changes with each restart.
     """
@@ -64,6 +65,7 @@ class MicroBatch:
     options: Mapping[str, str] = field(default_factory=dict)
     query_id: str = "00000000-0000-0000-0000-000000000001"
     checkpoint: str | None = None
+    overwrite: bool = False
     attempts: int = 1
     run_id: str = "run-1"
     _runs: int = field(default=1, init=False)
@@ -158,7 +160,8 @@ class MicroBatch:
     def config(self) -> SinkConfig:
         """Return the settings, checked anew from the options as for every batch."""
         own = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
-        return SinkConfig.from_options(own | dict(self.options), spark_schema(self.columns))
+        schema = spark_schema(self.columns)
+        return SinkConfig.from_options(own | dict(self.options), schema, overwrite=self.overwrite)
 
     def _run_attempts(self, planned: bytes, writer: WriterIdentity, partition: int, rows: Sequence[Row]) -> TaskCommit:
         for attempt in range(self.attempts - 1):

@@ -34,6 +34,7 @@ from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
     from ftfile.commit.model import Author
+    from ftfile.fs.api import FileSystem
     from tests.unit.commit.conftest import Driver
 
 SEGMENT = Add(
@@ -79,6 +80,7 @@ class TestRecordFormat:
             time_ms=5,
             adds=(SEGMENT, PART),
             removes=(Remove.of(PART), Remove.of(SEGMENT)),
+            overwrite=True,
             due=(
                 DueJob(
                     "d", (SEGMENT, replace(SEGMENT, id="s2", skip_rows=3, marks={"ms": 7})), "size", 2, {"rest": True}
@@ -89,6 +91,7 @@ class TestRecordFormat:
             lineage_start=3,
             horizon_ms=99,
             schema="sch",
+            encoding="enc",
             definitions={"sch": "x"},
             fingerprint=Fingerprint("k", "d", covers_content=True),
             metrics={"rows": 1},
@@ -206,7 +209,8 @@ class TestBases:
         assert done.version == 4
         assert {a.final_path for a in [add, *theirs]} < driver.visible()
 
-    def test_of_a_job_whose_slot_was_passed_long_ago_nothing_is_claimed(self, driver: Driver) -> None:
+    def passed_long_ago(self, driver: Driver) -> FileSystem:
+        """Return a store on which the log is at version 500 as soon as somebody creates version 1."""
         driver.commit_new(0)
         state = driver.log.read_on()
         state.version = 500
@@ -219,8 +223,18 @@ class TestBases:
                     write_base(driver.fs, SYSTEM_IDS, state)
                 super().create_exclusive(path, content)
 
+        return Sleepy(driver.fs)
+
+    def test_of_a_job_whose_slot_was_passed_long_ago_nothing_is_claimed(self, driver: Driver) -> None:
+        log = CommitLog(self.passed_long_ago(driver))
         with pytest.raises(CommitOutcomeUnknown, match="history"):
-            commit(CommitLog(Sleepy(driver.fs)), Proposal(JobAuthor("j"), adds=(driver.stage(1),)), driver.policy)
+            commit(log, Proposal(JobAuthor("j"), adds=(driver.stage(1),)), driver.policy)
+
+    def test_a_transaction_whose_slot_was_passed_long_ago_is_looked_for_and_made_again(self, driver: Driver) -> None:
+        log = CommitLog(self.passed_long_ago(driver))
+        author = JobAuthor("j", Transaction("app", 1))
+        assert commit(log, Proposal(author, adds=(driver.stage(1),)), driver.policy).version == 501
+        assert commit(log, Proposal(author, adds=(driver.stage(1),)), driver.policy).replayed
 
     def test_bases_are_written_now_and_then_and_old_ones_dropped(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch

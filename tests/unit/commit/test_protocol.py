@@ -381,6 +381,13 @@ class TestRewrites:
         driver.commit(1, rewrites=(Rewrite((old,), (first,), known_at=0), Rewrite((old,), (second,), known_at=0)))
         assert driver.visible() == {first.final_path}
 
+    def test_overwrite_replaces_segments_as_well(self, driver: Driver) -> None:
+        segment = replace(driver.stage(0), kind="segment", final_path=None)
+        driver.commit(0, segment)
+        driver.commit(1, driver.stage(1), overwrite=True)
+        assert driver.log.read_on().segments == {}
+        assert segment.id not in take_snapshot(driver.log).adds
+
     def test_overwrite_replaces_what_is_live_at_the_head_it_is_created_on(self, driver: Driver) -> None:
         driver.commit_new(0)
         new = driver.stage(1)

@@ -47,6 +47,8 @@ def test_sparks_own_keys_are_known() -> None:
         ("partitionBy", "a,A", "none twice"),
         ("onGap", "maybe", "one of `fail`, `accept`"),
         ("versionAsOf", "1", "is for reading, not for writing"),
+        ("timestampAsOf", "2024-07-01", "is for reading, not for writing"),
+        ("txnVersion", "-1", "a whole number of 0 or more"),
     ],
 )
 def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
-from ftfile.core.units import format_duration, format_size, parse_duration_s, parse_size_bytes
+from ftfile.core.units import format_duration, format_size, parse_duration_s, parse_size_bytes, parse_time
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,25 @@ def test_durations(text: str, seconds: float) -> None:
 def test_no_durations(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the text is for the option parser
         parse_duration_s(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2024-07-01T12:00:00Z", "2024-07-01t12:00:00z", "2024-07-01T14:00:00+02:00", "2024-07-01 12:00:00"),
+        *(" 2024-07-01T12:00 ", "2024-07-01T12:00:00.0", "2024-07-01T12:00:00,000000000Z", "2024-07-01T07:30-04:30"),
+    ],
+)
+def test_times(text: str) -> None:
+    assert parse_time(text) == datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
+
+
+def test_parts_of_a_second() -> None:
+    assert parse_time("2024-07-01T12:00:00.25Z").microsecond == 250_000
+    assert parse_time("2024-07-01").hour == 0
+
+
+@pytest.mark.parametrize("text", ["", "now", "12:00", "2024-13-01", "1719835200", "2024-07-01T25:00"])
+def test_no_times(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the text is for the option parser
+        parse_time(text)

@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from ftfile.commit.model import Transaction
 from ftfile.core.errors import ConfigError
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.messages import TaskCommitMessage, unwrap
@@ -106,14 +107,16 @@ def test_absolute_paths_stay(path: str) -> None:
     assert absolute_options({"path": path}) == {"path": path}
 
 
-def test_overwrite_is_refused_with_what_to_write_instead() -> None:
-    with pytest.raises(ConfigError, match=r"mode\(\"append\"\)"):
-        sink_config({"path": "/x"}, SCHEMA, overwrite=True)
+def test_transactions_are_refused_for_streams() -> None:
+    options = {"path": "/x", "txnAppId": "a", "txnVersion": "1"}
+    assert sink_config(options, SCHEMA, overwrite=False, stream=False).transaction == Transaction("a", 1)
+    with pytest.raises(ConfigError, match="for batch writes, as in foreachBatch"):
+        sink_config(options, SCHEMA, overwrite=False, stream=True)
 
 
 def test_a_path_inside_one_process_is_refused() -> None:
     with pytest.raises(ConfigError, match="inside one process"):
-        sink_config({"path": "memory://x"}, SCHEMA, overwrite=False)
+        sink_config({"path": "memory://x"}, SCHEMA, overwrite=False, stream=True)
 
 
 def test_a_missing_message_stays_missing() -> None:

@@ -270,6 +270,14 @@ class TestI7:
         directory.record(removes=(Remove.of(add), Remove.of(add)))
         assert broken(directory) == "I7"
 
+    def test_an_overwrite_leaves_something(self, directory: Directory) -> None:
+        first, second = directory.add(b"a\n", "first"), directory.add(b"b\n", "second")
+        directory.record(adds=(first, second))
+        directory.fs.make_directories(layout.RETIRED)
+        directory.fs.rename("first.txt", layout.retired_path(first.id))
+        directory.record(removes=(Remove.of(first),), overwrite=True)
+        assert broken(directory) == "I7"
+
     def test_a_base_tells_another_story(self, directory: Directory) -> None:
         directory.record()
         state = CommitLog(directory.fs).read_on()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.units import parse_duration_s, parse_size_bytes
+from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ __all__ = (
     "INTEGER",
     "SIZE",
     "TEXT",
+    "TIME",
     "VERSION",
     "Kind",
     "one_of",
@@ -114,5 +115,9 @@ SIZE = Kind("a size of at least one byte, such as `128MiB`, `64m` or `1000000`",
 DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s)
 CLOCK = Kind("a duration that divides a day, such as `15min`, `1h` or `1d`", _part_of_a_day)
 COLUMN_AND_DURATION = Kind("a timestamp column and a duration, such as `ts:1h`", _column_and_duration)
+TIME = Kind(
+    "a point in time as in ISO 8601, such as `2024-07-01T12:00:00Z` or `2024-07-01`; without a zone it is UTC",
+    parse_time,
+)
 COLUMNS = Kind("column names separated by commas, none twice", _columns)
 CHARACTER = Kind("a single character", _character)

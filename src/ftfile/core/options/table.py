@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from ftfile.core.options.kinds import (
     BOOLEAN,
     CHARACTER,
@@ -16,16 +13,12 @@ from ftfile.core.options.kinds import (
     INTEGER,
     SIZE,
     TEXT,
-    VERSION,
-    Kind,
     one_of,
 )
+from ftfile.core.options.option import BOTH, Option
+from ftfile.core.options.versions import VERSIONS
 
 __all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "SPARK_KEYS", "Option")
-
-_WRITE = frozenset({"write"})
-_READ = frozenset({"read"})
-_BOTH = _WRITE | _READ
 
 GROUPS = {
     "where": "Where and what",
@@ -37,27 +30,6 @@ GROUPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table.
-
-    Attributes:
-        name: the spelling in docs and messages; users may write it in any case.
-        default: the parsed value when it is not given.
-        formats: the formats it belongs to; empty when it does not depend on the format.
-        default_text: what the docs say where the default is not one value.
-    """
-
-    name: str
-    kind: Kind
-    default: Any
-    doc: str
-    group: str
-    formats: tuple[str, ...] = ()
-    used_by: frozenset[str] = _WRITE
-    default_text: str = ""
-
-
 OPTIONS: tuple[Option, ...] = (
     Option(
         "path",
@@ -66,7 +38,7 @@ OPTIONS: tuple[Option, ...] = (
         "The directory: a local path, or a URL such as `file:///data/out`. A relative path is made absolute on the "
         "driver.",
         "where",
-        used_by=_BOTH,
+        used_by=BOTH,
     ),
     Option("fileFormat", one_of("parquet", "json", "csv", "text"), "parquet", "How rows are encoded.", "where"),
     Option(
@@ -335,15 +307,7 @@ OPTIONS: tuple[Option, ...] = (
         "How long publishing a committed batch is tried again when the store fails for a while.",
         "guarantees",
     ),
-    Option(
-        "versionAsOf",
-        VERSION,
-        None,
-        "Read the directory as it was at this version of its log.",
-        "reading",
-        used_by=_READ,
-        default_text="the newest",
-    ),
+    *VERSIONS,
 )
 
 SPARK_KEYS = frozenset(
@@ -364,10 +328,7 @@ _INSTEAD: dict[tuple[str, ...], str] = {
     ("replication", "blockSize"): "local disks have neither",
     ("grace",): "nothing that was committed is ever deleted",
     ("successFile",): "a file is whole as soon as it can be seen; ftfile.open(path).history() lists the commits",
-    ("timestampAsOf",): "read by versionAsOf; ftfile.open(path).history() has the time of each version",
     ("filterPushdown",): "filter the DataFrame",
-    ("txnAppId", "txnVersion"): "each batch write is a commit of its own; write the stream itself through "
-    "writeStream.format('ftfile') instead of foreachBatch, and it is exactly once",
 }
 
 NOT_OFFERED: dict[tuple[str, str], str] = {

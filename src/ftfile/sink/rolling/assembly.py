@@ -44,7 +44,7 @@ def job_payload(limits: Limits, *, keep_tail: bool) -> dict[str, Any]:
 
 
 def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
-    """Return the schema of the rows in the segments of an encoding."""
+    """Return the schema of the rows in the files and segments of an encoding."""
     return arrow_schema(encoding["schema"])
 
 

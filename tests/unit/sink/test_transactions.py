@@ -1,0 +1,162 @@
+"""Batch writes with an identity of the user's own: written once, however often they are repeated."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.commit import bases
+from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, Unavailable
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.registry import open_filesystem
+from ftfile.sink.identity import JobIdentity
+from ftfile.sink.writer import SinkWriter, forget_logs
+from ftfile.testing.checker import check_directory
+from ftfile.testing.crashing import CrashingFileSystem
+from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.mounting import mounted
+from ftfile.testing.repeatable import repeatable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ftfile.commit.protocol import Committed
+
+ROWS: list[dict[str, Any]] = [{"id": 1}, {"id": 2}]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "out")
+
+
+def job(out: str, version: int | str, app: str = "app", **more: Any) -> MicroBatch:
+    options = {"fileFormat": "json", "txnAppId": app, "txnVersion": str(version)}
+    return MicroBatch(out, {"id": "long"}, options, **more)
+
+
+def write(out: str, version: int, rows: list[dict[str, Any]] = ROWS, app: str = "app") -> Committed:
+    return job(out, version, app).run_job(SYSTEM_IDS.unique(), [rows, []])
+
+
+def ids(out: str) -> list[int]:
+    found = check_directory(open_filesystem(out))
+    rows: list[int] = sorted(ftfile.open(out).to_arrow()["id"].to_pylist())
+    assert sum(found.visible_rows.values()) == len(rows)
+    return rows
+
+
+class TestOnce:
+    def test_a_repeated_write_is_found(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
+        assert not write(out, 0).replayed
+        assert write(out, 0).replayed
+        assert ids(out) == [1, 2]
+        assert "Transaction(app_id='app', version=0) was written before, and none of these rows are now" in caplog.text
+
+    def test_any_version_up_to_the_last_counts_as_found(self, out: str) -> None:
+        assert [write(out, version).replayed for version in (5, 3, 5, 4, 9)] == [False, True, True, True, False]
+        assert ids(out) == [1, 1, 2, 2]
+
+    def test_applications_do_not_know_each_other(self, out: str) -> None:
+        assert [write(out, 0, app=app).replayed for app in "aba"] == [False, False, True]
+
+    def test_streams_and_other_writes_stand_beside_them(self, out: str) -> None:
+        write(out, 7)
+        stream = MicroBatch(out, {"id": "long"}, {"fileFormat": "json"})
+        stream.run(0, [ROWS])
+        stream.run_job("plain", [ROWS])
+        assert write(out, 7).replayed
+        assert ids(out) == [1, 1, 1, 2, 2, 2]
+
+    def test_the_last_version_is_in_the_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bases, "BASE_EVERY", 1)
+        write(out, 3)
+        forget_logs()
+        assert write(out, 3).replayed
+
+    def test_an_overwrite_that_is_repeated_replaces_nothing(self, out: str) -> None:
+        overwrite = job(out, 0, overwrite=True)
+        overwrite.run_job("first", [ROWS])
+        write(out, 1, [{"id": 3}])
+        assert overwrite.run_job("second", [ROWS]).replayed
+        assert ids(out) == [1, 2, 3]
+
+    def test_a_writer_left_behind_commits_nothing(self, out: str) -> None:
+        """Both wrote their files before either committed."""
+        (first,), (second,) = (self.written(out, name) for name in ("first", "second"))
+        committer = SinkWriter.plan(job(out, 0).config())
+        assert not committer.commit([first], None).replayed
+        assert committer.commit([second], None).replayed
+        assert ids(out) == [1, 2]
+
+    def written(self, out: str, name: str) -> list[Any]:
+        batch = job(out, 0)
+        return [batch.run_task(batch.plan(), JobIdentity(name), 0, ROWS)]
+
+    def test_after_a_failure_to_publish_it_may_simply_be_repeated(self) -> None:
+        inner = CrashingFileSystem()
+        stuck = Fault(Unavailable, operations=frozenset({"rename"}), times=10**9)
+        with repeatable(), mounted(FaultyFileSystem(inner, [stuck])) as out, pytest.raises(NotPublished):
+            write(out, 0)
+        with repeatable(), mounted(inner) as out:
+            assert write(out, 0).replayed
+            assert ids(out) == [1, 2]
+
+    def test_publishing_is_tried_for_a_while_as_for_a_stream(self) -> None:
+        passing = Fault(Unavailable, operations=frozenset({"rename"}), times=6)
+        with repeatable(), mounted(FaultyFileSystem(CrashingFileSystem(), [passing])) as out:
+            write(out, 0)
+            assert ids(out) == [1, 2]
+
+
+class TestTasks:
+    def test_a_task_that_finds_it_writes_nothing(self, out: str) -> None:
+        write(out, 0)
+        again = job(out, 0)
+        message = again.run_task(again.plan(), JobIdentity("again"), 0, ROWS)
+        assert message.found_committed
+        assert message.parts == ()
+
+    def test_a_task_looks_further_than_the_driver_did(self, out: str) -> None:
+        late = job(out, 0)
+        planned = late.plan()
+        write(out, 0)
+        assert late.run_task(planned, JobIdentity("late"), 0, ROWS).found_committed
+
+    def test_a_plain_write_never_looks_like_another(self, out: str) -> None:
+        plain = MicroBatch(out, {"id": "long"}, {"fileFormat": "json"})
+        for _ in range(2):
+            assert not plain.run_job("job", [ROWS]).replayed
+
+    def test_the_writer_knows_of_its_own_application_alone(self, out: str) -> None:
+        for number in range(20):
+            write(out, number, app=f"app-{number}")
+        writer: SinkWriter = pickle.loads(job(out, 4, app="app-4").plan())
+        assert writer.planned.view.transactions == {"app-4": 4}
+
+    def test_a_message_that_found_what_is_not_there_is_an_error(self, out: str, tmp_path: Path) -> None:
+        write(out, 0)
+        again = job(out, 0)
+        found = again.run_task(again.plan(), JobIdentity("again"), 0, ROWS)
+        with pytest.raises(InvalidMessages, match="no record"):
+            SinkWriter.plan(job(str(tmp_path / "empty"), 0).config()).commit([found], None)
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"txnAppId": "a"}, "txnAppId without txnVersion"),
+            ({"txnVersion": "1"}, "txnVersion without txnAppId"),
+            ({"txnAppId": "", "txnVersion": "1"}, "txnAppId='': it takes a name"),
+            ({"txnAppId": "a", "txnVersion": "-1"}, "a whole number of 0 or more"),
+            ({"txnAppId": "a", "txnVersion": "one"}, "a whole number of 0 or more"),
+        ],
+    )
+    def test_mistakes(self, out: str, options: dict[str, str], text: str) -> None:
+        with pytest.raises(ConfigError, match=text):
+            MicroBatch(out, {"id": "long"}, options).plan()
