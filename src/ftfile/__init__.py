@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from ftfile.core.version import __version__
     from ftfile.source.directory import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.spark.datasource import FtFileDataSource
+    from ftfile.upkeep.compaction import compact
+    from ftfile.upkeep.dropping import drop
     from ftfile.upkeep.flush import flush
 
-__all__ = ("FtFileDataSource", "__version__", "flush", "open")
+__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open")
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
     "__version__": ("ftfile.core.version", "__version__"),
+    "compact": ("ftfile.upkeep.compaction", "compact"),
+    "drop": ("ftfile.upkeep.dropping", "drop"),
     "flush": ("ftfile.upkeep.flush", "flush"),
     "open": ("ftfile.source.directory", "open_directory"),
 }
