@@ -15,8 +15,20 @@ PARTITIONED = Scenario("partitioned", (Batch("abab"), Batch("bc", batch_id=1)), 
 # The last record hides what was there and shows nothing.
 REPLACING = Scenario(
     "replacing",
-    (Batch("a"), Batch("b", "compact", batch_id=1), Batch("", "overwrite", batch_id=2)),
+    (Batch("ab"), Batch("", "compact", "upkeep"), Batch("", "overwrite", batch_id=1)),
     settled=1,
+)
+# A batch write that is repeated, what it brings is dropped in part, and what is left is repeated over.
+REPEATING = Scenario(
+    "repeating",
+    (
+        Batch("ab"),
+        Batch("bc", "transaction", "app", 3),
+        Batch("b", "drop", "upkeep"),
+        Batch("d", "transaction", "app", 4),
+    ),
+    settled=1,
+    partitioned=True,
 )
 # Parts of two batches each; the second is made in the third batch, the last by a flush. Of the first there is no room
 # for the third row, so that the rest of its segment stays open.

@@ -18,7 +18,7 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.repeatable import repeatable
-from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING, ROLLING, TWO_QUERIES
+from tests.crash.scenarios import BATCHES, PARTITIONED, REPEATING, REPLACING, ROLLING, TWO_QUERIES
 from tests.crash.world import CLOCK, IDS, Scenario, told
 
 if TYPE_CHECKING:
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from ftfile.testing.crashing import CrashState, KillState
 
 # How many different states there are at least: with fewer, the exploration has lost its way.
-STATES_MIN = {BATCHES: 8_000, PARTITIONED: 4_000, REPLACING: 1_500, ROLLING: 15_000, TWO_QUERIES: 2_000}
+STATES_MIN = {
+    BATCHES: 8_000,
+    PARTITIONED: 4_000,
+    REPLACING: 2_500,
+    REPEATING: 6_000,
+    ROLLING: 15_000,
+    TWO_QUERIES: 2_000,
+}
 
 
 class Exploration:

@@ -17,7 +17,7 @@ from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
-from tests.crash.scenarios import BATCHES, PARTITIONED, REPLACING, ROLLING
+from tests.crash.scenarios import BATCHES, PARTITIONED, REPEATING, REPLACING, ROLLING
 from tests.crash.world import CLOCK, Batch, Scenario, told
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+SCENARIOS = [BATCHES, PARTITIONED, REPLACING, REPEATING, ROLLING]
 FOR_EVER = 10**9
 FAULTS = {
     **{f"{fault.error.__name__} {fault.effect}": fault for fault in STANDARD_FAULTS},
@@ -74,7 +75,7 @@ class Sweep:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING, ROLLING], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_fault_at_every_call(scenario: Scenario, fault: Fault) -> None:
     sweep = Sweep(scenario)
     survived = raised = 0
@@ -105,23 +106,40 @@ def test_a_fault_at_every_call_of_a_commit_that_is_called_again(fault: Fault) ->
         with told(str(run)):
             commit(run.file_system)
             report = BATCHES.check(run.file_system, [batch.note])
-            assert report.live_rows == report.visible_rows == BATCHES.expected([batch.note])
+            assert report.live_rows == report.visible_rows == batch.rows
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_fault_at_every_call_of_a_batch_write(fault: Fault) -> None:
     """No batch id shows a second try to be one: what succeeded is there once, what failed at most once."""
 
-    def write(fs: FileSystem) -> None:
-        BATCHES.query(fs, "a").run_job(SYSTEM_IDS.unique(), BATCHES.deal(Batch("ab"), tasks=2))
+    batch = Batch("ab")
 
-    expected = BATCHES.expected(["a/0"])
+    def write(fs: FileSystem) -> None:
+        BATCHES.query(fs, "a").run_job(SYSTEM_IDS.unique(), BATCHES.deal(batch, tasks=2))
+
     for run in fault_sweep(fault, lambda: CrashingFileSystem(clock=CLOCK), write):
         with told(str(run)):
             rows = check_directory(run.file_system).live_rows
-            assert rows == expected or (not rows and run.error is not None), rows
+            assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
-            assert check_directory(run.file_system).visible_rows == rows + expected
+            assert check_directory(run.file_system).visible_rows == rows + batch.rows
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(fault: Fault) -> None:
+    """Whatever happened to the first try, after the second its rows are there once."""
+    batch = Batch("ab", "transaction", "app", 7)
+
+    def write(fs: FileSystem) -> None:
+        BATCHES.run_batch(batch, BATCHES.query(fs, "app"))
+
+    for run in fault_sweep(fault, lambda: CrashingFileSystem(clock=CLOCK), write):
+        with told(str(run)):
+            rows = check_directory(run.file_system).live_rows
+            assert rows == batch.rows or (not rows and run.error is not None), rows
+            write(run.file_system)
+            assert check_directory(run.file_system).visible_rows == batch.rows
 
 
 class Damaged(WrapperFileSystem, PickledByReference):
@@ -147,7 +165,7 @@ class Damaged(WrapperFileSystem, PickledByReference):
         return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-@pytest.mark.parametrize("scenario", [BATCHES, PARTITIONED, REPLACING, ROLLING], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_flipped_bit_in_every_read(scenario: Scenario) -> None:
     sweep = Sweep(scenario)
     noticed, at = 0, 0

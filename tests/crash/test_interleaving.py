@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from ftfile.testing.crashing import CrashingFileSystem
 
 CONTINUE = (("onNewQuery", "continue"),)
+COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")
 
 
 @dataclass(frozen=True)
 class Race:
-    """What two drivers do at the same time, after a first batch.
+    """What two drivers do at the same time, after a first batch of two parts.
 
     Attributes:
         first: batches of the driver that begins.
@@ -40,7 +41,7 @@ class Race:
     options: tuple[tuple[str, str], ...] = ()
 
     def scenario(self) -> Scenario:
-        batches = {batch.note: batch for batch in (Batch("a"), *self.first, *self.second)}
+        batches = {batch.note: batch for batch in (Batch("ax"), *self.first, *self.second)}
         options = (*CONTINUE, *self.options)
         return Scenario(self.name, tuple(batches.values()), settled=1, options=options, flush=not self.second)
 
@@ -49,11 +50,15 @@ class Race:
 RACES = [
     Race("zombie and successor", (Batch("b", batch_id=1),), (Batch("b", batch_id=1), Batch("c", batch_id=2))),
     Race("two queries", (Batch("b", batch_id=1),), (Batch("c", query="q"),)),
-    Race("compaction and overwrite", (Batch("b", "compact", batch_id=1),), (Batch("c", "overwrite", query="q"),)),
-    Race("two compactions", (Batch("b", "compact", batch_id=1),), (Batch("c", "compact", query="q"),)),
-    Race("compaction and append", (Batch("b", "compact", batch_id=1),), (Batch("c", query="q"),)),
+    Race("compaction and overwrite", (COMPACT,), (Batch("c", "overwrite", query="q"),)),
+    Race("two compactions", (COMPACT,), (replace(COMPACT, query="too"),)),
+    Race("compaction and append", (COMPACT,), (Batch("c", query="q"),)),
     Race("two overwrites", (Batch("b", "overwrite", batch_id=1),), (Batch("c", "overwrite", query="q"),)),
+    Race("compaction and drop", (COMPACT,), (DROP,)),
+    Race("drop and append", (DROP,), (Batch("b", batch_id=1),)),
+    Race("one transaction twice", (Batch("b", "transaction", "app"),), (Batch("b", "transaction", "app"),)),
     Race("zombie that is ahead", (Batch("b", batch_id=1), Batch("c", batch_id=2)), (Batch("b", batch_id=1),)),
+    Race("drop and a flush", (DROP,), (), (("rolling", "policy"),)),
     Race(
         "batches and a flush",
         (Batch("bc", batch_id=1), Batch("", batch_id=2)),
@@ -83,6 +88,10 @@ class Ring:
             self.scenario.play(fs, 3, notes, lambda _: None)
             self.scenario.check_finished(fs)
         return calls
+
+    def calls_alone(self) -> dict[str, int]:
+        """Return how many calls each driver makes that runs before the other."""
+        return {name: self.run((name, TO_THE_END))[name] for name in ("first", "second")}
 
     def race_once(self, *schedule: tuple[str, int]) -> tuple[CrashingFileSystem, dict[str, int]]:
         fs = self._start.filesystem()
@@ -143,11 +152,11 @@ def base_every(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
     ring = Ring(race)
-    calls = ring.run(("first", TO_THE_END))
+    calls = ring.calls_alone()
     for name, other in (("first", "second"), ("second", "first")):
         for step in range(calls[name] + 1):
             ring.run((name, step), (other, TO_THE_END))
-    assert ring.runs > 80
+    assert ring.runs > 70
 
 
 @pytest.mark.timeout(900)
@@ -156,7 +165,7 @@ def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
 @pytest.mark.usefixtures("base_every")
 def test_every_pair_of_steps(race: Race) -> None:
     ring = Ring(race)
-    calls = ring.run(("first", TO_THE_END))
+    calls = ring.calls_alone()
     for step in range(1, calls["first"]):
         for other_step in range(1, calls["second"]):
             ring.run(("first", step), ("second", other_step), ("first", TO_THE_END))
@@ -173,4 +182,4 @@ def test_power_is_cut_while_both_run(race: Race) -> None:
     for step in range(calls["first"] + 1):
         ring.crash(seen, ("first", step), ("second", TO_THE_END))
     print(f"{race.name}: {len(seen)} different states of {ring.runs} races")
-    assert len(seen) > 500
+    assert len(seen) > 300

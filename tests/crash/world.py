@@ -6,21 +6,16 @@ import contextlib
 import functools
 import threading
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.commit import layout
-from ftfile.commit.model import Add, Origin, StreamAuthor
-from ftfile.commit.proposal import Rewrite
-from ftfile.commit.protocol import Committed, commit
-from ftfile.commit.snapshot import open_add, take_snapshot
-from ftfile.core.checksum import checksum
+import ftfile
+from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.core.errors import FtfileError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import register
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.driver import check_messages, make_proposal
-from ftfile.sink.writer import forget_logs, open_log
+from ftfile.sink.writer import forget_logs
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.crashing import CrashingFileSystem, crash_states
@@ -28,15 +23,14 @@ from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.upkeep.flush import flush
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ftfile.commit.proposal import Proposal
+    from ftfile.commit.model import Author
     from ftfile.fs.api import FileSystem
-    from ftfile.sink.message import TaskCommit
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.crashing import CrashState
 
-Change = Literal["append", "overwrite", "compact"]
+Change = Literal["append", "overwrite", "transaction", "compact", "drop"]
 
 
 class WorldIds(threading.local):
@@ -61,10 +55,11 @@ IDS = WorldIds()
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch of one query: one row for each letter, and what else happens in it.
+    """One micro-batch of one query, or what else is done to the directory; one row for each letter.
 
     Attributes:
-        change: what its record does besides adding the rows.
+        letters: of a drop, what it drops; none for everything.
+        change: what is done. A `transaction` is a batch write, of the application `query` and the version `batch_id`.
         troubled: in its first run a speculative attempt loses, another fails, and both leave files.
     """
 
@@ -76,72 +71,45 @@ class Batch:
 
     @property
     def note(self) -> str:
-        """Return what Spark's own log of commits says when it is over."""
+        """Return what Spark's own log of commits, or who else started it, says when it is over."""
         return f"{self.query}/{self.batch_id}"
+
+    @property
+    def is_of_a_stream(self) -> bool:
+        return self.change in {"append", "overwrite"}
 
     @property
     def lines(self) -> list[str]:
         return [f"{letter}{number}" for number, letter in enumerate(self.letters)]
 
+    @property
+    def rows(self) -> Counter[bytes]:
+        return Counter(line.encode() for line in self.lines)
+
 
 @dataclass
 class Query(MicroBatch):
-    """A query whose commits can also replace what is there."""
+    """A query whose settings are checked once and not for every batch."""
 
     options: dict[str, str] = field(default_factory=dict)
-    change: Change = "append"
 
     def config(self) -> SinkConfig:
         checkpoint = {"checkpointLocation": self.checkpoint} if self.checkpoint else {}
-        return _config(self.path, tuple(self.columns), tuple((self.options | checkpoint).items()))
-
-    def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
-        if self.change == "append":
-            return super().commit(batch_id, messages)
-        config = self.config()
-        proposal = make_proposal(config, check_messages(messages, batch_id), None, 0)
-        if self.change == "overwrite":
-            proposal = replace(proposal, overwrite=True)
-        else:
-            proposal = replace(proposal, rewrites=(self.compaction(batch_id, proposal),))
-        return commit(open_log(self.path), proposal, config.policy)
-
-    def compaction(self, batch_id: int, proposal: Proposal) -> Rewrite:
-        """Write one part with the rows of all that are live, as a task would."""
-        log = open_log(self.path)
-        snapshot = take_snapshot(log)
-        inputs = tuple(snapshot.adds.values())
-        content = b"".join(open_add(add, log.fs.read) for add in inputs)
-        part_id = SYSTEM_IDS.unique()
-        directory = layout.staged_directory(self.query_id, batch_id)
-        log.fs.make_directories(directory)
-        with log.fs.create(f"{directory}/{part_id}.staged") as stream:
-            stream.write(content)
-            stream.hsync()
-        part = Add(
-            id=part_id,
-            kind="part",
-            path=stream.path,
-            final_path=f"part-{part_id}.txt",
-            length=len(content),
-            logical_length=len(content),
-            checksum=checksum(content),
-            rows=content.count(b"\n"),
-            bucket="",
-            encoding=next(iter(proposal.definitions)),
-            origin=Origin(self.query_id, 0, batch_id),
-        )
-        return Rewrite(inputs, (part,), known_at=snapshot.version)
+        options = tuple((self.options | checkpoint).items())
+        return _config(self.path, tuple(self.columns), options, overwrite=self.overwrite)
 
 
 @functools.cache
-def _config(path: str, columns: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> SinkConfig:
-    return SinkConfig.from_options({"path": path} | dict(options), spark_schema(dict.fromkeys(columns, "string")))
+def _config(
+    path: str, columns: tuple[str, ...], options: tuple[tuple[str, str], ...], *, overwrite: bool
+) -> SinkConfig:
+    schema = spark_schema(dict.fromkeys(columns, "string"))
+    return SinkConfig.from_options({"path": path} | dict(options), schema, overwrite=overwrite)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Batches in the order in which Spark runs them.
+    """Batches in the order in which they are run.
 
     Attributes:
         settled: how many of them ended so long ago that all of it is durable.
@@ -198,42 +166,65 @@ class Scenario:
         query.run_id = f"run-{run}"
         return query
 
-    def run_batch(self, batch: Batch, query: Query, run: int = 1) -> Committed:
-        query.change = batch.change
+    def run_batch(self, batch: Batch, query: Query, run: int = 1) -> None:
         if self.new_processes:
             forget_logs()
+        if batch.change in {"compact", "drop"}:
+            self.maintain(batch, query.path)
+            return
         tasks = self.deal(batch, tasks=2 if run == 1 else 1)
+        if batch.change == "transaction":
+            query.options |= {"txnAppId": batch.query, "txnVersion": str(batch.batch_id)}
+            query.run_job(SYSTEM_IDS.unique(), tasks)
+            return
+        query.overwrite = batch.change == "overwrite"
         if batch.troubled and run == 1:
             planned, writer = query.plan(), query.identity(batch.batch_id)
             query.run_task(planned, writer, 0, tasks[0], attempt=1)
             with contextlib.suppress(ConnectionError, FtfileError):
                 query.run_task(planned, writer, 1, tasks[1], attempt=1, error=ConnectionError("executor lost"))
-        return query.run(batch.batch_id, tasks)
+        query.run(batch.batch_id, tasks)
+
+    def maintain(self, batch: Batch, path: str) -> None:
+        where: Any = {"letter": list(batch.letters)} if batch.letters else "all"
+        ftfile.compact(path) if batch.change == "compact" else ftfile.drop(path, where)
 
     def deal(self, batch: Batch, tasks: int) -> list[list[dict[str, Any]]]:
         more = [{"letter": line[0]} if self.partitioned else {} for line in batch.lines]
         rows = [{"value": line} | extra for line, extra in zip(batch.lines, more, strict=True)]
         return [rows[task::tasks] for task in range(tasks)]
 
-    def expected(self, notes: Sequence[str]) -> Counter[bytes]:
-        """Return the rows that are right when these batches were committed, in this order."""
+    def expected(self, authors: Iterable[Author]) -> Counter[bytes]:
+        """Return the rows that are right when these committed, in this order."""
         rows: Counter[bytes] = Counter()
-        batches = {batch.note: batch for batch in self.batches}
-        for batch in (batches[note] for note in notes):
-            if batch.change == "overwrite":
-                rows.clear()
-            rows.update(line.encode() for line in batch.lines)
+        for batch in (batch for batch in map(self.batch_of, authors) if batch is not None):
+            dropped = batch.change == "overwrite" or (batch.change == "drop" and not batch.letters)
+            for row in list(rows):
+                if dropped or (batch.change == "drop" and row[:1].decode() in batch.letters):
+                    del rows[row]
+            if batch.change not in {"compact", "drop"}:
+                rows.update(batch.rows)
         return rows
+
+    def batch_of(self, author: Author) -> Batch | None:
+        """Return which of the batches, or the first of its kind, this is the author of; None for a flush."""
+        if isinstance(author, MaintenanceAuthor):
+            return next((batch for batch in self.batches if batch.change == author.operation), None)
+        note = f"{author.query_id}/{author.batch_id}" if isinstance(author, StreamAuthor) else _transaction(author)
+        return next(batch for batch in self.batches if batch.note == note)
 
     def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
         """Check what must be true at any moment, also before anybody recovers."""
         by_query: dict[str, list[int]] = {}
-        for query, _, batch_id in (note.partition("/") for note in recorded):
-            by_query.setdefault(query, []).append(int(batch_id))
+        for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
+            by_query.setdefault(batch.query, []).append(batch.batch_id)
         report = check_directory(fs, recorded_by_spark=by_query)
-        authors = [author for author in report.authors if isinstance(author, StreamAuthor)]
-        assert all((author.offsets_hash is not None) == self.checkpoint for author in authors)
-        expected = self.expected([f"{author.query_id}/{author.batch_id}" for author in authors])
+        streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
+        assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
+        written = {batch.note for batch in map(self.batch_of, report.authors) if batch is not None}
+        returned = {batch.note for batch in self.batches if batch.change == "transaction" and batch.note in recorded}
+        assert returned <= written, f"{returned - written} returned, and is in no record"
+        expected = self.expected(report.authors)
         assert report.live_rows == expected, f"the log should hold {expected} and holds {report.live_rows}"
         twice = [row for row, count in report.visible_rows.items() if count > 1]
         assert not twice, f"a lister sees {twice} more than once"
@@ -246,6 +237,11 @@ class Scenario:
         """Check what must be true when all batches ran to their end."""
         report = self.check(fs, [batch.note for batch in self.batches])
         assert report.live_rows == report.visible_rows, f"visible is {report.visible_rows}"
+
+
+def _transaction(author: JobAuthor) -> str:
+    assert author.transaction is not None, f"{author} is of no batch here"
+    return f"{author.transaction.app_id}/{author.transaction.version}"
 
 
 @contextlib.contextmanager
