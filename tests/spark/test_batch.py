@@ -49,11 +49,6 @@ class TestDataFrameWriter:
         frame.where("id < 0").write.format("ftfile").mode("append").save(str(tmp_path / "out"))
         assert ids(tmp_path / "out") == []
 
-    def test_overwrite_is_refused_until_it_is_offered(self, frame: DataFrame, tmp_path: Path) -> None:
-        writer = frame.write.format("ftfile").mode("overwrite")
-        assert 'mode("append")' in message(lambda: writer.save(str(tmp_path / "out")))
-        assert not (tmp_path / "out").exists()
-
     def test_the_explicit_registration_works_too(self, spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
         from ftfile import FtFileDataSource
 
@@ -105,16 +100,6 @@ class TestSql:
         text = message(lambda: spark.sql(f"insert into {table} values (10, 'x')"))
         assert "INSERT INTO t WITH (path='/data/out')" in text
 
-    def test_insert_overwrite_is_refused(
-        self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path
-    ) -> None:
-        out = tmp_path / "out"
-        frame.write.format("ftfile").mode("append").save(str(out))
-        spark.sql(f"create table {table} using ftfile options (path '{out}')")
-        text = message(lambda: spark.sql(f"insert overwrite {table} with (path='{out}') values (10, 'x')"))
-        assert "INSERT INTO" in text
-        assert ids(out) == list(range(10))
-
     def test_first_save_as_table(self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path) -> None:
         out = tmp_path / "out"
         frame.write.format("ftfile").mode("append").option("path", str(out)).saveAsTable(table)
@@ -153,9 +138,6 @@ class TestRefusals:
 
         return message(run)
 
-    def test_complete_mode_until_it_is_offered(self, spark: SparkSession, tmp_path: Path) -> None:
-        assert 'outputMode("append")' in self.stream_error(spark, tmp_path, "complete")
-
     def test_update_mode_is_refused_by_spark(self, spark: SparkSession, tmp_path: Path) -> None:
         assert "update" in self.stream_error(spark, tmp_path, "update").lower()
 
@@ -166,7 +148,7 @@ class TestRefusals:
             ({"fileFormat": "xml"}, "it takes one of `parquet`"),
             ({"rolling": "policy"}, "not offered by this version"),
             ({"rolloverInterval": "1h"}, "rolloverInterval is not offered by this version"),
-            ({"txnAppId": "a"}, "not offered by this version"),
+            ({"txnAppId": "a"}, "txnAppId without txnVersion"),
             ({"partitionBy": "nosuch"}, "partitionBy names no column: nosuch"),
             ({"maxBytesPerFile": "lots"}, "a size of at least one byte"),
             ({"fileFormat": "json", "header": "true"}, "is for fileFormat=csv"),
