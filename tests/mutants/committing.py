@@ -242,8 +242,8 @@ STAGED = (
     wrong(
         "rewrites are not held against the horizon",
         "commit/prepare.py",
-        "if add.path not in kept), head.horizon_ms)",
-        "if add.path not in kept), 0)",
+        "_check_file(add, found.get(add.path), head.horizon_ms)",
+        "_check_file(add, found.get(add.path), 0)",
         f"{PROTOCOL}::TestHorizon::test_a_rewrite_that_is_too_old_is_dropped_and_the_batch_goes_on",
     ),
     wrong(
@@ -500,7 +500,7 @@ CREATING = (
     wrong(
         "a second record of one batch is taken in",
         "commit/state.py",
-        "if isinstance(record.author, StreamAuthor) and self.finds(record.author):",
+        "if self.finds(record.author):",
         "if False:",
         f"{PROTOCOL}::TestOthers::test_a_bad_record_changes_nothing_that_is_cached",
     ),

@@ -217,7 +217,7 @@ PROBLEMS = (
     wrong(
         "another's failure is tried as long as one's own",
         "commit/publish.py",
-        "policy.publish_timeout_s if _is_own(entry, author) else 0",
+        "policy.publish_timeout_s if own else 0",
         "policy.publish_timeout_s",
         f"{PROTOCOL}::TestOthers::test_what_others_cannot_publish_is_tried_once",
     ),

@@ -111,13 +111,13 @@ BASE = (
     wrong(
         "a base is written before publishing and does not list what is left",
         "commit/protocol.py",
-        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems)\n"
+        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)\n"
         "    raise_own(problems, proposal.author, record.version)\n"
         "    keep_base(log.fs, log.ids, after)\n",
         "    unpublished, after.unpublished = after.unpublished, {}\n"
         "    keep_base(log.fs, log.ids, after)\n"
         "    after.unpublished = unpublished\n"
-        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems)\n"
+        "    problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)\n"
         "    raise_own(problems, proposal.author, record.version)\n",
         AROUND_A_BASE,
     ),
@@ -138,7 +138,7 @@ BASE = (
     wrong(
         "a job whose slot was passed long ago is written again",
         "commit/log.py",
-        "if included is None and not isinstance(record.author, StreamAuthor):",
+        "if included is None and not found_again:",
         "if False:",
         f"{LOG}::TestBases::test_of_a_job_whose_slot_was_passed_long_ago_nothing_is_claimed",
     ),

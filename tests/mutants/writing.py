@@ -85,15 +85,15 @@ ATTEMPTS = (
     wrong(
         "a task does not look whether its batch is committed",
         "sink/task.py",
-        "if head is not None and head.finds(_author(identity.writer)):",
-        "if False:",
+        "head is not None and head.finds(author):",
+        "False:",
         f"{WRITER}::TestReplay::test_tasks_of_a_committed_batch_write_nothing",
     ),
     wrong(
         "a task believes what was known when the batch was planned",
         "sink/task.py",
-        "if head is not None and head.finds(_author(identity.writer)):",
-        "if head is not None and planned.view.to_state().finds(_author(identity.writer)):",
+        "head is not None and head.finds(author):",
+        "planned.view.to_state().finds(author):",
         f"{WRITER}::TestReplay::test_tasks_notice_a_commit_after_the_plan",
     ),
     wrong(

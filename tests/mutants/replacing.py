@@ -1,0 +1,246 @@
+"""Mistakes of overwrites, transactions, compaction, drops, and of reading old versions."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import LOG, PROTOCOL, dropped, wrong
+from tests.mutants.mutant import REPLACING as CRASH_REPLACING
+
+REPLACED = "tests/unit/sink/test_replacing.py"
+TRANSACTIONS = "tests/unit/sink/test_transactions.py"
+COMPACTION = "tests/unit/upkeep/test_compaction.py"
+DROPPING = "tests/unit/upkeep/test_dropping.py"
+WHERE = "tests/unit/upkeep/test_where.py"
+OLD_VERSIONS = "tests/unit/source/test_time_travel.py"
+
+OVERWRITES = (
+    wrong(
+        "complete mode appends",
+        "sink/driver.py",
+        "        overwrite=config.overwrite,\n",
+        "",
+        f"{REPLACED}::TestCompleteMode::test_each_batch_replaces_the_one_before",
+    ),
+    wrong(
+        "an overwrite leaves segments",
+        "commit/prepare.py",
+        "return [*live] if proposal.drops is None",
+        'return [add for add in live if add.kind == "part"] if proposal.drops is None',
+        f"{PROTOCOL}::TestRewrites::test_overwrite_replaces_segments_as_well",
+    ),
+    wrong(
+        "an overwrite must fit what it replaces",
+        "sink/driver.py",
+        "    if config.overwrite:\n        return\n",
+        "",
+        f"{REPLACED}::TestLayout::test_schema_and_partition_columns_may_change",
+    ),
+    wrong(
+        "partition columns are compared with those of the first rows",
+        "commit/state.py",
+        "self.encoding = record.encoding or self.encoding",
+        "self.encoding = self.encoding or record.encoding",
+        f"{REPLACED}::TestLayout::test_appends_follow_the_new_layout_alone",
+    ),
+    wrong(
+        "partition columns are not compared",
+        "sink/driver.py",
+        "if recorded != list(config.partition_by):",
+        "if False:",
+        f"{REPLACED}::TestLayout::test_a_batch_that_was_planned_before_is_refused_at_its_commit",
+    ),
+    wrong(
+        "maintenance forgets the partition columns",
+        "commit/state.py",
+        "self.encoding = record.encoding or self.encoding",
+        "self.encoding = record.encoding",
+        f"{REPLACED}::TestLayout::test_maintenance_does_not_change_it",
+    ),
+    wrong(
+        "a base forgets the partition columns",
+        "commit/bases.py",
+        'encoding=text["encoding"],',
+        "encoding=None,",
+        f"{REPLACED}::TestLayout::test_the_newest_layout_is_in_the_bases",
+    ),
+)
+
+BATCH_WRITES = (
+    wrong(
+        "a batch write forgets its transaction",
+        "sink/driver.py",
+        "return JobAuthor(writer.job_id, config.transaction)",
+        "return JobAuthor(writer.job_id)",
+        f"{TRANSACTIONS}::TestOnce::test_a_repeated_write_is_found",
+    ),
+    wrong(
+        "applications share their transactions",
+        "commit/state.py",
+        "last = self.transactions.get(author.transaction.app_id)",
+        "last = max(self.transactions.values(), default=None)",
+        f"{TRANSACTIONS}::TestOnce::test_applications_do_not_know_each_other",
+    ),
+    wrong(
+        "a task does not look for its transaction",
+        "sink/task.py",
+        "return JobAuthor(writer.job_id, config.transaction) if config.transaction is not None else None",
+        "return None",
+        f"{TRANSACTIONS}::TestTasks::test_a_task_looks_further_than_the_driver_did",
+    ),
+    wrong(
+        "a task is not told of the transactions known when it was planned",
+        "commit/state.py",
+        "transactions = dict(self.transactions)",
+        "transactions: dict[str, int] = {}",
+        f"{TRANSACTIONS}::TestTasks::test_a_task_that_finds_it_writes_nothing",
+    ),
+    wrong(
+        "a transaction whose slot was passed long ago is given up",
+        "commit/log.py",
+        "found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)",
+        "found_again = isinstance(author, StreamAuthor)",
+        f"{LOG}::TestBases::test_a_transaction_whose_slot_was_passed_long_ago_is_looked_for_and_made_again",
+    ),
+    wrong(
+        "a batch write is published in one try or not at all",
+        "commit/publish.py",
+        "own = version == created or _is_own(entry, author)",
+        "own = _is_own(entry, author)",
+        f"{TRANSACTIONS}::TestOnce::test_publishing_is_tried_for_a_while_as_for_a_stream",
+    ),
+)
+
+COMPACTIONS = (
+    wrong(
+        "inputs of a compaction are not compared with what was recorded",
+        "upkeep/compaction.py",
+        "if len(content) != add.length or checksum(content) != add.checksum:",
+        "if len(content) != add.length:",
+        f"{COMPACTION}::TestFailures::test_a_part_that_was_changed_is_an_error_that_names_it",
+    ),
+    wrong(
+        "a compaction does not read back what it wrote",
+        "upkeep/compaction.py",
+        "if before.digest() != after.digest():",
+        "if False:",
+        f"{COMPACTION}::TestFailures::test_rows_that_do_not_come_back_are_an_error",
+    ),
+    wrong(
+        "a compaction mixes encodings",
+        "upkeep/compaction.py",
+        "        merge = growing.get((add.bucket, add.encoding))\n",
+        "        merge = next((found for key, found in growing.items() if key[0] == add.bucket), None)\n",
+        f"{COMPACTION}::TestParts::test_parts_of_other_encodings_are_not_mixed",
+    ),
+    wrong(
+        "a compaction mixes buckets",
+        "upkeep/compaction.py",
+        "        merge = growing.get((add.bucket, add.encoding))\n",
+        "        merge = next((found for key, found in growing.items() if key[1] == add.encoding), None)\n",
+        f"{COMPACTION}::TestParts::test_each_bucket_for_itself",
+    ),
+    wrong(
+        "a compaction takes the newest columns for those of every part",
+        "upkeep/compaction.py",
+        "schema = file_schema_of(encoding)",
+        'schema = file_schema_of([each for each in definitions.values() if "schema" in each and "format" in each][-1])',
+        f"{COMPACTION}::TestParts::test_columns_that_the_newest_schema_no_longer_has_are_kept",
+    ),
+    wrong(
+        "a compaction that lost all its races is recorded",
+        "upkeep/compaction.py",
+        "            raise _AllLost\n",
+        "            return\n",
+        f"{COMPACTION}::TestRaces::test_an_overwrite_wins",
+    ),
+    wrong(
+        "a compaction leaves what an earlier one could not publish",
+        "commit/protocol.py",
+        "    problems = roll_forward(log, head, policy, author)\n    raise_own(problems, author)\n    return",
+        "    problems: list[Problem] = []\n    return",
+        f"{COMPACTION}::TestFailures::test_what_an_earlier_one_could_not_finish_is_finished",
+    ),
+    wrong(
+        "a compaction takes parts that cannot be published",
+        "upkeep/compaction.py",
+        "_plan((add for add in chosen if add.id not in stuck), target_bytes)",
+        "_plan(chosen, target_bytes)",
+        f"{COMPACTION}::TestFailures::test_a_part_that_cannot_be_published_is_left_out",
+    ),
+    wrong(
+        "names of rewritten parts are not synced",
+        "commit/prepare.py",
+        "    _sync_names(fs, [add for rewrite in accepted for add in rewrite.adds])\n",
+        "",
+        CRASH_REPLACING,
+    ),
+    dropped(
+        "a failing compaction leaves its files",
+        "upkeep/compaction.py",
+        "stage.discard()",
+        f"{COMPACTION}::TestFailures::test_what_was_written_is_removed_when_it_fails",
+    ),
+)
+
+DROPS = (
+    wrong(
+        "a drop takes what was live when it began",
+        "upkeep/dropping.py",
+        "dropped[:] = live if isinstance(where, str) else select(head, live, where)",
+        "dropped[:] = dropped or (live if isinstance(where, str) else select(head, live, where))",
+        f"{DROPPING}::test_what_comes_before_its_record_goes_and_what_comes_after_stays",
+    ),
+    wrong(
+        "a drop that finds nothing is recorded",
+        "upkeep/dropping.py",
+        "            raise _NothingThere\n",
+        "            return []\n",
+        f"{DROPPING}::test_nothing_to_drop_is_no_commit",
+    ),
+    wrong(
+        "no filter drops everything",
+        "upkeep/dropping.py",
+        "(isinstance(where, str) or not where)",
+        "isinstance(where, str)",
+        f"{DROPPING}::test_what_does_not_say_what_to_drop_drops_nothing",
+    ),
+    wrong(
+        "one column that matches is enough",
+        "upkeep/where.py",
+        "found[place] = all(",
+        "found[place] = any(",
+        f"{WHERE}::test_every_column_named_must_match",
+    ),
+    wrong(
+        "a number is cut to the column's type",
+        "upkeep/where.py",
+        "if typed.as_py() != value and",
+        "if typed.as_py() is None and",
+        f"{WHERE}::test_what_is_no_value_of_the_column_is_an_error",
+    ),
+)
+
+READS = (
+    wrong(
+        "a version's time is the writer's",
+        "source/directory.py",
+        "time_ms=record.time_ms if time_ms is None else time_ms,",
+        "time_ms=record.time_ms,",
+        f"{OLD_VERSIONS}::test_the_history_tells_the_same_times",
+    ),
+    wrong(
+        "a version is not there yet at the time of its creation",
+        "commit/times.py",
+        "version = bisect_right(",
+        "version = bisect_left(",
+        f"{OLD_VERSIONS}::test_the_newest_version_that_was_there",
+    ),
+    wrong(
+        "a version whose record is gone is offered",
+        "commit/times.py",
+        "if version >= 0 and created_ms(log, version) is not None:",
+        "if version >= 0:",
+        f"{OLD_VERSIONS}::test_versions_whose_records_are_gone_are_not_offered",
+    ),
+)
+
+REPLACEMENTS = (*OVERWRITES, *BATCH_WRITES, *COMPACTIONS, *DROPS, *READS)
