@@ -20,6 +20,9 @@ __all__ = (
     "BaseName",
     "ancestors",
     "base_path",
+    "bucket_directory",
+    "bucket_key",
+    "bucket_stem",
     "companion_path",
     "parent",
     "parse_base_name",
@@ -78,6 +81,24 @@ def staged_directory(owner: str, batch: int) -> str:
 def retired_path(add_id: str) -> str:
     """Return where a removed part is hidden until nobody needs it."""
     return f"{RETIRED}/{add_id}.retired"
+
+
+def bucket_key(directory: str, stem: str = "") -> str:
+    """Return what adds call a bucket: its directory and, after two slashes, the beginning of its files' names.
+
+    Neither has an empty part, so two slashes cannot occur within them.
+    """
+    return f"{directory}//{stem}" if stem else directory
+
+
+def bucket_directory(key: str) -> str:
+    """Return the directory of a bucket, empty for the root."""
+    return key.partition("//")[0]
+
+
+def bucket_stem(key: str) -> str:
+    """Return how the names of a bucket's files begin; empty where the bucket does not say."""
+    return key.partition("//")[2]
 
 
 def parent(path: str) -> str:

@@ -52,7 +52,8 @@ class Add:
         length: bytes on storage.
         logical_length: bytes before the filters.
         checksum: of the bytes on storage, as `core.checksum` writes it.
-        bucket: output sub-directory, empty for the directory itself.
+        bucket: output sub-directory, empty for the directory itself, with the beginning of its files' names where the
+            rows chose it; see `layout.bucket_key`.
         encoding: key of the definition that says how to decode.
         filters: byte filters in the order in which they were applied.
         ranges: for a part made from segments, the piece of each.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.commit.layout import bucket_directory
 from ftfile.commit.model import Add, Origin
 from ftfile.commit.proposal import Rewrite
 
@@ -32,7 +33,8 @@ class PartNames:
         number = self._numbers.get(part.bucket, self._first)
         self._numbers[part.bucket] = number + 1
         name = f"part-{self._stem}-{number:05d}-{part.id[:12]}{extension}"
-        return f"{part.bucket}/{name}" if part.bucket else name
+        directory = bucket_directory(part.bucket)
+        return f"{directory}/{name}" if directory else name
 
 
 def add_of(

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.sink.routing import route
-
 if TYPE_CHECKING:
+    from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.staging import OpenPart, Stage
 
@@ -22,12 +21,14 @@ MAX_OPEN_PARTS = 128
 class PartWriter:
     """Spreads the rows of one attempt over parts.
 
-    With `partitionBy`, rows are collected and routed many at a time, since routing a few is slow; then each bucket's
-    rows go to its open part. When more parts are open than a process should hold, the one unused for longest ends.
+    Where there are buckets, rows are collected and routed many at a time, since routing a few is slow; then each
+    bucket's rows go to its open part. When more parts are open than a process should hold, the one unused for longest
+    ends.
     """
 
-    def __init__(self, config: SinkConfig, stage: Stage) -> None:
+    def __init__(self, config: SinkConfig, router: Router, stage: Stage) -> None:
         self._config = config
+        self._router = router
         rolling = config.rolling
         self._max_rows = config.max_records_per_file if rolling is None else rolling.max_rows
         self._max_bytes = config.max_bytes_per_file if rolling is None else rolling.max_bytes
@@ -40,8 +41,8 @@ class PartWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
-        if not self._config.partition_by:
-            self.write_bucket("", batch)
+        if self._router.only is not None:
+            self.write_bucket(self._router.only, batch)
             return
         self._collected.append(batch)
         self._collected_rows += batch.num_rows
@@ -66,8 +67,9 @@ class PartWriter:
         table = pa.Table.from_batches(self._collected).combine_chunks()
         self._collected, self._collected_rows, self._collected_bytes = [], 0, 0
         for batch in table.to_batches():
-            for bucket, rows in route(batch, self._config.partition_by, time_zone=self._config.time_zone):
-                self.write_bucket(bucket, rows)
+            rows, buckets = self._router.route(batch)
+            for bucket, start, count in buckets:
+                self.write_bucket(bucket, rows.slice(start, count))
             self._bound_memory()
 
     def _bound_memory(self) -> None:

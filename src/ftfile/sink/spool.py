@@ -13,11 +13,11 @@ from ftfile.core.checksum import Crc32
 from ftfile.encoding.memory import is_valid, values_of
 from ftfile.sink.message import StagedSegment
 from ftfile.sink.parts import PartWriter
-from ftfile.sink.routing import sort_by_bucket
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.settings import RollingSettings
     from ftfile.sink.staging import Stage, StagedFile
@@ -36,8 +36,11 @@ class SpoolWriter:
     is large already needs no collecting.
     """
 
-    def __init__(self, config: SinkConfig, settings: RollingSettings, stage: Stage, partition: int) -> None:
+    def __init__(
+        self, config: SinkConfig, settings: RollingSettings, router: Router, stage: Stage, partition: int
+    ) -> None:
         self._config = config
+        self._router = router
         self._settings = settings
         self._stage = stage
         self._partition = partition
@@ -45,7 +48,7 @@ class SpoolWriter:
         self._spool: StagedFile | None = None
         self._collected: list[pa.RecordBatch] = []
         self._collected_bytes = 0
-        self._parts = PartWriter(config, stage)
+        self._parts = PartWriter(config, router, stage)
         # Rules that go by rows need every row in the spool.
         goes_by_rows = settings.finalize_column is not None or settings.event_column is not None
         self._large_bytes = None if goes_by_rows else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
@@ -81,13 +84,12 @@ class SpoolWriter:
 
     def _without_large(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Write the rows of large buckets to parts; return all others, bucket by bucket."""
-        rows, buckets = sort_by_bucket(batch, self._config.partition_by, time_zone=self._config.time_zone)
+        rows, buckets = self._router.route(batch)
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
-            return rows, buckets
-        kept, others, start = [], [], 0
-        for bucket, count in buckets:
+            return rows, [(bucket, count) for bucket, _, count in buckets]
+        kept, others = [], []
+        for bucket, start, count in buckets:
             of_bucket = rows.slice(start, count)
-            start += count
             if self._spooled_bytes.get(bucket, 0) >= self._large_bytes:
                 self._parts.write_bucket(bucket, of_bucket)
             else:

@@ -11,6 +11,7 @@ from ftfile.commit.log import CommitLog
 from ftfile.commit.model import Author, JobAuthor, StreamAuthor
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.ids import SYSTEM_IDS
+from ftfile.sink.bad_records import refuse
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.message import TaskCommit
@@ -93,13 +94,14 @@ def _write(
     config: SinkConfig, stage: Stage, identity: TaskIdentity, rows: Iterable[pa.RecordBatch]
 ) -> tuple[StagedSegment, ...]:
     """Write all rows to parts, or to a spool; return the segments of the spool."""
+    router = config.bucketing.router(refuse)
     if config.rolling is None:
-        parts = PartWriter(config, stage)
+        parts = PartWriter(config, router, stage)
         for batch in rows:
             parts.write(batch)
         parts.finish()
         return ()
-    spool = SpoolWriter(config, config.rolling, stage, identity.partition)
+    spool = SpoolWriter(config, config.rolling, router, stage, identity.partition)
     for batch in rows:
         spool.write(batch)
     spool.finish()

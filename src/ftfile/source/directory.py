@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.commit.layout import bucket_directory
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor, StreamAuthor
 from ftfile.commit.snapshot import read_records, take_snapshot
@@ -36,7 +37,7 @@ class FinishedFile:
         path: relative to the directory.
         rows: records in it.
         size_bytes: on storage.
-        partition: the sub-directory `column=value/…`, empty without `partitionBy`.
+        partition: the sub-directory, such as `column=value/…`; empty for the directory itself.
         query_id: the streaming query that wrote it, or the id of a batch write.
         batch_id: the micro-batch; 0 for a batch write.
         checksum: of the bytes on storage.
@@ -131,7 +132,7 @@ class Directory:
                 add.final_path or add.path,
                 add.rows,
                 add.length,
-                add.bucket,
+                bucket_directory(add.bucket),
                 add.origin.query_id,
                 add.origin.last_batch,
                 add.checksum,
