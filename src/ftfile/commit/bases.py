@@ -103,6 +103,8 @@ def encode_base(state: LogState) -> bytes:
         "tasks": state.tasks,
         "removed": state.removed,
         "removedSince": state.removed_since,
+        "reserved": state.reserved,
+        "memory": state.memory,
         "recent": list(state.recent),
         "unpublished": [_unpublished_to_json(entry) for entry in state.unpublished.values()],
     }
@@ -133,6 +135,8 @@ def decode_base(content: bytes, path: str) -> LogState:
         tasks=text["tasks"],
         removed=text["removed"],
         removed_since=text["removedSince"],
+        reserved=text["reserved"],
+        memory=text["memory"],
         recent=deque(((version, nonce) for version, nonce in text["recent"]), maxlen=RECENT_RECORDS),
         unpublished={entry["version"]: _unpublished_from_json(entry) for entry in text["unpublished"]},
     )

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 __all__ = (
+    "DEAD_LETTERS",
     "FORMAT_FILE",
     "LOG",
     "META",
@@ -24,11 +25,13 @@ __all__ = (
     "bucket_key",
     "bucket_stem",
     "companion_path",
+    "dead_letter_path",
     "parent",
     "parse_base_name",
     "record_path",
     "retired_path",
     "staged_directory",
+    "unique_part",
 )
 
 META = "_ftfile"
@@ -38,6 +41,7 @@ STATE = f"{META}/state"
 HINTS = f"{META}/hints"
 STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
+DEAD_LETTERS = f"{META}/deadletter"
 PUBLISHED_HINT = f"{HINTS}/published"
 DIRECTORIES = (META, LOG, STATE, HINTS, STAGED, RETIRED)
 
@@ -99,6 +103,16 @@ def bucket_directory(key: str) -> str:
 def bucket_stem(key: str) -> str:
     """Return how the names of a bucket's files begin; empty where the bucket does not say."""
     return key.partition("//")[2]
+
+
+def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str) -> str:
+    """Return where the records are published that a task could not write."""
+    return f"{DEAD_LETTERS}/{owner}/{batch:010d}-{partition:05d}-{unique_part(letter_id)}.letters"
+
+
+def unique_part(add_id: str) -> str:
+    """Return what makes the name of a part unique; a name without it may be wanted again."""
+    return add_id[:12]
 
 
 def parent(path: str) -> str:

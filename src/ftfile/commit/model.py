@@ -187,6 +187,8 @@ class Record:
         settings: key of the definition of how the author's query makes parts of its open segments.
         encoding: key of the definition of how new rows are written.
         definitions: schemas and encodings that the log did not have before.
+        letters: files published like parts that hold no rows of any snapshot: records that could not be written.
+        memory: changes of what the use case remembers; see `commit.memory`.
         payload: what the use case keeps here; opaque.
     """
 
@@ -197,6 +199,7 @@ class Record:
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     overwrite: bool = False
+    letters: tuple[Add, ...] = ()
     due: tuple[DueJob, ...] = ()
     tasks: int = 0
     lineage_start: int | None = None
@@ -207,4 +210,5 @@ class Record:
     definitions: dict[str, Any] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     payload: Any = None

@@ -44,7 +44,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
     accepted = [] if proposal.overwrite else _accepted(log.fs, head, proposal.rewrites)
     removed = [*_replaced(log, head, proposal), *(add for rewrite in accepted for add in rewrite.inputs)]
     adds = (*proposal.adds, *(add for rewrite in accepted for add in rewrite.adds))
-    _check_names(adds)
+    _check_names((*adds, *proposal.letters))
     record = Record(
         version=head.version + 1,
         nonce=nonce,
@@ -53,6 +53,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         adds=adds,
         removes=tuple(Remove.of(add) for add in removed),
         overwrite=proposal.overwrite,
+        letters=proposal.letters,
         tasks=proposal.tasks or head.tasks,
         lineage_start=lineage_start,
         horizon_ms=proposal.horizon_ms,
@@ -62,6 +63,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         definitions={key: text for key, text in proposal.definitions.items() if key not in head.definitions},
         fingerprint=proposal.fingerprint,
         metrics=proposal.metrics,
+        memory=proposal.memory,
         payload=proposal.payload,
     )
     return replace(record, due=_due(head, proposal, record))

@@ -56,8 +56,9 @@ def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
         start = lineage_start(head, proposal.author, policy)
         proposal.check_head(head)
-        check_staged(log.fs, proposal.adds, head.horizon_ms)
-        record = prepare(log, head, proposal, nonce, start)
+        settled = proposal.settled(log, head)
+        check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)
+        record = prepare(log, head, settled, nonce, start)
         wait_for_removed(problems, record)
         after = log.create(record)
     # Committed. From here on we may die: whoever comes next rolls forward.

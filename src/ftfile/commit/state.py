@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
+from ftfile.commit.memory import Memory, remember
 from ftfile.commit.model import Add, DueJob, Fingerprint, JobAuthor, Record, Remove, StreamAuthor
 from ftfile.core.errors import CorruptData
 
@@ -81,6 +82,9 @@ class LogState:
         segments: live segments; parts are not listed, so that the size does not follow the number of files.
         segment_changes: what the last records did to the segments, for who keeps something derived from them.
         removed: id of every add removed since version `removed_since`, and the version that removed it.
+        reserved: names of removed parts that lack what makes them unique, and the version that removed each: no part
+            may be called so again, since who is late to retire the old one would take the new one away.
+        memory: what the use case remembers; see `commit.memory`.
         recent: (version, nonce) of the last records: tells whether a record of ours is part of a base.
         unpublished: by version, what roll forward has to look at.
     """
@@ -99,6 +103,8 @@ class LogState:
     tasks: int = 0
     removed: dict[str, int] = field(default_factory=dict)
     removed_since: int = 0
+    reserved: dict[str, int] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
     recent: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=RECENT_RECORDS))
     unpublished: dict[int, Unpublished] = field(default_factory=dict)
 
@@ -118,6 +124,9 @@ class LogState:
         self.encoding = record.encoding or self.encoding
         self.definitions.update(record.definitions)
         self.removed.update((remove.id, record.version) for remove in record.removes)
+        for remove in record.removes:
+            if remove.final_path is not None and layout.unique_part(remove.id) not in remove.final_path:
+                self.reserved[remove.final_path] = record.version
         ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")
         opened = tuple(add for add in record.adds if add.kind == "segment")
         for add_id in ended:
@@ -125,7 +134,8 @@ class LogState:
         self.segments.update((add.id, add) for add in opened)
         self.segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
         self.due, self.tasks = record.due, record.tasks
-        parts = tuple(add for add in record.adds if add.kind == "part")
+        remember(self.memory, record.memory, record.time_ms)
+        parts = (*(add for add in record.adds if add.kind == "part"), *record.letters)
         removes = tuple(remove for remove in record.removes if remove.kind == "part")
         if parts or removes:
             query_id = record.author.query_id if isinstance(record.author, StreamAuthor) else None

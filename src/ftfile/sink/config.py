@@ -18,6 +18,7 @@ from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_
 from ftfile.encoding.time_formats import TimeFormats
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
+from ftfile.sink.publishing import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
 
@@ -39,6 +40,7 @@ class SinkConfig:
         path: normalised URL of the directory.
         schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
         bucketing: how rows are dealt to directories and files.
+        publishing: what files are called, and what happens around publishing them.
         max_open_bytes: memory that a task takes for rows it has not written.
         rolling: when parts end that stay open over batches; None if all end with their batch.
         checkpoint: the query's checkpoint directory, when it was given to the writer.
@@ -50,11 +52,14 @@ class SinkConfig:
     schema_json: str
     format: Format
     bucketing: Bucketing
+    publishing: Publishing
     max_bytes_per_file: int | None
     max_records_per_file: int | None
     max_open_bytes: int
     rolling: RollingSettings | None
     policy: Policy
+    bad_records: Literal["fail", "deadLetter", "drop"]
+    max_record_bytes: int | None
     on_schema_change: Literal["fail", "widen", "any"]
     fingerprint: str
     checkpoint: str | None
@@ -76,12 +81,15 @@ class SinkConfig:
         file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **parsed.for_format(name)})
         TimeFormats.from_options({"timeZone": parsed["timeZone"]})
         schema = arrow_schema(schema_json)
-        bucketing = Bucketing.from_options(parsed, schema)
+        publishing = Publishing.from_options(parsed, file_format.extension)
+        stem_bytes_max = publishing.naming.stem_bytes_max(file_format.extension)
+        bucketing = Bucketing.from_options(parsed, schema, stem_bytes_max)
         config = cls(
             path=normalise(parsed["path"]),
             schema_json=as_nullable(schema_json),
             format=file_format,
             bucketing=bucketing,
+            publishing=publishing,
             max_bytes_per_file=parsed["maxBytesPerFile"],
             max_records_per_file=parsed["maxRecordsPerFile"],
             max_open_bytes=parsed["maxOpenBytes"],
@@ -93,6 +101,8 @@ class SinkConfig:
                 on_missing_part=parsed["onMissingPart"],
                 publish_timeout_s=parsed["publishTimeout"],
             ),
+            bad_records=parsed["badRecords"],
+            max_record_bytes=parsed["maxRecordBytes"],
             on_schema_change=parsed["onSchemaChange"],
             fingerprint=parsed["fingerprint"],
             checkpoint=parsed.spark.get("checkpointlocation"),
@@ -140,8 +150,7 @@ class SinkConfig:
         """Return what a reader must know of the files, for the log."""
         return {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
-            "partitionBy": list(self.partition_by),
-            "timeZone": self.bucketing.time_zone,
+            **self.bucketing.definition(),
             # Segments do not say what their columns are, and only what is of one schema is merged.
             "schema": spark_schema_json(self.file_schema),
         }

@@ -17,6 +17,7 @@ from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.source.dead_letters import DeadLetter, read_dead_letters
 from ftfile.source.reading import read_add
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Version:
         files: how many were added.
         files_removed: how many were removed.
         overwrite: it replaced everything that was there.
+        bad_records: records that could not be written.
         offsets: Spark's source offsets of the batch, when the checkpoint was known; one entry per source.
     """
 
@@ -81,6 +83,7 @@ class Version:
     files: int
     files_removed: int
     overwrite: bool
+    bad_records: int
     offsets: list[Any] | None
 
 
@@ -173,6 +176,14 @@ class Directory:
         schema = arrow_schema(_schema_of(snapshot, self.path))
         return pa.Table.from_batches(self._rows(snapshot, schema), schema)
 
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+
+        Raises:
+            CorruptData: a file of dead letters is not what was committed.
+        """
+        return read_dead_letters(self._log)
+
     def _rows(self, snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for add in snapshot.adds.values():
             yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
@@ -215,5 +226,6 @@ def _version(record: Record, time_ms: int | None) -> Version:
         files=sum(add.kind == "part" for add in record.adds),
         files_removed=sum(remove.kind == "part" for remove in record.removes),
         overwrite=record.overwrite,
+        bad_records=record.metrics.get("badRecords", 0),
         offsets=stream.offsets if stream else None,
     )

@@ -182,7 +182,7 @@ def _check_snapshots(records: Sequence[Record]) -> list[Snapshot]:
         _require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
         left = live.keys() - removed if record.overwrite else ()
         _require(not left, "I7", f"version {record.version} overwrites all and leaves {left}")
-        for name in (name for add in record.adds for name in _own_names(add)):
+        for name in (name for add in (*record.adds, *record.letters) for name in _own_names(add)):
             _require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
             names.add(name)
         after = Snapshot(adds=live.copy())
@@ -231,7 +231,7 @@ def _check_hint(fs: FileSystem, records: Sequence[Record]) -> None:
 
 def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> None:
     for record in records:
-        before = [add.path for add in record.adds if add.kind == "part"]
+        before = [add.path for add in (*record.adds, *record.letters) if add.kind == "part"]
         before += [remove.final_path for remove in record.removes if remove.final_path]
         left = [path for path in before if fs.exists(path)]
         _require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
@@ -241,7 +241,7 @@ def _check_contents(fs: FileSystem, records: Sequence[Record], newest: Snapshot)
     """Return the bytes of each add; a removed one may be gone once a record sets a horizon for vacuum."""
     vacuumed = any(record.horizon_ms is not None for record in records)
     contents = {}
-    for add in (add for record in records for add in record.adds):
+    for add in (add for record in records for add in (*record.adds, *record.letters)):
         try:
             whole = open_add(add, fs.read)
         except CorruptData as error:

@@ -54,12 +54,12 @@ class Assignment:
 class Refuse(Protocol):
     """What becomes of rows that cannot be written."""
 
-    def __call__(self, rows: pa.RecordBatch, faults: Sequence[Fault]) -> None:
+    def __call__(self, rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
         """Take rows with the fault of each; may raise."""
 
 
 class Bucketer(ABC):
-    """Says of every row where it goes. Immutable and picklable; used by one thread."""
+    """Says of every row where it goes; used by one thread of one task."""
 
     @property
     def leaving(self) -> tuple[str, ...]:
