@@ -39,6 +39,13 @@ ROLLING = Scenario(
     options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
+# Names go on counting, and are not unique by themselves; some rows become dead letters.
+NAMED = Scenario(
+    "named",
+    (Batch("a.b"), Batch(".a", batch_id=1, troubled=True)),
+    options=(("partFileName", "{name}.{number}"), ("ifExists", "fail")),
+    named=True,
+)
 TWO_QUERIES = Scenario(
     "two-queries",
     (Batch("a"), Batch("b", query="b"), Batch("c", batch_id=1)),

@@ -18,7 +18,7 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.repeatable import repeatable
-from tests.crash.scenarios import BATCHES, PARTITIONED, REPEATING, REPLACING, ROLLING, TWO_QUERIES
+from tests.crash.scenarios import BATCHES, NAMED, PARTITIONED, REPEATING, REPLACING, ROLLING, TWO_QUERIES
 from tests.crash.world import CLOCK, IDS, Scenario, told
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # How many different states there are at least: with fewer, the exploration has lost its way.
 STATES_MIN = {
     BATCHES: 8_000,
+    NAMED: 5_000,
     PARTITIONED: 4_000,
     REPLACING: 2_500,
     REPEATING: 6_000,

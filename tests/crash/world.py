@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import ftfile
+from ftfile.commit.log import CommitLog
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.core.errors import FtfileError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import register
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import forget_logs
+from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.crashing import CrashingFileSystem, crash_states
@@ -116,6 +118,7 @@ class Scenario:
         new_processes: Spark keeps no Python process from one batch to the next.
         checkpoint: the sink can read Spark's checkpoint, which no crash here harms.
         flush: what is open at the end is finished.
+        named: rows choose their files by their letters, and those whose letter is a dot name none.
     """
 
     name: str
@@ -126,6 +129,7 @@ class Scenario:
     checkpoint: bool = False
     options: tuple[tuple[str, str], ...] = ()
     flush: bool = False
+    named: bool = False
 
     def start(self, *, directory_sync: bool = True) -> CrashState:
         """Return the disk after the batches that ended long ago, with Spark's notes of them."""
@@ -158,8 +162,9 @@ class Scenario:
     def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> Query:
         """Return a query that was started anew; drivers of different names share nothing but the disk."""
         register(driver, lambda _: fs)
-        columns = {"value": "string"} | ({"letter": "string"} if self.partitioned else {})
+        columns = {"value": "string"} | ({"letter": "string"} if self.partitioned or self.named else {})
         options = {"fileFormat": "text"} | ({"partitionBy": "letter"} if self.partitioned else {})
+        options |= {"fileNameColumn": "letter", "badRecords": "deadLetter"} if self.named else {}
         checkpoint = f"memory://spark/{self.name}/{name}" if self.checkpoint else None
         query = Query(f"{driver}://directory", columns, options | dict(self.options), name, checkpoint)
         query.restart()
@@ -190,7 +195,7 @@ class Scenario:
         ftfile.compact(path) if batch.change == "compact" else ftfile.drop(path, where)
 
     def deal(self, batch: Batch, tasks: int) -> list[list[dict[str, Any]]]:
-        more = [{"letter": line[0]} if self.partitioned else {} for line in batch.lines]
+        more = [{"letter": line[0]} if self.partitioned or self.named else {} for line in batch.lines]
         rows = [{"value": line} | extra for line, extra in zip(batch.lines, more, strict=True)]
         return [rows[task::tasks] for task in range(tasks)]
 
@@ -203,8 +208,12 @@ class Scenario:
                 if dropped or (batch.change == "drop" and row[:1].decode() in batch.letters):
                     del rows[row]
             if batch.change not in {"compact", "drop"}:
-                rows.update(batch.rows)
+                rows.update(row for row in batch.rows if not self.is_bad(row))
         return rows
+
+    def is_bad(self, row: bytes) -> bool:
+        """Say whether a row cannot be written."""
+        return self.named and row.startswith(b".")
 
     def batch_of(self, author: Author) -> Batch | None:
         """Return which of the batches, or the first of its kind, this is the author of; None for a flush."""
@@ -231,7 +240,18 @@ class Scenario:
         for path, content in report.visible.items() if self.partitioned else ():
             letters = {line[:1].decode() for line in content.splitlines()}
             assert path.startswith(f"letter={''.join(letters)}/"), f"{path} holds {letters}"
+        if self.named:
+            self.check_named(fs, report)
         return report
+
+    def check_named(self, fs: FileSystem, report: DirectoryReport) -> None:
+        """Check that each row is in the file it names, or a dead letter once."""
+        for path, content in report.visible.items():
+            assert {path[0]} == {line[:1].decode() for line in content.splitlines()}, f"{path} holds {content!r}"
+        committed = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
+        bad = Counter(row for batch in committed for row in batch.rows.elements() if self.is_bad(row))
+        kept = Counter(letter.row["value"].encode() for letter in read_dead_letters(CommitLog(fs)))
+        assert kept == bad, f"the dead letters should be {bad} and are {kept}"
 
     def check_finished(self, fs: FileSystem) -> None:
         """Check what must be true when all batches ran to their end."""

@@ -325,9 +325,9 @@ BEFORE_THE_RECORD = (
     wrong(
         "an overwrite replaces what was live when it was written",
         "commit/protocol.py",
-        "        record = prepare(log, head, proposal, nonce, start)\n",
+        "        record = prepare(log, head, settled, nonce, start)\n",
         "        removes = locals()['record'].removes if 'record' in locals() else None\n"
-        "        record = prepare(log, head, proposal, nonce, start)\n"
+        "        record = prepare(log, head, settled, nonce, start)\n"
         "        if removes is not None:\n"
         "            from dataclasses import replace\n\n"
         "            record = replace(record, removes=removes)\n",
@@ -376,16 +376,16 @@ AGAIN = (
     wrong(
         "after a lost race the horizon is not checked",
         "commit/protocol.py",
-        "check_staged(log.fs, proposal.adds, head.horizon_ms)",
-        "'record' in locals() or check_staged(log.fs, proposal.adds, head.horizon_ms)",
+        "check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)",
+        "'record' in locals() or check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)",
         f"{PROTOCOL}::TestHorizon::test_holds_at_the_head_that_is_prepared_on",
     ),
     wrong(
         "after a lost race rewrites are taken as they were",
         "commit/protocol.py",
-        "        record = prepare(log, head, proposal, nonce, start)\n",
+        "        record = prepare(log, head, settled, nonce, start)\n",
         "        from dataclasses import replace\n\n"
-        "        first = locals().get('first') or prepare(log, head, proposal, nonce, start)\n"
+        "        first = locals().get('first') or prepare(log, head, settled, nonce, start)\n"
         "        record = replace(first, version=head.version + 1)\n",
         f"{RECHECKED}::test_rewrites",
     ),

@@ -7,6 +7,7 @@ import json
 import re
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,6 +174,16 @@ class TestDeadLetters:
         query.run(1, [[]])
         assert letters(out) == [(0, 0, 0)]
 
+    def test_that_are_gone_before_the_record_stop_the_batch(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS, KEPT)
+        messages = query.write(0, [rows("a", None)])
+        for file in Path(out).rglob("*.letters"):
+            file.unlink()
+        with pytest.raises(CorruptData, match=r"\.letters"):
+            query.commit(0, messages)
+        query.run(0, [rows("a", None)])
+        assert letters(out) == [(0, 0, 1)]
+
     def test_may_be_deleted_when_they_are_dealt_with(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, KEPT)
         query.run(0, [rows(None)])
@@ -257,6 +268,58 @@ class TestValuesThatCannotBeEncoded:
             0, [[{"key": 1, "word": w} for w in words]]
         )
         assert [file.rows for file in ftfile.open(f"{out}2").files()] == [7] * 9 + [3]
+
+
+class TestFilesThatStayOpen:
+    """Bad records on their way into a spool."""
+
+    OPEN = MappingProxyType({"rolling": "policy", "badRecords": "deadLetter"})
+
+    def write(self, out: str, words: list[str], **options: str) -> None:
+        query = MicroBatch(
+            out, {"key": "long", "word": "string"}, {**TEXT, "partitionBy": "key", **self.OPEN, **options}
+        )
+        query.run(0, [[{"key": number % 3, "word": word} for number, word in enumerate(words)]])
+
+    @pytest.mark.parametrize("bad", [[], [0], [4, 5, 6], [29], [*range(0, 30, 3)], [*range(30)]])
+    def test_are_kept_and_the_others_are_there_once(self, out: str, bad: list[int]) -> None:
+        words = [f"{number}\n" if number in bad else str(number) for number in range(30)]
+        self.write(out, words)
+        for finished in (False, True):
+            if finished:
+                ftfile.flush(out)
+            found = ftfile.open(out).to_arrow().to_pylist()
+            assert sorted(int(row["word"]) for row in found) == sorted(set(range(30)) - set(bad))
+            assert all(row["key"] == int(row["word"]) % 3 for row in found)
+            kept = [letter.row for letter in ftfile.open(out).dead_letters()]
+            assert sorted(kept, key=lambda row: int(row["word"])) == [
+                {"key": number % 3, "word": f"{number}\n"} for number in bad
+            ]
+        assert not [path for path in Path(out).rglob("*.spool") if not path.stat().st_size]
+
+    def test_after_much_was_appended(self, out: str) -> None:
+        words = [str(number) for number in range(70_000)]
+        words[69_998] += "\n"
+        self.write(out, words)
+        found = sorted(map(int, ftfile.open(out).to_arrow()["word"].to_pylist()))
+        assert found == [number for number in range(70_000) if number != 69_998]
+
+    def test_beside_rows_that_end_a_file(self, out: str) -> None:
+        columns = {"id": "long", "word": "string", "last": "boolean"}
+        options = {"fileFormat": "text", "partitionBy": "id", "finalizeColumn": "last", **self.OPEN}
+        words = [("a", False), ("b", True), ("c\n", False), ("d", True), ("e", False)]
+        query = MicroBatch(out, columns, options)
+        query.run(0, [[{"id": 1, "word": word, "last": last} for word, last in words]])
+        query.run(1, [[]])
+        query.run(2, [[]])
+        assert [Path(out, file.path).read_text() for file in ftfile.open(out).files()] == ["a\nb\n", "d\n"]
+        assert [letter.row for letter in ftfile.open(out).dead_letters()] == [{"id": 1, "word": "c\n", "last": False}]
+        assert sorted(ftfile.open(out).to_arrow()["word"].to_pylist()) == ["a", "b", "d", "e"]
+
+    def test_fail_the_batch_by_default(self, out: str) -> None:
+        with pytest.raises(EncodingError, match="The value is"):
+            self.write(out, ["a", "b\n"], badRecords="fail")
+        assert not [*Path(out).rglob("*.spool")]
 
 
 class TestFinding:

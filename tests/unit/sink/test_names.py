@@ -243,6 +243,56 @@ class TestNumbers:
 FIXED = {"partFileName": "{name}-{index:1}{ext}", "ifExists": "fail"}
 
 
+class TestFilesThatStayOpen:
+    """They are named when they are finished: in a later batch, or by a flush."""
+
+    def test_by_the_same_rules(self, out: str) -> None:
+        options = {"rolling": "policy", "maxBatchesPerFile": "2", "fileNameColumn": "word"}
+        stream = query(out, partFileName="{name}_{number}{ext}", ifExists="fail", **options)
+        for batch in range(5):
+            stream.run(batch, [rows("a", "x/b")])
+        assert visible(out) == ["a_0.json", "a_1.json", "x/b_0.json", "x/b_1.json"]
+        ftfile.flush(out)
+        assert visible(out) == ["a_0.json", "a_1.json", "a_2.json", "x/b_0.json", "x/b_1.json", "x/b_2.json"]
+        stream.run(5, [rows("a")])
+        ftfile.flush(out)
+        assert visible(out)[3] == "a_3.json"
+        assert count(out) == 11
+        assert {row["word"] for row in ftfile.open(out).to_arrow().to_pylist()} == {"a", "x/b"}
+        check_directory(open_filesystem(out))
+
+    def test_by_a_function(self, out: str) -> None:
+        options = {"rolling": "policy", "partFileName": f"{USER_CODE}:by_rows", "ifExists": "fail"}
+        stream = query(out, **options)
+        stream.run(0, [rows("a"), rows("b")])
+        stream.run(1, [rows("c")])
+        ftfile.flush(out)
+        assert visible(out) == ["part_0000000001_3rows.json"]
+
+    def test_by_default(self, out: str) -> None:
+        stream = query(out, rolling="policy", maxBatchesPerFile="1")
+        stream.run(0, [rows("a")])
+        stream.run(1, [rows("b")])
+        ftfile.flush(out)
+        assert_named(out, rf"part-0{{9}}1-00000-{UNIQUE}\.json", rf"part-0{{9}}1-50000-{UNIQUE}\.json")
+
+    def test_whose_name_is_taken_stay_open_and_fail_no_batch(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
+        options = {"rolling": "policy", "maxBatchesPerFile": "1", "partFileName": "{name}{ext}", "ifExists": "fail"}
+        stream = query(out, **options)
+        for batch in range(3):
+            stream.run(batch, [rows("a")])
+        assert "rows stay in an open file: 'part.json' is taken" in caplog.text
+        assert visible(out) == ["part.json"]
+        assert count(out) == 3
+        with pytest.raises(NameCollision, match="is taken"):
+            ftfile.flush(out)
+        stream.options = {"fileFormat": "json", "rolling": "policy", "maxBatchesPerFile": "1"}
+        stream.run(3, [[]])
+        ftfile.flush(out)
+        assert sum(file.rows for file in ftfile.open(out).files()) == 3
+        check_directory(open_filesystem(out))
+
+
 class TestNamesThatAreTaken:
     def refused(self, out: str, batch: int, text: str, *words: str, **options: str) -> None:
         before = visible(out)

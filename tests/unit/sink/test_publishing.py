@@ -154,6 +154,17 @@ class TestMarkers:
         assert config(bucketPattern="yyyy-MM").bucketing.end_ms("a/b") is None
         assert config().bucketing.end_ms("") is None
 
+    def test_a_directory_with_rows_in_open_files_is_not_done(self, out: str, clock: ManualClock) -> None:
+        options = {"rolling": "policy", "inactivityInterval": "5h", "successFile": "_SUCCESS", "successDelay": "1h"}
+        stream = query(out, **options)
+        stream.run(0, [rows("a")])
+        clock.advance(2 * HOUR_S)
+        stream.run(1, [[]])
+        assert (self.marked(out), self.undone(out)) == ({}, [""])
+        ftfile.flush(out)
+        stream.run(2, [[]])
+        assert self.marked(out) == {".": 2}
+
     def test_one_that_cannot_be_written_is_tried_again(
         self, out: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -250,6 +261,14 @@ class TestHook:
         query(out, onPublish=f"{USER_CODE}:hear").run_job("job", [rows("a")])
         assert [(part.query_id, part.batch_id) for part in heard] == [("job", 0)]
 
+    def test_hears_of_files_that_stayed_open(self, out: str, heard: list[Any]) -> None:
+        stream = query(out, rolling="policy", maxBatchesPerFile="2", onPublish=f"{USER_CODE}:hear")
+        for batch in range(3):
+            stream.run(batch, [rows("a")])
+        assert [(part.rows, part.batch_id, part.version) for part in heard] == [(2, 1, 2)]
+        ftfile.flush(out)
+        assert [(part.rows, part.batch_id, part.version) for part in heard[1:]] == [(1, 2, 3)]
+
     def test_is_loaded_at_the_start(self) -> None:
         with pytest.raises(ConfigError, match="onPublish='nosuch:f' cannot be loaded"):
             config(onPublish="nosuch:f")
@@ -276,6 +295,12 @@ class TestPermissions:
         options = {"filePermission": "640", "directoryPermission": "0750", "partitionBy": "word"}
         query(out, **options).run(0, [rows("a")])
         assert self.modes(out) == {"directory": 0o750, "data": 0o640, "other": 0o640}
+
+    def test_are_given_to_files_that_stayed_open(self, out: str) -> None:
+        options = {"filePermission": "600", "directoryPermission": "700", "rolling": "policy", "partitionBy": "word"}
+        query(out, **options).run(0, [rows("a")])
+        ftfile.flush(out)
+        assert self.modes(out) == {"directory": 0o700, "data": 0o600, "other": 0o600}
 
     def test_less_what_the_umask_takes_away(self, out: str) -> None:
         os.umask(0o027)
