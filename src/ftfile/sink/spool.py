@@ -61,7 +61,7 @@ class SpoolWriter:
         """Take the next rows."""
         self._collected.append(batch)
         self._collected_bytes += batch.get_total_buffer_size()
-        if self._collected_bytes >= self._config.max_open_bytes:
+        if self._collected_bytes >= self._config.max_open_bytes // 2:  # they are there twice while they are sorted
             self._flush()
 
     def finish(self) -> None:
@@ -76,19 +76,16 @@ class SpoolWriter:
     def _flush(self) -> None:
         if not self._collected:
             return
-        table = pa.Table.from_batches(self._collected).combine_chunks()
-        self._collected, self._collected_bytes = [], 0
-        for batch in table.to_batches():
-            rows, buckets = self._without_large(batch)
-            if not buckets:
-                continue
-            if self._spool is None:
-                self._spool = self._stage.create("spool")
-            self._append(self._spool, rows, buckets)
+        rows, buckets = self._without_large()
+        if not buckets:
+            return
+        if self._spool is None:
+            self._spool = self._stage.create("spool")
+        self._append(self._spool, rows, buckets)
 
-    def _without_large(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+    def _without_large(self) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Write the rows of large buckets to parts; return all others, bucket by bucket."""
-        rows, buckets = self._router.route(batch)
+        rows, buckets = self._router.route(self._take_collected())
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
             return rows, [(bucket, count) for bucket, _, count in buckets]
         kept, others = [], []
@@ -100,6 +97,12 @@ class SpoolWriter:
                 kept.append(of_bucket)
                 others.append((bucket, count))
         return pa.concat_batches(kept) if kept else rows.slice(0, 0), others
+
+    def _take_collected(self) -> pa.RecordBatch:
+        """Return what was collected as one batch, and keep nothing of it."""
+        collected = self._collected
+        self._collected, self._collected_bytes = [], 0
+        return pa.Table.from_batches(collected).combine_chunks().to_batches()[0]
 
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
         """Append rows; those of a segment that was begun before a row turned out to be bad are appended once more."""

@@ -146,8 +146,9 @@ class TestLaterRows:
         assert later.held_bytes < 2_000
 
 
+@pytest.mark.parametrize("rolling", ["batch", "policy"])
 @pytest.mark.parametrize("file_format", ["json", "parquet"])
-def test_a_thousand_buckets_within_the_memory_of_a_task(out: str, file_format: str) -> None:
+def test_a_thousand_buckets_within_the_memory_of_a_task(out: str, file_format: str, rolling: str) -> None:
     """Far more rows than the budget, each bucket among them everywhere; the peak is the kernel's own figure."""
     code = f"""
 import re
@@ -162,7 +163,7 @@ def memory(name):
     return 1024 * int(re.search(name + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 
 columns = {{"key": "string", "id": "long", "word": "string", "more": "string"}}
-options = {{"path": {out!r}, "fileFormat": {file_format!r}, "partitionBy": "key"}}
+options = {{"path": {out!r}, "fileFormat": {file_format!r}, "partitionBy": "key", "rolling": {rolling!r}}}
 writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(columns)))
 random = np.random.default_rng(0)
 text = random.bytes(10_000 * 80).hex()
@@ -178,10 +179,12 @@ def batches():
 before = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
 message = writer.write(TaskIdentity(JobIdentity("job"), 0, 0), batches())
-print(memory("VmHWM") - before, len(message.parts), sum(part.rows for part in message.parts))
+written = [*message.parts, *message.segments]
+print(memory("VmHWM") - before, len({{each.bucket for each in written}}), sum(each.rows for each in written))
+print(len(message.parts) or len({{segment.path for segment in message.segments}}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    peak_bytes, files, written = map(int, re.findall(r"\d+", done.stdout))
-    assert (files, written) == (1_000, 800_000)
+    peak_bytes, buckets, written, files = map(int, re.findall(r"\d+", done.stdout))
+    assert (buckets, written, files) == (1_000, 800_000, 1_000 if rolling == "batch" else 1)
     assert peak_bytes <= BUDGET_BYTES, f"{peak_bytes / MIB:.0f} MiB"
