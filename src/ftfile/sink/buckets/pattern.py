@@ -74,8 +74,10 @@ class BucketPattern:
         except ValueError:
             return None
         unit = next(unit for letter, unit in _UNITS if any(piece[0] == letter for piece in self.pattern.pieces))
-        end = (np.datetime64(clock, "us").astype(f"M8[{unit}]") + 1).astype("M8[us]").astype(np.int64)
-        return int(instants_of(from_numpy(np.array([end]), _CLOCK), self.time_zone)[0].value) // 1000
+        # In whole numbers: numpy asks of which unit one more is, and takes no unit that is not spelled out.
+        following = np.array([np.datetime64(clock, "us")]).astype(f"M8[{unit}]").astype(np.int64) + 1
+        end = following.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64)
+        return int(instants_of(from_numpy(end, _CLOCK), self.time_zone)[0].value) // 1000
 
     def at(self, planned_ms: int) -> Bucketer:
         """Return the bucketer of a batch.
