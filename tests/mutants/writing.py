@@ -187,9 +187,9 @@ MESSAGES = (
     ),
     wrong(
         "final names have no unique part",
-        "sink/naming/template.py",
-        '"unique": part.unique,',
-        '"unique": "",',
+        "sink/names.py",
+        "-{part.id[:12]}",
+        "",
         TWO_QUERIES,
     ),
     wrong(

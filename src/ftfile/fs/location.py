@@ -51,15 +51,14 @@ class Location:
         """Return the canonical text."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
-    def refuse_settings(self, *known: str) -> None:
-        """Say that this driver has no settings of its own, besides those it knows.
+    def refuse_settings(self) -> None:
+        """Say that this driver has no settings of its own.
 
         Raises:
-            ConfigError: there are others.
+            ConfigError: there are some.
         """
-        unknown = sorted(self.settings.keys() - set(known))
-        if unknown:
-            names = ", ".join(f"storage.{name}" for name in unknown)
+        if self.settings:
+            names = ", ".join(f"storage.{name}" for name in sorted(self.settings))
             raise ConfigError(f"the driver of {self.scheme!r} has no settings of its own; remove {names}")
 
 

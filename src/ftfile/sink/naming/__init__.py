@@ -1,1 +1,0 @@
-"""What parts are called."""
