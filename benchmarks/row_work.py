@@ -13,8 +13,10 @@ import pyarrow.parquet
 
 from benchmarks.report import Table
 from benchmarks.rows import make_rows
+from ftfile.sink.bad_records import refuse
+from ftfile.sink.buckets.columns import PartitionColumn
+from ftfile.sink.buckets.router import Router
 from ftfile.sink.fingerprint import FingerprintAccumulator
-from ftfile.sink.routing import route
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,9 +83,9 @@ def _fingerprint(batches: list[pyarrow.RecordBatch], kind: str) -> None:
 
 
 def _route(batches: list[pyarrow.RecordBatch]) -> None:
+    router = Router([PartitionColumn("key", "UTC")], refuse)
     for batch in batches:
-        for _ in route(batch, ["key"]):
-            pass
+        router.route(batch)
 
 
 def _time_ms(work: Work, batches: list[pyarrow.RecordBatch]) -> float:

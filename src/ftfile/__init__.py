@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from ftfile.upkeep.compaction import compact
     from ftfile.upkeep.dropping import drop
     from ftfile.upkeep.flush import flush
-    from ftfile.upkeep.vacuum import vacuum
 
-__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "vacuum")
+__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open")
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
@@ -28,7 +27,6 @@ _HOMES = {
     "drop": ("ftfile.upkeep.dropping", "drop"),
     "flush": ("ftfile.upkeep.flush", "flush"),
     "open": ("ftfile.source.directory", "open_directory"),
-    "vacuum": ("ftfile.upkeep.vacuum", "vacuum"),
 }
 
 

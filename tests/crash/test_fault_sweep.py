@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from ftfile.commit import bases, keeping
+from ftfile.commit import bases
 from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
@@ -17,7 +17,7 @@ from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
-from tests.crash.scenarios import BATCHES, PARTITIONED, REPEATING, REPLACING, ROLLING, VACUUMED
+from tests.crash.scenarios import BATCHES, NAMED, PARTITIONED, REPEATING, REPLACING, ROLLING
 from tests.crash.world import CLOCK, Batch, Scenario, told
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SCENARIOS = [BATCHES, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED]
+SCENARIOS = [BATCHES, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING]
 FOR_EVER = 10**9
 FAULTS = {
     **{f"{fault.error.__name__} {fault.effect}": fault for fault in STANDARD_FAULTS},
@@ -41,8 +41,7 @@ FAULTS = {
 
 @pytest.fixture(autouse=True)
 def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(bases, "BASE_EVERY", 2)
     with repeatable(CLOCK, SeededIds()):
         yield
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import ftfile
+from ftfile.commit.log import CommitLog
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.core.errors import FtfileError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import register
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import forget_logs
+from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.crashing import CrashingFileSystem, crash_states
@@ -49,8 +51,6 @@ class WorldIds(threading.local):
         return self._source.unique()
 
 
-# Longer than the grace of a vacuum.
-SETTLED_AGO_S = 8 * 86_400
 CLOCK = ManualClock()
 IDS = WorldIds()
 
@@ -118,7 +118,7 @@ class Scenario:
         new_processes: Spark keeps no Python process from one batch to the next.
         checkpoint: the sink can read Spark's checkpoint, which no crash here harms.
         flush: what is open at the end is finished.
-        vacuum: before the last batch, what is older than the grace is deleted; what is settled is.
+        named: rows choose their files by their letters, and those whose letter is a dot name none.
     """
 
     name: str
@@ -129,17 +129,15 @@ class Scenario:
     checkpoint: bool = False
     options: tuple[tuple[str, str], ...] = ()
     flush: bool = False
-    vacuum: bool = False
+    named: bool = False
 
     def start(self, *, directory_sync: bool = True) -> CrashState:
         """Return the disk after the batches that ended long ago, with Spark's notes of them."""
         fs = CrashingFileSystem(clock=CLOCK, directory_sync=directory_sync)
-        CLOCK.advance(-SETTLED_AGO_S)
         for step, batch in enumerate(self.batches[: self.settled]):
             IDS.start(0, step)
             self.run_batch(batch, self.query(fs, batch.query))
             fs.note(batch.note)
-        CLOCK.advance(SETTLED_AGO_S)
         return next(state for state in crash_states(fs) if state.point == len(fs.journal))
 
     def play(self, fs: FileSystem, run: int, recorded: Sequence[str], record: Callable[[str], None]) -> None:
@@ -153,9 +151,6 @@ class Scenario:
         """
         queries = {name: self.query(fs, name, run) for name in {batch.query: None for batch in self.batches}}
         for step, batch in enumerate(self.batches):
-            if self.vacuum and step == len(self.batches) - 1:
-                IDS.start(run, step + 1)
-                ftfile.vacuum(queries[batch.query].path, dry_run=False)
             if batch.note not in recorded:
                 IDS.start(run, step)
                 self.run_batch(batch, queries[batch.query], run)
@@ -167,8 +162,9 @@ class Scenario:
     def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> Query:
         """Return a query that was started anew; drivers of different names share nothing but the disk."""
         register(driver, lambda _: fs)
-        columns = {"value": "string"} | ({"letter": "string"} if self.partitioned else {})
+        columns = {"value": "string"} | ({"letter": "string"} if self.partitioned or self.named else {})
         options = {"fileFormat": "text"} | ({"partitionBy": "letter"} if self.partitioned else {})
+        options |= {"fileNameColumn": "letter", "badRecords": "deadLetter"} if self.named else {}
         checkpoint = f"memory://spark/{self.name}/{name}" if self.checkpoint else None
         query = Query(f"{driver}://directory", columns, options | dict(self.options), name, checkpoint)
         query.restart()
@@ -199,21 +195,25 @@ class Scenario:
         ftfile.compact(path) if batch.change == "compact" else ftfile.drop(path, where)
 
     def deal(self, batch: Batch, tasks: int) -> list[list[dict[str, Any]]]:
-        more = [{"letter": line[0]} if self.partitioned else {} for line in batch.lines]
+        more = [{"letter": line[0]} if self.partitioned or self.named else {} for line in batch.lines]
         rows = [{"value": line} | extra for line, extra in zip(batch.lines, more, strict=True)]
         return [rows[task::tasks] for task in range(tasks)]
 
-    def expected(self, batches: Iterable[Batch]) -> Counter[bytes]:
-        """Return the rows that are right when these were committed, in this order."""
+    def expected(self, authors: Iterable[Author]) -> Counter[bytes]:
+        """Return the rows that are right when these committed, in this order."""
         rows: Counter[bytes] = Counter()
-        for batch in batches:
+        for batch in (batch for batch in map(self.batch_of, authors) if batch is not None):
             dropped = batch.change == "overwrite" or (batch.change == "drop" and not batch.letters)
             for row in list(rows):
                 if dropped or (batch.change == "drop" and row[:1].decode() in batch.letters):
                     del rows[row]
             if batch.change not in {"compact", "drop"}:
-                rows.update(batch.rows)
+                rows.update(row for row in batch.rows if not self.is_bad(row))
         return rows
+
+    def is_bad(self, row: bytes) -> bool:
+        """Say whether a row cannot be written."""
+        return self.named and row.startswith(b".")
 
     def batch_of(self, author: Author) -> Batch | None:
         """Return which of the batches, or the first of its kind, this is the author of; None for a flush."""
@@ -230,21 +230,28 @@ class Scenario:
         report = check_directory(fs, recorded_by_spark=by_query)
         streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
-        batches = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
-        if report.log_start:
-            # Records before those that are kept are of the batches before theirs.
-            batches[:0] = self.batches[: self.batches.index(batches[0]) if batches else len(recorded)]
-        written = {batch.note for batch in batches}
+        written = {batch.note for batch in map(self.batch_of, report.authors) if batch is not None}
         returned = {batch.note for batch in self.batches if batch.change == "transaction" and batch.note in recorded}
         assert returned <= written, f"{returned - written} returned, and is in no record"
-        expected = self.expected(batches)
+        expected = self.expected(report.authors)
         assert report.live_rows == expected, f"the log should hold {expected} and holds {report.live_rows}"
         twice = [row for row, count in report.visible_rows.items() if count > 1]
         assert not twice, f"a lister sees {twice} more than once"
         for path, content in report.visible.items() if self.partitioned else ():
             letters = {line[:1].decode() for line in content.splitlines()}
             assert path.startswith(f"letter={''.join(letters)}/"), f"{path} holds {letters}"
+        if self.named:
+            self.check_named(fs, report)
         return report
+
+    def check_named(self, fs: FileSystem, report: DirectoryReport) -> None:
+        """Check that each row is in the file it names, or a dead letter once."""
+        for path, content in report.visible.items():
+            assert {path[0]} == {line[:1].decode() for line in content.splitlines()}, f"{path} holds {content!r}"
+        committed = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
+        bad = Counter(row for batch in committed for row in batch.rows.elements() if self.is_bad(row))
+        kept = Counter(letter.row["value"].encode() for letter in read_dead_letters(CommitLog(fs)))
+        assert kept == bad, f"the dead letters should be {bad} and are {kept}"
 
     def check_finished(self, fs: FileSystem) -> None:
         """Check what must be true when all batches ran to their end."""

@@ -256,15 +256,15 @@ STAGED = (
     wrong(
         "rewrites of what is gone are accepted",
         "commit/prepare.py",
-        " or not all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs)",
+        " or not all(head.is_live(add_id, rewrite.known_at) for add_id in inputs)",
         "",
         f"{PROTOCOL}::TestRewrites::test_inputs_no_longer_live_drop_the_rewrite_and_delete_nothing",
     ),
     wrong(
         "what was removed too long ago to tell is live",
         "commit/state.py",
-        "known_at >= self.removed_since - 1 and add.id not in self.removed",
-        "add.id not in self.removed",
+        "known_at >= self.removed_since - 1 and add_id not in self.removed",
+        "add_id not in self.removed",
         f"{RECORD}::TestOldBatches::test_a_rewrite_of_what_was_live_too_long_ago_is_dropped",
     ),
     wrong(
@@ -325,9 +325,9 @@ BEFORE_THE_RECORD = (
     wrong(
         "an overwrite replaces what was live when it was written",
         "commit/protocol.py",
-        "        record = prepare(log, head, proposal, nonce, start)\n",
+        "        record = prepare(log, head, settled, nonce, start)\n",
         "        removes = locals()['record'].removes if 'record' in locals() else None\n"
-        "        record = prepare(log, head, proposal, nonce, start)\n"
+        "        record = prepare(log, head, settled, nonce, start)\n"
         "        if removes is not None:\n"
         "            from dataclasses import replace\n\n"
         "            record = replace(record, removes=removes)\n",
@@ -376,16 +376,16 @@ AGAIN = (
     wrong(
         "after a lost race the horizon is not checked",
         "commit/protocol.py",
-        "check_staged(log.fs, proposal.adds, head.horizon_ms)",
-        "'record' in locals() or check_staged(log.fs, proposal.adds, head.horizon_ms)",
+        "check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)",
+        "'record' in locals() or check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)",
         f"{PROTOCOL}::TestHorizon::test_holds_at_the_head_that_is_prepared_on",
     ),
     wrong(
         "after a lost race rewrites are taken as they were",
         "commit/protocol.py",
-        "        record = prepare(log, head, proposal, nonce, start)\n",
+        "        record = prepare(log, head, settled, nonce, start)\n",
         "        from dataclasses import replace\n\n"
-        "        first = locals().get('first') or prepare(log, head, proposal, nonce, start)\n"
+        "        first = locals().get('first') or prepare(log, head, settled, nonce, start)\n"
         "        record = replace(first, version=head.version + 1)\n",
         f"{RECHECKED}::test_rewrites",
     ),
@@ -402,8 +402,8 @@ CREATING = (
     wrong(
         "a lost reply counts as failure",
         "commit/log.py",
-        "return size_bytes if self._is_own(record) else None",
-        "return None",
+        "return self._is_own(record)",
+        "return False",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
@@ -447,11 +447,12 @@ CREATING = (
     wrong(
         "the adds of a large record are written after it",
         "commit/log.py",
-        "            self._create_companion(encoded.companion.path, encoded.companion.content)\n            size_bytes",
+        "            self._create_companion(encoded.companion.path, encoded.companion.content)\n"
+        "        doubt: StorageError | None = None\n",
         "            self.fs.create_exclusive(path, encoded.content)\n"
         "            self._create_companion(encoded.companion.path, encoded.companion.content)\n"
-        "            return size_bytes\n"
-        "            size_bytes",
+        "            return True\n"
+        "        doubt: StorageError | None = None\n",
         f"{RECORD}::TestLargeRecords::test_their_adds_are_there_before_they_are",
     ),
     wrong(
@@ -471,8 +472,8 @@ CREATING = (
     wrong(
         "a directory that was deleted is not made anew",
         "commit/log.py",
-        "        self._prepared = False\n        self._forget()\n",
-        "        self._forget()\n",
+        "        self._prepared = False\n        self._state = self._newest_base_state() or LogState()\n",
+        "        self._state = self._newest_base_state() or LogState()\n",
         f"{BASES}::test_a_directory_that_was_deleted_is_made_anew",
     ),
     wrong(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.mutants.committing import COMMITTING
+from tests.mutants.placing import PLACED
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.reading import READING
 from tests.mutants.replacing import REPLACEMENTS
 from tests.mutants.rolling import ROLLED
-from tests.mutants.upkeep import UPKEEP
 from tests.mutants.writing import WRITING
 
-MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *UPKEEP)
+MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED)

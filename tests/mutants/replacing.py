@@ -23,8 +23,8 @@ OVERWRITES = (
     wrong(
         "an overwrite leaves segments",
         "commit/prepare.py",
-        "return [*snapshot.adds.values()] if proposal.drops is None",
-        'return [a for a in snapshot.adds.values() if a.kind == "part"] if proposal.drops is None',
+        "return [*live] if proposal.drops is None",
+        'return [add for add in live if add.kind == "part"] if proposal.drops is None',
         f"{PROTOCOL}::TestRewrites::test_overwrite_replaces_segments_as_well",
     ),
     wrong(
@@ -185,8 +185,8 @@ DROPS = (
     wrong(
         "a drop takes what was live when it began",
         "upkeep/dropping.py",
-        "dropped[:] = snapshot.adds.values() if isinstance(where, str) else select(head, snapshot, where)",
-        "dropped[:] = dropped or select(head, snapshot, {} if isinstance(where, str) else where)",
+        "dropped[:] = live if isinstance(where, str) else select(head, live, where)",
+        "dropped[:] = dropped or (live if isinstance(where, str) else select(head, live, where))",
         f"{DROPPING}::test_what_comes_before_its_record_goes_and_what_comes_after_stays",
     ),
     wrong(
@@ -230,15 +230,15 @@ READS = (
     wrong(
         "a version is not there yet at the time of its creation",
         "commit/times.py",
-        "at = bisect_right(",
-        "at = bisect_left(",
+        "version = bisect_right(",
+        "version = bisect_left(",
         f"{OLD_VERSIONS}::test_the_newest_version_that_was_there",
     ),
     wrong(
         "a version whose record is gone is offered",
         "commit/times.py",
-        "if at >= 0 and created_ms(log, versions[at]) is not None:",
-        "if at >= 0:",
+        "if version >= 0 and created_ms(log, version) is not None:",
+        "if version >= 0:",
         f"{OLD_VERSIONS}::test_versions_whose_records_are_gone_are_not_offered",
     ),
 )

@@ -187,9 +187,9 @@ MESSAGES = (
     ),
     wrong(
         "final names have no unique part",
-        "sink/names.py",
-        "-{part.id[:12]}",
-        "",
+        "sink/naming/template.py",
+        '"unique": part.unique,',
+        '"unique": "",',
         TWO_QUERIES,
     ),
     wrong(

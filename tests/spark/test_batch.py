@@ -146,8 +146,8 @@ class TestRefusals:
         [
             ({"filFormat": "json"}, "did you mean fileFormat"),
             ({"fileFormat": "xml"}, "it takes one of `parquet`"),
-            ({"rolling": "policy"}, "not offered by this version"),
-            ({"rolloverInterval": "1h"}, "rolloverInterval is not offered by this version"),
+            ({"rolling": "policy"}, "leave out rolling=policy"),
+            ({"rolloverInterval": "1h"}, "leave out rolling=policy"),
             ({"txnAppId": "a"}, "txnAppId without txnVersion"),
             ({"partitionBy": "nosuch"}, "partitionBy names no column: nosuch"),
             ({"maxBytesPerFile": "lots"}, "a size of at least one byte"),

@@ -70,9 +70,15 @@ def test_rows(tmp_path: Path) -> None:
     assert all(figure > 0 for row in rows for name, figure in row.items() if name != "work")
 
 
+def test_assembly(tmp_path: Path) -> None:
+    (rows,) = run_smoke("assembly", tmp_path)
+    assert [row["format"] for row in rows] == ["json", "json", "parquet", "parquet"]
+    assert all(row["assembly ms"] > 0 for row in rows)
+
+
 def test_unknown_names_are_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "bulkk"], cwd=ROOT, check=False, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "no benchmark bulkk; there are imports, rows, commit, tiny, bulk" in done.stderr
+    assert "no benchmark bulkk; there are imports, rows, commit, assembly, tiny, bulk" in done.stderr

@@ -10,46 +10,42 @@ import re
 from dataclasses import dataclass
 
 __all__ = (
-    "CLOCK_HINT",
+    "DEAD_LETTERS",
     "FORMAT_FILE",
     "LOG",
     "META",
     "PUBLISHED_HINT",
-    "RANGES",
     "RETIRED",
     "STAGED",
     "STATE",
     "BaseName",
-    "LogName",
-    "RangeName",
     "ancestors",
     "base_path",
+    "bucket_directory",
+    "bucket_key",
+    "bucket_stem",
     "companion_path",
+    "dead_letter_path",
     "parent",
     "parse_base_name",
-    "parse_log_name",
-    "parse_range_name",
-    "range_path",
     "record_path",
     "retired_path",
     "staged_directory",
+    "unique_part",
 )
 
 META = "_ftfile"
 FORMAT_FILE = f"{META}/format"
 LOG = f"{META}/log"
 STATE = f"{META}/state"
-RANGES = f"{META}/ranges"
 HINTS = f"{META}/hints"
 STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
+DEAD_LETTERS = f"{META}/deadletter"
 PUBLISHED_HINT = f"{HINTS}/published"
-CLOCK_HINT = f"{HINTS}/clock"
-DIRECTORIES = (META, LOG, STATE, RANGES, HINTS, STAGED, RETIRED)
+DIRECTORIES = (META, LOG, STATE, HINTS, STAGED, RETIRED)
 
-_LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.adds)")
 _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
-_RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,23 +53,6 @@ class BaseName:
     """A base of the writers' state: the version it covers, and a suffix, since several may be written."""
 
     version: int
-    unique: str
-
-
-@dataclass(frozen=True, slots=True)
-class LogName:
-    """A record, or the companion of one: its version, and of a companion the nonce."""
-
-    version: int
-    nonce: str | None
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class RangeName:
-    """A range: the first and the last version whose records it stands for, and a suffix, as of a base."""
-
-    first: int
-    last: int
     unique: str
 
 
@@ -87,12 +66,6 @@ def companion_path(version: int, nonce: str) -> str:
     return f"{LOG}/{version:020d}-{nonce}.adds"
 
 
-def parse_log_name(path: str) -> LogName | None:
-    """Return what the name of a file in the log's directory says, or None for any other file."""
-    match = _LOG_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return LogName(int(match[1]), match[2]) if match else None
-
-
 def base_path(name: BaseName) -> str:
     """Return where a base lies."""
     return f"{STATE}/{name.version:020d}-{name.unique}.base"
@@ -104,17 +77,6 @@ def parse_base_name(path: str) -> BaseName | None:
     return BaseName(int(match[1]), match[2]) if match else None
 
 
-def range_path(name: RangeName) -> str:
-    """Return where a range lies."""
-    return f"{RANGES}/{name.first:020d}-{name.last:020d}-{name.unique}.range"
-
-
-def parse_range_name(path: str) -> RangeName | None:
-    """Return what the name of a file in the directory of ranges says, or None for any other file."""
-    match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return RangeName(int(match[1]), int(match[2]), match[3]) if match else None
-
-
 def staged_directory(owner: str, batch: int) -> str:
     """Return where the attempts of one batch of a query (or of a job, batch 0) write."""
     return f"{STAGED}/{owner}/{batch}"
@@ -123,6 +85,34 @@ def staged_directory(owner: str, batch: int) -> str:
 def retired_path(add_id: str) -> str:
     """Return where a removed part is hidden until nobody needs it."""
     return f"{RETIRED}/{add_id}.retired"
+
+
+def bucket_key(directory: str, stem: str = "") -> str:
+    """Return what adds call a bucket: its directory and, after two slashes, the beginning of its files' names.
+
+    Neither has an empty part, so two slashes cannot occur within them.
+    """
+    return f"{directory}//{stem}" if stem else directory
+
+
+def bucket_directory(key: str) -> str:
+    """Return the directory of a bucket, empty for the root."""
+    return key.partition("//")[0]
+
+
+def bucket_stem(key: str) -> str:
+    """Return how the names of a bucket's files begin; empty where the bucket does not say."""
+    return key.partition("//")[2]
+
+
+def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str) -> str:
+    """Return where the records are published that a task could not write."""
+    return f"{DEAD_LETTERS}/{owner}/{batch:010d}-{partition:05d}-{unique_part(letter_id)}.letters"
+
+
+def unique_part(add_id: str) -> str:
+    """Return what makes the name of a part unique; a name without it may be wanted again."""
+    return add_id[:12]
 
 
 def parent(path: str) -> str:

@@ -52,7 +52,8 @@ class Add:
         length: bytes on storage.
         logical_length: bytes before the filters.
         checksum: of the bytes on storage, as `core.checksum` writes it.
-        bucket: output sub-directory, empty for the directory itself.
+        bucket: output sub-directory, empty for the directory itself, with the beginning of its files' names where the
+            rows chose it; see `layout.bucket_key`.
         encoding: key of the definition that says how to decode.
         filters: byte filters in the order in which they were applied.
         ranges: for a part made from segments, the piece of each.
@@ -182,11 +183,12 @@ class Record:
         tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
         lineage_start: the batch with which the author's query starts anew; None when it goes on.
         horizon_ms: staged files not younger than this may be deleted; None when unchanged.
-        log_start: records before this version may be deleted; None when unchanged.
         schema: key of the definition of the rows' schema.
         settings: key of the definition of how the author's query makes parts of its open segments.
         encoding: key of the definition of how new rows are written.
         definitions: schemas and encodings that the log did not have before.
+        letters: files published like parts that hold no rows of any snapshot: records that could not be written.
+        memory: changes of what the use case remembers; see `commit.memory`.
         payload: what the use case keeps here; opaque.
     """
 
@@ -197,15 +199,16 @@ class Record:
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     overwrite: bool = False
+    letters: tuple[Add, ...] = ()
     due: tuple[DueJob, ...] = ()
     tasks: int = 0
     lineage_start: int | None = None
     horizon_ms: int | None = None
-    log_start: int | None = None
     schema: str | None = None
     settings: str | None = None
     encoding: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     payload: Any = None

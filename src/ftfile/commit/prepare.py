@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.model import Add, Record, Remove
-from ftfile.commit.snapshot import snapshot_at
+from ftfile.commit.snapshot import take_snapshot
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
 from ftfile.core.logs import get_logger
 
@@ -44,7 +44,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
     accepted = [] if proposal.overwrite else _accepted(log.fs, head, proposal.rewrites)
     removed = [*_replaced(log, head, proposal), *(add for rewrite in accepted for add in rewrite.inputs)]
     adds = (*proposal.adds, *(add for rewrite in accepted for add in rewrite.adds))
-    _check_names(adds)
+    _check_names((*adds, *proposal.letters))
     record = Record(
         version=head.version + 1,
         nonce=nonce,
@@ -53,16 +53,17 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         adds=adds,
         removes=tuple(Remove.of(add) for add in removed),
         overwrite=proposal.overwrite,
+        letters=proposal.letters,
         tasks=proposal.tasks or head.tasks,
         lineage_start=lineage_start,
         horizon_ms=proposal.horizon_ms,
-        log_start=proposal.log_start,
         schema=proposal.schema,
         encoding=proposal.encoding,
         settings=proposal.settings,
         definitions={key: text for key, text in proposal.definitions.items() if key not in head.definitions},
         fingerprint=proposal.fingerprint,
         metrics=proposal.metrics,
+        memory=proposal.memory,
         payload=proposal.payload,
     )
     return replace(record, due=_due(head, proposal, record))
@@ -79,8 +80,8 @@ def _replaced(log: CommitLog, head: LogState, proposal: Proposal) -> list[Add]:
     """Return what an overwrite or a drop ends, found out anew for the head it is to follow."""
     if head.version < 0 or not (proposal.overwrite or proposal.drops):
         return []
-    snapshot = snapshot_at(log, head)
-    return [*snapshot.adds.values()] if proposal.drops is None else [*proposal.drops(head, snapshot)]
+    live = take_snapshot(log, head.version).adds.values()
+    return [*live] if proposal.drops is None else [*proposal.drops(head, live)]
 
 
 def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
@@ -90,7 +91,7 @@ def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> li
     claimed: set[str] = set()
     for rewrite in rewrites:
         inputs = {add.id for add in rewrite.inputs}
-        if inputs & claimed or not all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs):
+        if inputs & claimed or not all(head.is_live(add_id, rewrite.known_at) for add_id in inputs):
             _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
             continue
         # What is left of a segment lies where that lies, which is safe as long as one of them is live.

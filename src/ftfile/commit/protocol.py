@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.keeping import keep_up
+from ftfile.commit.bases import keep_base
 from ftfile.commit.lineage import lineage_start
 from ftfile.commit.prepare import check_staged, prepare
 from ftfile.commit.publish import raise_own, roll_forward, wait_for_removed
@@ -56,14 +56,15 @@ def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
         start = lineage_start(head, proposal.author, policy)
         proposal.check_head(head)
-        check_staged(log.fs, proposal.adds, head.horizon_ms)
-        record = prepare(log, head, proposal, nonce, start)
+        settled = proposal.settled(log, head)
+        check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)
+        record = prepare(log, head, settled, nonce, start)
         wait_for_removed(problems, record)
         after = log.create(record)
     # Committed. From here on we may die: whoever comes next rolls forward.
     problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)
     raise_own(problems, proposal.author, record.version)
-    keep_up(log, after)
+    keep_base(log.fs, log.ids, after)
     return Committed(record.version, replayed=False)
 
 

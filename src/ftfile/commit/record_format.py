@@ -71,9 +71,7 @@ class EncodedRecord:
 
 def encode_record(record: Record, companion_path: str, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
     """Encode; adds and removes of `companion_from` bytes or more go to the companion at `companion_path`."""
-    changes = _compact(
-        {"adds": [add_to_json(a) for a in record.adds], "removes": [remove_to_json(r) for r in record.removes]}
-    )
+    changes = _compact(_changes_to_json(record))
     header = _header_to_json(record)
     if len(changes) < companion_from:
         return EncodedRecord(to_checked_text([_compact(header), changes]), None)
@@ -205,6 +203,16 @@ def fingerprint_from_json(text: list[Any] | None) -> Fingerprint | None:
     return Fingerprint(*text) if text else None
 
 
+def _changes_to_json(record: Record) -> dict[str, Any]:
+    changes: dict[str, Any] = {
+        "adds": [add_to_json(add) for add in record.adds],
+        "removes": [remove_to_json(remove) for remove in record.removes],
+    }
+    if record.letters:
+        changes["letters"] = [add_to_json(letter) for letter in record.letters]
+    return changes
+
+
 def _header_to_json(record: Record) -> dict[str, Any]:
     header: dict[str, Any] = {
         "ftfile": RECORD_FORMAT,
@@ -218,7 +226,6 @@ def _header_to_json(record: Record) -> dict[str, Any]:
         "overwrite": record.overwrite or None,
         "lineageStart": record.lineage_start,
         "horizonMs": record.horizon_ms,
-        "logStart": record.log_start,
         "schema": record.schema,
         "settings": record.settings,
         "encoding": record.encoding,
@@ -226,6 +233,7 @@ def _header_to_json(record: Record) -> dict[str, Any]:
         "fingerprint": fingerprint_to_json(record.fingerprint),
         "due": [due_to_json(job) for job in record.due] or None,
         "metrics": record.metrics or None,
+        "memory": record.memory or None,
         "payload": record.payload,
     }
     return header | {name: value for name, value in optional.items() if value is not None}
@@ -240,17 +248,18 @@ def _record_from_json(header: dict[str, Any], changes: dict[str, Any]) -> Record
         adds=tuple(add_from_json(text) for text in changes["adds"]),
         removes=tuple(remove_from_json(text) for text in changes["removes"]),
         overwrite=header.get("overwrite", False),
+        letters=tuple(add_from_json(text) for text in changes.get("letters", ())),
         due=tuple(due_from_json(text) for text in header.get("due", ())),
         tasks=header["tasks"],
         lineage_start=header.get("lineageStart"),
         horizon_ms=header.get("horizonMs"),
-        log_start=header.get("logStart"),
         schema=header.get("schema"),
         settings=header.get("settings"),
         encoding=header.get("encoding"),
         definitions=header.get("definitions", {}),
         fingerprint=fingerprint_from_json(header.get("fingerprint")),
         metrics=header.get("metrics", {}),
+        memory=header.get("memory", {}),
         payload=header.get("payload"),
     )
 

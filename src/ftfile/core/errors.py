@@ -7,6 +7,8 @@ and nothing else; drivers translate the errors of their SDK at the edge::
     ├─ ConfigError              an option, or a combination of options, is wrong
     ├─ SchemaError              a column's type or name cannot be stored
     ├─ EncodingError            a value cannot be encoded
+    │  └─ UnencodableRows       and none of the rows given was taken
+    ├─ UserCodeError            a class or function of the user's failed
     ├─ StorageError             operation, path, detail
     │  ├─ NotFound · AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
     │  ├─ Unsupported           the store or the stream cannot give what was asked for
@@ -55,8 +57,10 @@ __all__ = (
     "StorageError",
     "StreamClosed",
     "Unavailable",
+    "UnencodableRows",
     "UnknownQuery",
     "Unsupported",
+    "UserCodeError",
 )
 
 
@@ -84,6 +88,14 @@ class SchemaError(FtfileError):
 
 class EncodingError(FtfileError):
     """A value cannot be encoded in the chosen format."""
+
+
+class UnencodableRows(EncodingError):
+    """Some of the rows given cannot be encoded, and none of them was taken: those that can be may be given again."""
+
+
+class UserCodeError(FtfileError):
+    """A class or function that an option names failed, or returned something else than was asked of it."""
 
 
 class StorageError(FtfileError):

@@ -34,10 +34,12 @@ class Encoder(ABC):
 
         Without a limit, all of them. With one, line formats stop right after the row with which the file
         reaches `limit_bytes`; columnar formats stop at the row after which the file, were it ended now, would
-        be about that long. Where they stop before the end of `batch`, `size_bytes` has reached the limit.
+        be about that long. Where they stop before the end of `batch`, `size_bytes` has reached the limit, or the
+        rows that follow cannot be encoded.
 
         Raises:
-            EncodingError: a value cannot be encoded; names the column.
+            UnencodableRows: a value among the first rows cannot be encoded, and no row was taken; names the column.
+            EncodingError: the file cannot be written.
         """
 
     @property
@@ -142,9 +144,11 @@ class Format(ABC):
     Attributes:
         name: value of `fileFormat`, and key of the registry.
         extension: how file names end, with the dot, for the options chosen.
+        open_files_max: how many files a task should write at a time: fewer where each takes memory.
     """
 
     name: ClassVar[str]
+    open_files_max: ClassVar[int] = 2_000
 
     @property
     @abstractmethod

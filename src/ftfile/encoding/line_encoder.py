@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import EncodingError
+from ftfile.core.errors import EncodingError, UnencodableRows
 from ftfile.encoding.api import Encoder
 from ftfile.encoding.memory import string_parts
 
@@ -82,8 +82,12 @@ class LineEncoder(Encoder):
         taken = 0
         while taken < batch.num_rows:
             rows = self._slice_rows(batch.slice(taken), limit_bytes)
-            with naming("a row"):
-                encoded = self._encode(batch.slice(taken, rows))
+            try:
+                encoded = self._encoded(batch.slice(taken, rows))
+            except EncodingError as error:
+                if taken:
+                    break
+                raise UnencodableRows(str(error)) from error
             data, missing = encoded.data, (limit_bytes or 0) - self.size_bytes
             ended = limit_bytes is not None and len(data) >= missing
             if ended:
@@ -98,14 +102,26 @@ class LineEncoder(Encoder):
         return taken
 
     def encode_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[EncodedRows, int]]:
-        """Yield the text of all rows, some at a time, with how many they are; nothing goes to the target."""
+        """Yield the text of all rows, some at a time, with how many they are; nothing goes to the target.
+
+        Raises:
+            UnencodableRows: a value cannot be encoded; names the column.
+        """
         done = 0
         while done < batch.num_rows:
             rows = self._slice_rows(batch.slice(done), None)
-            with naming("a row"):
-                encoded = self._encode(batch.slice(done, rows))
-            yield encoded, rows
+            yield self._encoded(batch.slice(done, rows)), rows
             done += rows
+
+    def _encoded(self, batch: pa.RecordBatch) -> EncodedRows:
+        try:
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                with naming(f"column `{name}`"):
+                    column.validate(full=True)  # Spark's strings may hold any bytes, and text is UTF-8
+            with naming("a row"):
+                return self._encode(batch)
+        except EncodingError as error:
+            raise UnencodableRows(str(error)) from error
 
     @property
     def size_bytes(self) -> int:

@@ -104,6 +104,9 @@ class ParquetEncoder(Encoder):
         return max(1, taken)
 
     def _collect(self, batch: pa.RecordBatch) -> None:
+        if batch.get_total_buffer_size() > 2 * batch.nbytes:
+            # A slice would keep the memory of all rows that it was cut from.
+            batch = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in batch.columns], schema=batch.schema)
         self._buffer.append(batch)
         self._buffer_rows += batch.num_rows
         self._buffer_bytes += batch.nbytes

@@ -47,6 +47,7 @@ class ParquetFormat(Format):
     """
 
     name: ClassVar[str] = "parquet"
+    open_files_max: ClassVar[int] = 32
 
     compression: str = "zstd"
     level: int | None = None

@@ -79,13 +79,15 @@ def _check_length(column: str, name: str) -> None:
 def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
     """Return the values of the columns of `schema`, typed as there, from the path of a bucket.
 
+    Partition columns are outermost: directories below them may look alike and mean nothing.
+
     Raises:
         CorruptData: the path lacks a column, or has a text that is no value of the column's type.
     """
-    texts = {}
+    texts: dict[str, str] = {}
     for name in path.split("/"):
         column, _, text = name.partition("=")
-        texts[_unescaped(column)] = text
+        texts.setdefault(_unescaped(column), text)
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 

@@ -17,12 +17,12 @@ from ftfile.encoding.zones import clocks_of, instants_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("TimePattern", "check_range")
+__all__ = ("DAYS_OF_TEXT", "TimePattern", "check_range")
 
 _SECOND_US = 1_000_000
 _MINUTE_US = 60 * _SECOND_US
 _DAY_US = 24 * 60 * _MINUTE_US
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31: what four digits can say
+DAYS_OF_TEXT = _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31: what four digits can say
 
 _DATE_WIDTHS = {"yyyy": 4, "MM": 2, "dd": 2}
 _TIME_WIDTHS = {"HH": 2, "mm": 2, "ss": 2} | {"S" * digits: digits for digits in range(1, 7)}

@@ -37,6 +37,7 @@ class Capabilities:
         directory_sync: a created, renamed or deleted name is durable only after `sync_directory`.
         atomic_rename: `rename` is one step: no crash leaves the file under both names or neither.
         stream_capabilities: what `OutputStream.has_capability` may answer yes to.
+        permissions: it takes the settings `filePermission` and `directoryPermission`.
         concurrency: how many calls side by side pay off on the commit path; 1 means a call costs less than a thread.
     """
 
@@ -46,6 +47,7 @@ class Capabilities:
     directory_sync: bool
     atomic_rename: bool
     stream_capabilities: frozenset[str] = field(default_factory=frozenset)
+    permissions: bool = False
     concurrency: int = 1
 
 

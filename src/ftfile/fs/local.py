@@ -35,6 +35,7 @@ _CAPABILITIES = Capabilities(
     directory_sync=True,
     atomic_rename=True,
     stream_capabilities=_STREAM_CAPABILITIES,
+    permissions=True,
 )
 
 
@@ -44,14 +45,20 @@ class LocalFileSystem(FileSystem):
     Args:
         root: absolute path of the directory; it need not exist yet.
         ids: names the temporary files of `create_exclusive`.
+        file_mode: permissions of new files, less what the umask takes away.
+        directory_mode: likewise of new directories.
     """
 
-    def __init__(self, root: str, *, ids: IdSource = SYSTEM_IDS) -> None:
+    def __init__(
+        self, root: str, *, ids: IdSource = SYSTEM_IDS, file_mode: int = 0o666, directory_mode: int = 0o777
+    ) -> None:
         if not root.startswith("/"):
             raise ConfigError(f"the local path {root!r} is relative; give the absolute path")
         self.root = os.path.normpath("/" + root.lstrip("/"))
         self._prefix = self.root if self.root == "/" else self.root + "/"
         self._ids = ids
+        self._file_mode = file_mode
+        self._directory_mode = directory_mode
         self._capabilities = _CAPABILITIES
 
     def __repr__(self) -> str:
@@ -66,7 +73,7 @@ class LocalFileSystem(FileSystem):
         """Open a new file for writing."""
         full = self._full("create", path)
         with Translated("create", path, self.root):
-            return _LocalStream(path, io.FileIO(full, "x"), full, self.root)
+            return _LocalStream(path, self._new_file(full), full, self.root)
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading."""
@@ -95,7 +102,7 @@ class LocalFileSystem(FileSystem):
         """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
         full = self._full("make_directories", path)
         with Translated("make_directories", path, self.root):
-            made = _make_directories(full)
+            made = _make_directories(full, self._directory_mode)
             unreachable = [directory for directory in made if len(directory) <= len(self.root)]
             if unreachable or not path:
                 for directory in unreachable or [self.root]:
@@ -135,7 +142,8 @@ class LocalFileSystem(FileSystem):
         temporary = f"{parent}/.{self._ids.unique()}.tmp"
         with Translated("create_exclusive", path, self.root):
             try:
-                _write_durably(temporary, content)
+                with self._new_file(temporary) as file:
+                    _write_durably(file, content)
                 _link(temporary, full)
             finally:
                 with contextlib.suppress(OSError):
@@ -150,7 +158,7 @@ class LocalFileSystem(FileSystem):
         """Write a hint over whatever is there: in place, as a rename costs fifteen times as much."""
         full = self._full("put", path)
         with Translated("put", path, self.root):
-            descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
             try:
                 _write_all(descriptor, memoryview(content))
                 os.ftruncate(descriptor, len(content))
@@ -177,6 +185,9 @@ class LocalFileSystem(FileSystem):
                 raise
         return True
 
+    def _new_file(self, full: str) -> io.FileIO:
+        return io.FileIO(full, "x", opener=lambda name, flags: os.open(name, flags, self._file_mode))
+
     def _full(self, operation: str, path: str) -> str:
         require_valid(operation, path)
         return self._prefix + path if path else self.root
@@ -184,8 +195,10 @@ class LocalFileSystem(FileSystem):
 
 def open_location(location: Location) -> FileSystem:
     """Open a `file` URL."""
-    location.refuse_settings()
-    return LocalFileSystem(location.path)
+    location.refuse_settings("filePermission", "directoryPermission")
+    file_mode = int(location.settings.get("filePermission", "666"), 8)
+    directory_mode = int(location.settings.get("directoryPermission", "777"), 8)
+    return LocalFileSystem(location.path, file_mode=file_mode, directory_mode=directory_mode)
 
 
 class _LocalStream(OutputStream):
@@ -266,13 +279,13 @@ def _info(path: str, status: os.stat_result) -> FileInfo:
     )
 
 
-def _make_directories(full: str) -> list[str]:
+def _make_directories(full: str, mode: int) -> list[str]:
     """Create what is missing and return what was created here, outermost first; others may be at it too."""
     made = []
     waiting = [full]
     while waiting:
         try:
-            os.mkdir(waiting[-1])
+            os.mkdir(waiting[-1], mode)
         except FileNotFoundError:
             waiting.append(os.path.dirname(waiting[-1]))
             continue
@@ -298,13 +311,12 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _write_durably(full: str, content: bytes) -> None:
-    with io.FileIO(full, "x") as file:
-        _write_all(file.fileno(), memoryview(content))
-        found = os.fstat(file.fileno()).st_size
-        if found != len(content):
-            raise OSError(errno.EIO, f"{found} of {len(content)} bytes were written", full)
-        os.fsync(file.fileno())
+def _write_durably(file: io.FileIO, content: bytes) -> None:
+    _write_all(file.fileno(), memoryview(content))
+    found = os.fstat(file.fileno()).st_size
+    if found != len(content):
+        raise OSError(errno.EIO, f"{found} of {len(content)} bytes were written", file.name)
+    os.fsync(file.fileno())
 
 
 def _link(temporary: str, full: str) -> None:

@@ -51,14 +51,15 @@ class Location:
         """Return the canonical text."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
-    def refuse_settings(self) -> None:
-        """Say that this driver has no settings of its own.
+    def refuse_settings(self, *known: str) -> None:
+        """Say that this driver has no settings of its own, besides those it knows.
 
         Raises:
-            ConfigError: there are some.
+            ConfigError: there are others.
         """
-        if self.settings:
-            names = ", ".join(f"storage.{name}" for name in sorted(self.settings))
+        unknown = sorted(self.settings.keys() - set(known))
+        if unknown:
+            names = ", ".join(f"storage.{name}" for name in unknown)
             raise ConfigError(f"the driver of {self.scheme!r} has no settings of its own; remove {names}")
 
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from ftfile.commit.model import Transaction
 from ftfile.commit.policy import Policy
-from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
-from ftfile.encoding.partition_paths import check_partition_column
 from ftfile.encoding.registry import format_from_options
 from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.encoding.time_formats import TimeFormats
 from ftfile.fs.registry import normalise
+from ftfile.sink.buckets.settings import Bucketing
+from ftfile.sink.publishing import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
 
@@ -38,8 +39,8 @@ class SinkConfig:
     Attributes:
         path: normalised URL of the directory.
         schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
-        partition_by: columns in their schema's spelling.
-        time_zone: of timestamps in directory names.
+        bucketing: how rows are dealt to directories and files.
+        publishing: what files are called, and what happens around publishing them.
         max_open_bytes: memory that a task takes for rows it has not written.
         rolling: when parts end that stay open over batches; None if all end with their batch.
         checkpoint: the query's checkpoint directory, when it was given to the writer.
@@ -50,13 +51,15 @@ class SinkConfig:
     path: str
     schema_json: str
     format: Format
-    partition_by: tuple[str, ...]
-    time_zone: str
+    bucketing: Bucketing
+    publishing: Publishing
     max_bytes_per_file: int | None
     max_records_per_file: int | None
     max_open_bytes: int
     rolling: RollingSettings | None
     policy: Policy
+    bad_records: Literal["fail", "deadLetter", "drop"]
+    max_record_bytes: int | None
     on_schema_change: Literal["fail", "widen", "any"]
     fingerprint: str
     checkpoint: str | None
@@ -78,17 +81,19 @@ class SinkConfig:
         file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **parsed.for_format(name)})
         TimeFormats.from_options({"timeZone": parsed["timeZone"]})
         schema = arrow_schema(schema_json)
-        partition_by = _partition_columns(parsed["partitionBy"], schema)
+        publishing = Publishing.from_options(parsed, file_format.extension)
+        stem_bytes_max = publishing.naming.stem_bytes_max(file_format.extension)
+        bucketing = Bucketing.from_options(parsed, schema, stem_bytes_max)
         config = cls(
             path=normalise(parsed["path"]),
             schema_json=as_nullable(schema_json),
             format=file_format,
-            partition_by=partition_by,
-            time_zone=parsed["timeZone"],
+            bucketing=bucketing,
+            publishing=publishing,
             max_bytes_per_file=parsed["maxBytesPerFile"],
             max_records_per_file=parsed["maxRecordsPerFile"],
             max_open_bytes=parsed["maxOpenBytes"],
-            rolling=_rolling(parsed, schema, partition_by),
+            rolling=_rolling(parsed, schema, bucketing.leaving),
             policy=Policy(
                 on_new_query=parsed["onNewQuery"],
                 on_gap=parsed["onGap"],
@@ -96,6 +101,8 @@ class SinkConfig:
                 on_missing_part=parsed["onMissingPart"],
                 publish_timeout_s=parsed["publishTimeout"],
             ),
+            bad_records=parsed["badRecords"],
+            max_record_bytes=parsed["maxRecordBytes"],
             on_schema_change=parsed["onSchemaChange"],
             fingerprint=parsed["fingerprint"],
             checkpoint=parsed.spark.get("checkpointlocation"),
@@ -115,10 +122,15 @@ class SinkConfig:
         return arrow_schema(self.schema_json)
 
     @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Return the partition columns in their schema's spelling."""
+        return self.bucketing.partition_by
+
+    @property
     def left_out(self) -> frozenset[str]:
         """Return the columns that are not in the files: those in the path, and the one that only ends files."""
         final = self.rolling.finalize_column if self.rolling is not None else None
-        return frozenset({*self.partition_by, *([final] if final is not None else [])})
+        return frozenset({*self.bucketing.leaving, *([final] if final is not None else [])})
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -138,8 +150,7 @@ class SinkConfig:
         """Return what a reader must know of the files, for the log."""
         return {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
-            "partitionBy": list(self.partition_by),
-            "timeZone": self.time_zone,
+            **self.bucketing.definition(),
             # Segments do not say what their columns are, and only what is of one schema is merged.
             "schema": spark_schema_json(self.file_schema),
         }
@@ -166,11 +177,11 @@ _NOTHING_STAYS_OPEN = (
 )
 
 
-def _rolling(parsed: ParsedOptions, schema: pa.Schema, partition_by: tuple[str, ...]) -> RollingSettings | None:
+def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...]) -> RollingSettings | None:
     settings = rolling_settings(parsed)
     if settings is None:
         return None
-    spelling = {name.lower(): name for name in schema.names if name not in partition_by}
+    spelling = {name.lower(): name for name in schema.names if name not in leaving}
     names = {"finalizeColumn": settings.finalize_column, "eventTimeInterval": settings.event_column}
     for option, name in names.items():
         if name is not None and name.lower() not in spelling:
@@ -192,18 +203,3 @@ def _transaction(app_id: str | None, version: int | None) -> Transaction | None:
     if app_id == "":
         raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
     return Transaction(app_id, version) if app_id is not None and version is not None else None
-
-
-def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:
-    spelling = {name.lower(): name for name in schema.names}
-    unknown = [name for name in names if name.lower() not in spelling]
-    if unknown:
-        raise ConfigError(
-            f"partitionBy names no column: {', '.join(unknown)}; the columns are {', '.join(schema.names)}"
-        )
-    if len(names) == len(schema.names):
-        raise SchemaError("partitionBy names every column: at least one must be left for the files")
-    columns = tuple(spelling[name.lower()] for name in names)
-    for column in columns:
-        check_partition_column(schema.field(column))
-    return columns

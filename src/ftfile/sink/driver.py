@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.layout import dead_letter_path
 from ftfile.commit.model import Add, Fingerprint, JobAuthor, StreamAuthor
 from ftfile.commit.proposal import Proposal
 from ftfile.core.errors import ConfigError, InvalidMessages
 from ftfile.core.version import __version__
 from ftfile.sink.checkpoint import read_offsets
 from ftfile.sink.config import definition_key
+from ftfile.sink.entries import add_of, rewrite_of
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
-from ftfile.sink.names import PartNames, add_of, rewrite_of
+from ftfile.sink.naming.namer import Namer
 from ftfile.sink.schema_change import check_schema_change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Author
-    from ftfile.commit.proposal import PlanDue
+    from ftfile.commit.proposal import PlanDue, Settle
     from ftfile.commit.state import LogState
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import WriterIdentity
@@ -74,21 +78,19 @@ def make_proposal(
     encoding, schema = config.encoding(), config.recorded_schema_json
     key = definition_key(encoding)
     definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
+    settings = None
     if config.rolling is not None:
-        settings = config.rolling.to_json()
+        settings = {"rolling": config.rolling.to_json(), **config.publishing.to_json()}
         definitions[definition_key(settings)] = settings
-    names = PartNames(writer.name_stem)
     return Proposal(
         author=_author(config, writer),
         # Parts of older rows come first.
-        rewrites=tuple(rewrite_of(assembled, names) for message in messages for assembled in message.assembled),
-        adds=(
-            *_parts(config, messages, definition_key(encoding), names),
-            *_segments(messages, definition_key(encoding), now_ms),
-        ),
+        rewrites=tuple(rewrite_of(assembled) for message in messages for assembled in message.assembled),
+        adds=(*_parts(messages, key), *_segments(messages, key, now_ms)),
+        letters=_letters(messages),
         overwrite=config.overwrite,
         plan_due=plan_due,
-        settings=definition_key(config.rolling.to_json()) if config.rolling is not None else None,
+        settings=definition_key(settings) if settings is not None else None,
         claims_replay=any(message.found_committed for message in messages),
         fingerprint=_fingerprint(config, messages),
         tasks=len(messages),
@@ -97,6 +99,7 @@ def make_proposal(
         definitions=definitions,
         metrics=_metrics(messages),
         check=lambda head: check_head(config, head),
+        settle=_settle(config, messages[0]),
     )
 
 
@@ -133,13 +136,9 @@ def _author(config: SinkConfig, writer: WriterIdentity) -> Author:
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
 
 
-def _parts(config: SinkConfig, messages: Sequence[TaskCommit], encoding: str, names: PartNames) -> list[Add]:
-    """Return the parts in the order of partitions and of writing."""
-    return [
-        add_of(part, names.next(part, config.format.extension), encoding, message.identity.origin())
-        for message in messages
-        for part in message.parts
-    ]
+def _parts(messages: Sequence[TaskCommit], encoding: str) -> list[Add]:
+    """Return the parts in the order of partitions and of writing; they get their names when they are committed."""
+    return [add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts]
 
 
 def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:
@@ -164,6 +163,30 @@ def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> lis
     ]
 
 
+def _letters(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
+    """Return the files with records that could not be written; each tells of itself all that its reader needs."""
+    letters = []
+    for message in messages:
+        writer, partition = message.identity.writer, message.identity.partition
+        for letter in message.letters:
+            path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id)
+            letters.append(replace(add_of(letter, "", message.identity.origin()), final_path=path))
+    return tuple(letters)
+
+
+def _settle(config: SinkConfig, message: TaskCommit) -> Settle:
+    """Return what completes a proposal at each head: names, and which directories of a stream are done."""
+    writer = message.identity.writer
+    namer = Namer(config.publishing.naming, writer.name_stem, message.planned_ms, writer.owner)
+    success = config.publishing.success if isinstance(writer, StreamIdentity) else None
+
+    def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
+        named = namer.settle(proposal, log, head)
+        return named if success is None else success.settle(named, log, head, config.bucketing.end_ms)
+
+    return settle
+
+
 def _fingerprint(config: SinkConfig, messages: Sequence[TaskCommit]) -> Fingerprint:
     total = FingerprintAccumulator(config.fingerprint)
     for message in messages:
@@ -177,10 +200,12 @@ def _metrics(messages: Sequence[TaskCommit]) -> dict[str, Any]:
         written += (*message.parts, *message.segments)
     assembled = [each for message in messages for each in message.assembled]
     rolled = Counter(each.reason for each in assembled for _ in each.parts)
+    bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
     return {
         "rows": sum(each.rows for each in written),
         "bytes": sum(each.length for each in written),
         "files": sum(len(message.parts) for message in messages) + sum(rolled.values()),
         **({"rolled": dict(rolled)} if rolled else {}),
+        **({"badRecords": bad} if bad else {}),
         "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
     }

@@ -65,12 +65,10 @@ class Assembled:
         rests: what is left of the inputs: later ranges of the same spools.
         known_at: the version at which the inputs were live.
         reason: why the parts ended.
-        extension: of their names.
     """
 
     job: str
     reason: str
-    extension: str
     inputs: tuple[Add, ...]
     parts: tuple[tuple[StagedPart, tuple[SourceRange, ...]], ...]
     rests: tuple[Add, ...]
@@ -82,11 +80,13 @@ class TaskCommit:
     """The result of one attempt.
 
     Attributes:
+        letters: records that could not be written.
         found_committed: the batch was in the log already; nothing was written.
         segments: rows that stay in open parts.
         assembled: due jobs that this attempt did beside its own rows.
         failed: ids of due jobs that it could not do.
         fingerprint: of the rows of this task, to be merged.
+        planned_ms: the driver's clock when the batch was planned.
         writer_version: of the ftfile that ran in the executor.
     """
 
@@ -96,6 +96,8 @@ class TaskCommit:
     segments: tuple[StagedSegment, ...] = ()
     assembled: tuple[Assembled, ...] = ()
     failed: tuple[str, ...] = ()
+    letters: tuple[StagedPart, ...] = ()
     found_committed: bool = False
+    planned_ms: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     writer_version: str = __version__

@@ -10,14 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.core.checksum import Crc32
+from ftfile.core.errors import UnencodableRows
 from ftfile.encoding.memory import is_valid, values_of
 from ftfile.sink.message import StagedSegment
 from ftfile.sink.parts import PartWriter
-from ftfile.sink.routing import sort_by_bucket
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ftfile.sink.bad_records import BadRecords
+    from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.settings import RollingSettings
     from ftfile.sink.staging import Stage, StagedFile
@@ -36,16 +38,19 @@ class SpoolWriter:
     is large already needs no collecting.
     """
 
-    def __init__(self, config: SinkConfig, settings: RollingSettings, stage: Stage, partition: int) -> None:
+    def __init__(
+        self, config: SinkConfig, settings: RollingSettings, router: Router, stage: Stage, bad: BadRecords
+    ) -> None:
         self._config = config
+        self._router = router
         self._settings = settings
         self._stage = stage
-        self._partition = partition
+        self._bad = bad
         self._codec = config.format.segments(config.file_schema)
         self._spool: StagedFile | None = None
         self._collected: list[pa.RecordBatch] = []
         self._collected_bytes = 0
-        self._parts = PartWriter(config, stage)
+        self._parts = PartWriter(config, router, stage, bad)
         # Rules that go by rows need every row in the spool.
         goes_by_rows = settings.finalize_column is not None or settings.event_column is not None
         self._large_bytes = None if goes_by_rows else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
@@ -56,38 +61,36 @@ class SpoolWriter:
         """Take the next rows."""
         self._collected.append(batch)
         self._collected_bytes += batch.get_total_buffer_size()
-        if self._collected_bytes >= self._config.max_open_bytes:
+        if self._collected_bytes >= self._config.max_open_bytes // 2:  # they are there twice while they are sorted
             self._flush()
 
     def finish(self) -> None:
         """Append what is left, and end the spool."""
         self._flush()
         self._parts.finish()
-        if self._spool is not None:
+        if self._spool is not None and self.segments:
             self._stage.end(self._spool)
+        elif self._spool is not None:
+            self._stage.drop(self._spool)  # none of its rows could be encoded
 
     def _flush(self) -> None:
         if not self._collected:
             return
-        table = pa.Table.from_batches(self._collected).combine_chunks()
-        self._collected, self._collected_bytes = [], 0
-        for batch in table.to_batches():
-            rows, buckets = self._without_large(batch)
-            if not buckets:
-                continue
-            if self._spool is None:
-                self._spool = self._stage.create("spool")
-            self._append(self._spool, rows, buckets)
+        rows, buckets = self._without_large()
+        if not buckets:
+            return
+        if self._spool is None:
+            self._spool = self._stage.create("spool")
+        self._append(self._spool, rows, buckets)
 
-    def _without_large(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+    def _without_large(self) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Write the rows of large buckets to parts; return all others, bucket by bucket."""
-        rows, buckets = sort_by_bucket(batch, self._config.partition_by, time_zone=self._config.time_zone)
+        rows, buckets = self._router.route(self._take_collected())
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
-            return rows, buckets
-        kept, others, start = [], [], 0
-        for bucket, count in buckets:
+            return rows, [(bucket, count) for bucket, _, count in buckets]
+        kept, others = [], []
+        for bucket, start, count in buckets:
             of_bucket = rows.slice(start, count)
-            start += count
             if self._spooled_bytes.get(bucket, 0) >= self._large_bytes:
                 self._parts.write_bucket(bucket, of_bucket)
             else:
@@ -95,8 +98,39 @@ class SpoolWriter:
                 others.append((bucket, count))
         return pa.concat_batches(kept) if kept else rows.slice(0, 0), others
 
+    def _take_collected(self) -> pa.RecordBatch:
+        """Return what was collected as one batch, and keep nothing of it."""
+        collected = self._collected
+        self._collected, self._collected_bytes = [], 0
+        return pa.Table.from_batches(collected).combine_chunks().to_batches()[0]
+
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
-        segments, rows = _segments_of(rows, buckets, self._settings)
+        """Append rows; those of a segment that was begun before a row turned out to be bad are appended once more."""
+        done = len(self.segments)
+        if not buckets:
+            return
+        try:
+            self._append_segments(spool, *_segments_of(rows, buckets, self._settings))
+        except UnencodableRows:
+            appended = sum(segment.rows for segment in self.segments[done:])
+            self._append(spool, *self._encodable(rows, buckets, appended))
+
+    def _encodable(
+        self, rows: pa.RecordBatch, buckets: list[tuple[str, int]], start: int
+    ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+        """Hand over the rows from `start` on that cannot be encoded, and return the others."""
+        kept, left, end = [], [], 0
+        for bucket, count in buckets:
+            first, end = max(end, start), end + count
+            if first < end:
+                kept.append(self._bad.encodable_of(bucket, rows.slice(first, end - first)))
+                left.append((bucket, kept[-1].num_rows))
+        good = pa.Table.from_batches(kept).combine_chunks().to_batches()
+        return good[0] if good else rows.slice(0, 0), [(bucket, count) for bucket, count in left if count]
+
+    def _append_segments(
+        self, spool: StagedFile, segments: list[tuple[str, int, dict[str, Any]]], rows: pa.RecordBatch
+    ) -> None:
         counts = [count for _, count, _ in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             bucket, count, marks = segments[number]
@@ -105,7 +139,7 @@ class SpoolWriter:
                 crc.update(data)
                 spool.write(data)
             place = len(self.segments)
-            marks |= {"partition": self._partition, "place": place}
+            marks |= {"partition": self._stage.partition, "place": place}
             length = spool.position - offset
             self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + length
             self.segments.append(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.ids import IdSource
     from ftfile.encoding.api import Encoder, Format
-    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.fs.api import FileSystem, InputFile, OutputStream
     from ftfile.sink.identity import TaskIdentity
 
 __all__ = ("OpenPart", "Stage", "StagedFile")
@@ -57,6 +57,10 @@ class StagedFile:
         """Make the content durable; the driver makes the name so."""
         if self._stream.has_capability("hsync"):
             self._stream.hsync()
+        self._stream.close()
+
+    def close(self) -> None:
+        """End it without making anything durable."""
         self._stream.close()
 
     def abort(self) -> None:
@@ -105,6 +109,7 @@ class Stage:
         self._fs = fs
         self._ids = ids
         self._identity = identity
+        self.partition = identity.partition
         self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
         self._opened: list[StagedFile] = []
         self._ended: list[str] = []
@@ -141,6 +146,13 @@ class Stage:
         file = part.file
         self.end(file)
         self.finished.append(StagedPart(file.id, file.path, file.position, file.checksum, part.rows, part.bucket))
+
+    def read_back(self, file: StagedFile) -> InputFile:
+        """Close a file that nobody else will read, and open it for reading."""
+        file.close()
+        self._opened.remove(file)
+        self._ended.append(file.path)
+        return self._fs.open(file.path)
 
     def drop(self, file: StagedFile) -> None:
         """Remove one file, as far as that can be done."""

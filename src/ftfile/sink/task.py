@@ -11,6 +11,7 @@ from ftfile.commit.log import CommitLog
 from ftfile.commit.model import Author, JobAuthor, StreamAuthor
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.ids import SYSTEM_IDS
+from ftfile.sink.bad_records import BadRecords, without_oversized
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.message import TaskCommit
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.state import LogView
     from ftfile.fs.api import FileSystem
+    from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import TaskIdentity, WriterIdentity
     from ftfile.sink.message import StagedSegment
@@ -36,10 +38,12 @@ class Planned:
     """What was known of the log when the batch was planned; at most 64 KiB pickled.
 
     Attributes:
+        time_ms: the driver's clock: the time of all tasks of the batch, whenever they run.
         definitions: of the encodings of the due jobs, by key.
     """
 
     view: LogView
+    time_ms: int
     definitions: dict[str, Any] = field(default_factory=dict)
 
 
@@ -69,7 +73,10 @@ def write_task(
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
     stage = Stage(fs, SYSTEM_IDS, identity)
     try:
-        segments = _write(config, stage, identity, rows)
+        bad = BadRecords(config, stage, identity)
+        router = config.bucketing.router(bad.take, planned.time_ms)
+        segments = _write(config, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad))
+        letters = bad.finish()
     except BaseException:
         stage.discard()
         raise
@@ -85,21 +92,23 @@ def write_task(
         segments,
         assembled,
         failed,
-        metrics={"writeSeconds": SYSTEM_CLOCK.monotonic_s() - began},
+        letters,
+        planned_ms=planned.time_ms,
+        metrics={"writeSeconds": SYSTEM_CLOCK.monotonic_s() - began, "badRecords": bad.count},
     )
 
 
 def _write(
-    config: SinkConfig, stage: Stage, identity: TaskIdentity, rows: Iterable[pa.RecordBatch]
+    config: SinkConfig, router: Router, stage: Stage, bad: BadRecords, rows: Iterable[pa.RecordBatch]
 ) -> tuple[StagedSegment, ...]:
     """Write all rows to parts, or to a spool; return the segments of the spool."""
     if config.rolling is None:
-        parts = PartWriter(config, stage)
+        parts = PartWriter(config, router, stage, bad)
         for batch in rows:
             parts.write(batch)
         parts.finish()
         return ()
-    spool = SpoolWriter(config, config.rolling, stage, identity.partition)
+    spool = SpoolWriter(config, config.rolling, router, stage, bad)
     for batch in rows:
         spool.write(batch)
     spool.finish()

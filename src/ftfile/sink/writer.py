@@ -16,6 +16,7 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.sink.checkpoint import read_query_id
 from ftfile.sink.config import definition_key
 from ftfile.sink.driver import check_head, check_messages, make_proposal
+from ftfile.sink.hooks import tell_hook
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END
@@ -38,20 +39,28 @@ __all__ = ("SinkWriter", "forget_logs", "open_log")
 
 LOGS_KEPT = 16
 
+Settings = tuple[tuple[str, str], ...]
+
 _log = get_logger(__name__)
-_logs: dict[str, CommitLog] = {}
+_logs: dict[tuple[str, Settings], CommitLog] = {}
 _planners: dict[str, RollingPlanner] = {}
 
 
-def open_log(path: str) -> CommitLog:
-    """Return this process's log of a directory; its cached state is checked before every use."""
-    if path not in _logs:
+def open_log(path: str, settings: Settings = ()) -> CommitLog:
+    """Return this process's log of a directory; its cached state is checked before every use.
+
+    Args:
+        path: of the directory.
+        settings: of its file system.
+    """
+    key = (path, settings)
+    if key not in _logs:
         if len(_logs) >= LOGS_KEPT:
             oldest = next(iter(_logs))
             _logs.pop(oldest)
-            _planners.pop(oldest, None)
-        _logs[path] = CommitLog(open_filesystem(path))
-    return _logs[path]
+            _planners.pop(oldest[0], None)
+        _logs[key] = CommitLog(open_filesystem(path, settings=dict(settings)))
+    return _logs[key]
 
 
 def forget_logs() -> None:
@@ -76,7 +85,7 @@ class SinkWriter:
         """
         query_id = read_query_id(config.checkpoint)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
-            log = open_log(config.path)
+            log = open_log(config.path, config.publishing.storage)
             head = log.read_on()
             if head.version < 0:
                 _greet(config, log)
@@ -84,12 +93,13 @@ class SinkWriter:
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
             app_id = config.transaction.app_id if config.transaction is not None else None
-            return cls(config, Planned(head.view(app_id), _definitions_due(head)))
+            return cls(config, Planned(head.view(app_id), log.clock.now_ms(), _definitions_due(head)))
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
-            return write_task(self.config, self.planned, identity, batches, open_filesystem(self.config.path))
+            fs = open_filesystem(self.config.path, settings=dict(self.config.publishing.storage))
+            return write_task(self.config, self.planned, identity, batches, fs)
 
     def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> Committed:
         """Commit a batch exactly once; repeatable.
@@ -103,13 +113,15 @@ class SinkWriter:
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        log = open_log(self.config.path)
-        with _context(whole[0].identity.writer), log.lock:
-            proposal = make_proposal(self.config, whole, self._plan_due(whole), log.clock.now_ms())
-            done = commit(log, proposal, self.config.policy)
+        log, writer = open_log(self.config.path, self.config.publishing.storage), whole[0].identity.writer
+        with _context(writer):
+            with log.lock:
+                proposal = make_proposal(self.config, whole, self._plan_due(whole), log.clock.now_ms())
+                done = commit(log, proposal, self.config.policy)
             if done.replayed and self.config.transaction is not None:
                 _log.warning("%s was written before, and none of these rows are now", self.config.transaction)
             _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
+            self._announce(log, writer, done)
             return done
 
     def _plan_due(self, messages: Sequence[TaskCommit]) -> PlanDue | None:
@@ -129,6 +141,28 @@ class SinkWriter:
                 )
         failed = frozenset(job for message in messages for job in message.failed)
         return lambda head, record, left: planner.plan(head, record, left, failed)
+
+    def _announce(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
+        """Tell the world outside of what is committed and published; for a replay again, as nobody knows of the first.
+
+        Raises:
+            UserCodeError: the user's function failed.
+            StorageError: the marker could not be written.
+        """
+        if isinstance(writer, StreamIdentity):
+            if self.config.publishing.on_publish is not None:
+                record = log.find_batch(writer.query_id, writer.batch_id)
+                if record is not None:
+                    tell_hook(self.config.publishing.on_publish, self.config.path, record)
+                else:
+                    _log.warning("the batch was committed so long ago that onPublish cannot be told of its files again")
+            return
+        if self.config.publishing.success is not None:
+            self.config.publishing.success.mark_root(log.fs, done.version)
+        if self.config.publishing.on_publish is not None and not done.replayed:
+            record = log.read_record(done.version)
+            assert record is not None, done
+            tell_hook(self.config.publishing.on_publish, self.config.path, record)
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
@@ -154,7 +188,7 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
             len(found),
             found[0],
         )
-    if not config.partition_by:
+    if config.bucketing.is_single:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
 
 

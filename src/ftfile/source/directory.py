@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.commit.layout import bucket_directory
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor, StreamAuthor
 from ftfile.commit.snapshot import read_records, take_snapshot
@@ -16,6 +17,7 @@ from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.source.dead_letters import DeadLetter, read_dead_letters
 from ftfile.source.reading import read_add
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class FinishedFile:
         path: relative to the directory.
         rows: records in it.
         size_bytes: on storage.
-        partition: the sub-directory `column=value/…`, empty without `partitionBy`.
+        partition: the sub-directory, such as `column=value/…`; empty for the directory itself.
         query_id: the streaming query that wrote it, or the id of a batch write.
         batch_id: the micro-batch; 0 for a batch write.
         checksum: of the bytes on storage.
@@ -66,6 +68,7 @@ class Version:
         files: how many were added.
         files_removed: how many were removed.
         overwrite: it replaced everything that was there.
+        bad_records: records that could not be written.
         offsets: Spark's source offsets of the batch, when the checkpoint was known; one entry per source.
     """
 
@@ -80,6 +83,7 @@ class Version:
     files: int
     files_removed: int
     overwrite: bool
+    bad_records: int
     offsets: list[Any] | None
 
 
@@ -131,7 +135,7 @@ class Directory:
                 add.final_path or add.path,
                 add.rows,
                 add.length,
-                add.bucket,
+                bucket_directory(add.bucket),
                 add.origin.query_id,
                 add.origin.last_batch,
                 add.checksum,
@@ -140,18 +144,9 @@ class Directory:
             if add.kind == "part"
         ]
 
-    def oldest_version(self) -> int:
-        """Return the oldest version that can be read, where `history` begins: vacuum removes what came before.
-
-        It is 0 where there was no vacuum, also when nothing has been committed yet.
-        """
-        return self._log.read_on().log_start
-
     def history(self) -> list[Version]:
-        """Return the commits that are kept, oldest first: from `oldest_version` on."""
-        versions = [_version(record, created_ms(self._log, record.version)) for record in read_records(self._log)]
-        oldest = self.oldest_version()
-        return [version for version in versions if version.version >= oldest]
+        """Return all commits, oldest first."""
+        return [_version(record, created_ms(self._log, record.version)) for record in read_records(self._log)]
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the live adds of a version with what is needed to read them."""
@@ -180,6 +175,14 @@ class Directory:
         snapshot = take_snapshot(self._log, version)
         schema = arrow_schema(_schema_of(snapshot, self.path))
         return pa.Table.from_batches(self._rows(snapshot, schema), schema)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+
+        Raises:
+            CorruptData: a file of dead letters is not what was committed.
+        """
+        return read_dead_letters(self._log)
 
     def _rows(self, snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for add in snapshot.adds.values():
@@ -223,5 +226,6 @@ def _version(record: Record, time_ms: int | None) -> Version:
         files=sum(add.kind == "part" for add in record.adds),
         files_removed=sum(remove.kind == "part" for remove in record.removes),
         overwrite=record.overwrite,
+        bad_records=record.metrics.get("badRecords", 0),
         offsets=stream.offsets if stream else None,
     )

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.commit.layout import bucket_directory, bucket_stem
 from ftfile.commit.snapshot import open_add
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
-from ftfile.encoding.partition_paths import parse_bucket_path
+from ftfile.encoding.bucket_values import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.streams import as_file
@@ -35,16 +36,15 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
     Raises:
         CorruptData: it is nowhere, or is not what the log says.
     """
-    partition_by = encoding["partitionBy"]
-    in_path = pa.schema([field for field in schema if field.name in partition_by])
-    in_file = pa.schema([field for field in schema if field.name not in partition_by])
-    values = parse_bucket_path(add.bucket, in_path, encoding["timeZone"]) if len(in_path) else {}
+    in_path = columns_in_path(encoding)
+    in_file = pa.schema([field for field in schema if field.name not in in_path])
+    values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
     rows = 0
     with open_add(add, fs.open) as file:
         decode = _decode_segment if add.kind == "segment" else _decode_part
         for batch in decode(file, add, encoding, in_file):
             rows += batch.num_rows
-            yield _with_path_columns(batch, values, schema) if values else batch
+            yield with_path_columns(batch, values, schema) if values else batch
     if rows != add.rows:
         raise CorruptData(add.final_path or add.path, f"{add.rows} rows", f"{rows} rows", _ADVICE)
 
@@ -79,11 +79,3 @@ _ADVICE = "Another program changed it: restore it from a copy"
 def _check_length(file: InputFile, add: Add) -> None:
     if file.size_bytes != add.length:
         raise CorruptData(add.final_path or add.path, f"{add.length} bytes", f"{file.size_bytes} bytes", _ADVICE)
-
-
-def _with_path_columns(batch: pa.RecordBatch, values: dict[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import io
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.layout import unique_part
 from ftfile.commit.model import MaintenanceAuthor, Origin
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import catch_up, commit
-from ftfile.commit.snapshot import open_add, snapshot_at
+from ftfile.commit.snapshot import open_add, take_snapshot
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.encoding.registry import format_from_definition
+from ftfile.sink.entries import add_of
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import JobIdentity, TaskIdentity
-from ftfile.sink.names import add_of
 from ftfile.sink.rolling.assembly import file_schema_of
 from ftfile.sink.staging import Stage
 from ftfile.sink.writer import open_log
@@ -44,7 +44,6 @@ TARGET_BYTES = 128 << 20
 # A part of this share of the target is left as it is: merging it again and again would only write.
 LARGE_ENOUGH = 0.75
 
-_UNIQUE = re.compile(r"-[0-9a-f]{12}$")
 _log = get_logger(__name__)
 
 
@@ -100,11 +99,12 @@ def compact(
     with log_context(job=author.job_id):
         with log.lock:
             head, problems = catch_up(log, author, Policy())
-            snapshot = snapshot_at(log, head)
-            chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
+            live = take_snapshot(log, head.version).adds.values() if head.version >= 0 else ()
+            chosen = list(live) if where is None else select(head, live, where)
+            version, definitions = head.version, dict(head.definitions)
         stuck = {add_id for problem in problems for add_id in problem.add_ids}
         merges = _plan((add for add in chosen if add.id not in stuck), target_bytes)
-        rewrites = _merge_all(log.fs, author.job_id, merges, snapshot.definitions, snapshot.version)
+        rewrites = _merge_all(log.fs, author.job_id, merges, definitions, version)
         report = _commit(log, author, rewrites) if rewrites else CompactReport()
         _log.info("compacted: %s", report)
         return report
@@ -163,7 +163,8 @@ def _merge(stage: Stage, fs: FileSystem, inputs: Sequence[Add], definitions: Map
             part.write(batch, None)
     stage.finish(part)
     staged = stage.finished[-1]
-    merged = add_of(staged, _final_path(first, staged.id, file_format), first.encoding, _origin(inputs, mixed))
+    merged = add_of(staged, first.encoding, _origin(inputs, mixed))
+    merged = replace(merged, final_path=_final_path(first, staged.id, file_format))
     for batch in _rows(fs.read(merged.path), merged, file_format, schema):
         after.update(batch)
     if before.digest() != after.digest():
@@ -194,8 +195,11 @@ _ADVICE = "Another program changed it: restore it from a copy. Nothing was repla
 def _final_path(first: Add, part_id: str, file_format: Format) -> str:
     """Return the name of the first of the parts with another unique piece: sorted names keep the order of rows."""
     assert first.final_path is not None, f"{first.id} is no part"
+    directory, slash, name = first.final_path.rpartition("/")
+    if unique_part(first.id) in name:
+        return f"{directory}{slash}{name.replace(unique_part(first.id), unique_part(part_id))}"
     stem = first.final_path.removesuffix(file_format.extension)
-    return f"{_UNIQUE.sub('', stem)}-{part_id[:12]}{file_format.extension}"
+    return f"{stem}-{unique_part(part_id)}{file_format.extension}"
 
 
 def _origin(inputs: Sequence[Add], mixed: Origin) -> Origin:
@@ -210,7 +214,7 @@ def _commit(log: CommitLog, author: MaintenanceAuthor, rewrites: tuple[Rewrite, 
     """Record what was merged; what others have replaced or dropped meanwhile is left out, in the extreme all of it."""
 
     def check(head: LogState) -> None:
-        if not any(all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs) for rewrite in rewrites):
+        if not any(all(head.is_live(add.id, rewrite.known_at) for add in rewrite.inputs) for rewrite in rewrites):
             raise _AllLost
 
     proposal = Proposal(author, rewrites=rewrites, check=check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,11 @@ from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.sink.entries import rewrite_of
+from ftfile.sink.hooks import tell_hook
 from ftfile.sink.identity import JobIdentity, TaskIdentity
-from ftfile.sink.names import PartNames, rewrite_of
+from ftfile.sink.naming.namer import Namer
+from ftfile.sink.publishing import DEFAULT_PUBLISHING, Publishing
 from ftfile.sink.rolling.assembly import Assembler
 from ftfile.sink.rolling.groups import Group, key_of
 from ftfile.sink.rolling.plan import jobs_of
@@ -28,7 +32,7 @@ from ftfile.sink.staging import Stage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.model import Add, Record
     from ftfile.commit.proposal import Rewrite
     from ftfile.commit.state import LogState
 
@@ -70,25 +74,27 @@ def flush(path: str | os.PathLike[str], *, due_only: bool = False, query_id: str
         ConfigError: it is no ftfile directory.
         FtfileError: rows could not be made files; all others were.
     """
-    log = CommitLog(open_filesystem(normalise(os.fspath(path))))
+    url = normalise(os.fspath(path))
+    log = CommitLog(open_filesystem(url))
     try:
         log.check_layout()
     except NotFound as error:
         raise ConfigError(f"{os.fspath(path)!r} is not an ftfile directory: it has no log") from error
     job_id = SYSTEM_IDS.unique()
     with log_context(job=job_id):
-        return _Flush(log, job_id, query_id, due_only=due_only).run()
+        return _Flush(url, log, job_id, query_id, due_only=due_only).run()
 
 
 class _Flush:
-    """One flush: records until nothing is left to do."""
+    """One flush: records until nothing is left to do, each with files of one query."""
 
-    def __init__(self, log: CommitLog, job_id: str, query_id: str | None, *, due_only: bool) -> None:
+    def __init__(self, url: str, log: CommitLog, job_id: str, query_id: str | None, *, due_only: bool) -> None:
+        self._url = url
         self._log = log
         self._job_id = job_id
         self._query_id = query_id
         self._due_only = due_only
-        self._names: dict[str, PartNames] = {}
+        self._taken: dict[str, Counter[str]] = {}
         self._tried: set[str] = set()
         self._error: FtfileError | None = None
         self._files = 0
@@ -96,30 +102,53 @@ class _Flush:
 
     def run(self) -> FlushReport:
         author = MaintenanceAuthor("flush", self._job_id)
-        while True:
-            head = self._log.read_on(durable=True)
-            rewrites = self._rewrites(head)
-            if not rewrites:
-                # An earlier flush may have died between its record and its files.
-                raise_own(roll_forward(self._log, head, Policy(), author), author)
-                break
-            done = commit(self._log, Proposal(author, rewrites=tuple(rewrites)), Policy())
-            record = self._log.read_record(done.version)
-            parts = [add for add in record.adds if add.kind == "part"] if record is not None else []
-            self._files += len(parts)
-            self._rows += sum(part.rows for part in parts)
-            _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
+        while self._flush_some(author):
+            pass
+        head = self._log.read_on(durable=True)
+        # An earlier flush may have died between its record and its files.
+        raise_own(roll_forward(self._log, head, Policy(), author), author)
         if self._error is not None:
             raise self._error
         return FlushReport(self._files, self._rows, head.version)
 
-    def _rewrites(self, head: LogState) -> list[Rewrite]:
+    def _flush_some(self, author: MaintenanceAuthor) -> bool:
+        """Create one record, if there is anything to do."""
+        head = self._log.read_on(durable=True)
+        queries = {segment.origin.query_id: None for segment in head.segments.values()}
+        for query_id in [query_id for query_id in queries if self._query_id in {None, query_id}]:
+            publishing = _publishing_of(head, query_id)
+            log = self._log_with(publishing.storage)
+            rewrites = self._rewrites(log, head, query_id)
+            if rewrites:
+                taken = self._taken.setdefault(query_id, Counter())
+                stem = f"{head.queries[query_id].last_batch:010d}"
+                namer = Namer(publishing.naming, stem, log.clock.now_ms(), query_id, taken, FIRST_NUMBER)
+                done = commit(log, Proposal(author, rewrites=tuple(rewrites), settle=namer.settle), Policy())
+                record = log.read_record(done.version)
+                assert record is not None, done
+                self._count(record, taken)
+                if publishing.on_publish is not None:
+                    tell_hook(publishing.on_publish, self._url, record)
+                return True
+        return False
+
+    def _log_with(self, storage: tuple[tuple[str, str], ...]) -> CommitLog:
+        return CommitLog(open_filesystem(self._url, settings=dict(storage))) if storage else self._log
+
+    def _count(self, record: Record, taken: Counter[str]) -> None:
+        parts = [add for add in record.adds if add.kind == "part"]
+        taken.update(part.bucket for part in parts)
+        self._files += len(parts)
+        self._rows += sum(part.rows for part in parts)
+        _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
+
+    def _rewrites(self, log: CommitLog, head: LogState, query_id: str) -> list[Rewrite]:
         """Make parts for one record."""
-        stage = Stage(self._log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(self._job_id), 0, 0))
-        assembler = Assembler(self._log.fs, stage, head.definitions, head.version)
+        stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(self._job_id), 0, 0))
+        assembler = Assembler(log.fs, stage, head.definitions, head.version)
         rewrites: list[Rewrite] = []
         parts = 0
-        for job in self._jobs(head):
+        for job in self._jobs(head, query_id):
             if parts >= PARTS_PER_RECORD:
                 break
             try:
@@ -129,19 +158,19 @@ class _Flush:
                 self._error = self._error or error
                 continue
             parts += len(assembled.parts)
-            rewrites.append(rewrite_of(assembled, self._names_of(head, job)))
+            rewrites.append(rewrite_of(assembled))
         return rewrites
 
-    def _jobs(self, head: LogState) -> Iterator[DueJob]:
+    def _jobs(self, head: LogState, query_id: str) -> Iterator[DueJob]:
         """Yield what is to be done; nothing that was tried before: whoever was faster has done it, or it fails."""
         groups: dict[tuple[str, str, str], list[Add]] = {}
         for segment in head.segments.values():
-            if self._query_id in {None, segment.origin.query_id}:
+            if segment.origin.query_id == query_id:
                 groups.setdefault(key_of(segment), []).append(segment)
         now_ms = self._log.clock.now_ms()
         for key, segments in groups.items():
             group = Group.of(key, segments)
-            settings = _settings_of(head, key[0])
+            settings = _settings_of(head, query_id)
             due = [job for job in head.due if job.inputs[0].id in group.segments]
             reason = "flush"
             if self._due_only:
@@ -153,14 +182,14 @@ class _Flush:
                     self._tried.add(job.inputs[0].id)
                     yield job
 
-    def _names_of(self, head: LogState, job: DueJob) -> PartNames:
-        query_id = job.inputs[0].origin.query_id
-        if query_id not in self._names:
-            self._names[query_id] = PartNames(f"{head.queries[query_id].last_batch:010d}", FIRST_NUMBER)
-        return self._names[query_id]
-
 
 def _settings_of(head: LogState, query_id: str) -> RollingSettings:
     """Return the rules of the query that wrote the segments, as of its last batch."""
     settings = head.queries[query_id].settings
-    return ALL_END if settings is None else RollingSettings.from_json(head.definitions[settings])
+    return ALL_END if settings is None else RollingSettings.from_json(head.definitions[settings]["rolling"])
+
+
+def _publishing_of(head: LogState, query_id: str) -> Publishing:
+    """Return how the query names and publishes its files, as of its last batch."""
+    settings = head.queries[query_id].settings
+    return DEFAULT_PUBLISHING if settings is None else Publishing.from_json(head.definitions[settings])

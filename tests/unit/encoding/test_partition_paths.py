@@ -243,3 +243,9 @@ def test_paths_that_hold_no_such_value(text: str, kind: pa.DataType) -> None:
 def test_a_path_that_lacks_a_column() -> None:
     with pytest.raises(CorruptData, match="expected a value of column 'day' of type date32"):
         parse_bucket_path("k=1", pa.schema([("day", pa.date32())]))
+
+
+def test_directories_below_the_partition_columns_are_not_read() -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    values = parse_bucket_path("a=1/b=x/a=2/b=y//c=z", schema)
+    assert [values["a"].as_py(), values["b"].as_py()] == [1, "x"]

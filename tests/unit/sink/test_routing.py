@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import EncodingError
 from ftfile.encoding.partition_paths import NULL_NAME, bucket_names
-from ftfile.sink.routing import route
+from ftfile.sink.bad_records import refuse
+from ftfile.sink.buckets.columns import PartitionColumn
+from ftfile.sink.buckets.router import Router
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.sink.buckets.api import Fault
 
 keys = {
     "text": st.none() | st.sampled_from(["", "a", "b", "a/b"]),
@@ -20,6 +27,12 @@ keys = {
 }
 KEYS = [("text", pa.string()), ("number", pa.int16()), ("real", pa.float64())]
 SCHEMA = pa.schema([*KEYS, ("place", pa.int64()), ("payload", pa.string())])
+
+
+def route(batch: pa.RecordBatch, columns: list[str], time_zone: str = "UTC") -> list[tuple[str, pa.RecordBatch]]:
+    """The bucket of each row by name, as the sink's tasks see it."""
+    rows, buckets = Router([PartitionColumn(column, time_zone) for column in columns], refuse).route(batch)
+    return [(bucket, rows.slice(start, count)) for bucket, start, count in buckets]
 
 
 def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -77,7 +90,7 @@ def test_rows_that_are_in_order_are_not_copied() -> None:
 def test_many_buckets() -> None:
     count = 70_000
     batch = pa.record_batch({"k": [*range(count - 1, -1, -1)] * 2, "n": range(2 * count)})
-    routed = list(route(batch, ["k"]))
+    routed = route(batch, ["k"])
     assert len(routed) == count
     assert routed[0][0] == f"k={count - 1}"
     assert routed[-1][1]["n"].to_pylist() == [count - 1, 2 * count - 1]
@@ -89,10 +102,45 @@ def test_timestamps_are_shown_in_the_zone() -> None:
 
 
 def test_no_rows() -> None:
-    assert list(route(batch_of([]), ["text"])) == []
+    assert route(batch_of([]), ["text"]) == []
 
 
 def test_a_value_without_a_path_names_its_column() -> None:
     batch = pa.record_batch({"day": ["1"], "k": ["x" * 300], "n": [1]})
     with pytest.raises(EncodingError, match="column 'k'"):
-        list(route(batch, ["day", "k"]))
+        route(batch, ["day", "k"])
+
+
+class TestRowsWithoutABucket:
+    def refused(self, batch: pa.RecordBatch, columns: list[str]) -> tuple[list[int], list[str], list[list[int]]]:
+        """Route and return the rows that were refused, why, and the rows of each bucket, all by their `n`."""
+        numbers: list[int] = []
+        reasons: list[str] = []
+
+        def take(rows: pa.RecordBatch, faults: Sequence[Fault]) -> None:
+            numbers.extend(rows["n"].to_pylist())
+            reasons.extend(fault.reason for fault in faults)
+            assert rows.schema == batch.schema
+
+        rows, buckets = Router([PartitionColumn(column, "UTC") for column in columns], take).route(batch)
+        return numbers, reasons, [rows["n"].to_pylist()[start:][:count] for _, start, count in buckets]
+
+    def test_are_handed_over_with_the_reason(self) -> None:
+        long, longer = "x" * 300, "y" * 300
+        batch = pa.record_batch({"k": [long, "a", "b", longer, "a", long], "n": range(6)})
+        numbers, reasons, buckets = self.refused(batch, ["k"])
+        assert numbers == [0, 3, 5]
+        assert [reason[reason.index("'k=") + 3] for reason in reasons] == ["x", "y", "x"]
+        assert buckets == [[1, 4], [2]]
+
+    def test_in_one_column_or_another(self) -> None:
+        long = "x" * 300
+        batch = pa.record_batch({"j": ["a", long, "a", "b", long], "k": [long, "b", "a", "b", long], "n": range(5)})
+        numbers, reasons, buckets = self.refused(batch, ["j", "k"])
+        assert numbers == [0, 1, 4]
+        assert [reason.split("'")[1] for reason in reasons] == ["k", "j", "j"]
+        assert buckets == [[2], [3]]
+
+    def test_all_of_them(self) -> None:
+        batch = pa.record_batch({"k": ["x" * 300] * 3, "n": range(3)})
+        assert self.refused(batch, ["k"])[::2] == ([0, 1, 2], [])

@@ -34,6 +34,7 @@ from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink import parts
+from ftfile.sink.bad_records import BadRecords
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.sink.staging import Stage
@@ -95,7 +96,9 @@ class TestFiles:
         options = {"path": out, "partitionBy": "id", "maxOpenBytes": "100000"}
         config = SinkConfig.from_options(options, spark_schema(COLUMNS))
         identity = TaskIdentity(JobIdentity("job"), 0, 0)
-        writer = parts.PartWriter(config, Stage(open_filesystem(out), SYSTEM_IDS, identity))
+        stage = Stage(open_filesystem(out), SYSTEM_IDS, identity)
+        bad = BadRecords(config, stage, identity)
+        writer = parts.PartWriter(config, config.bucketing.router(bad.take, 0), stage, bad)
         words = random.Random(0).randbytes(100_000).hex()
         for number in range(20):
             rows = [{"id": n % 50, "word": words[50 * n : 50 * n + 200]} for n in range(number, number + 1_000)]

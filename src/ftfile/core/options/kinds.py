@@ -19,6 +19,7 @@ __all__ = (
     "COUNT",
     "DURATION",
     "INTEGER",
+    "PERMISSION",
     "SIZE",
     "TEXT",
     "TIME",
@@ -106,6 +107,13 @@ def _column_and_duration(text: str) -> tuple[str, float]:
     return column.strip(), seconds
 
 
+def _permission(text: str) -> int:
+    digits = text.strip()
+    if not digits.isdecimal() or len(digits) not in {3, 4} or (len(digits) == 4 and digits[0] != "0"):  # noqa: PLR2004
+        raise ValueError(text)
+    return int(digits, 8)
+
+
 TEXT = Kind("text", lambda text: text)
 BOOLEAN = Kind("`true` or `false`", _boolean)
 COUNT = Kind("a whole number of 1 or more", _at_least(1))
@@ -119,5 +127,6 @@ TIME = Kind(
     "a point in time as in ISO 8601, such as `2024-07-01T12:00:00Z` or `2024-07-01`; without a zone it is UTC",
     parse_time,
 )
+PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, none twice", _columns)
 CHARACTER = Kind("a single character", _character)

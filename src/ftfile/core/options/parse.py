@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, SPARK_KEYS, Option
+from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,15 +25,21 @@ class ParsedOptions:
     Attributes:
         given: by the table's spelling, only what the user wrote.
         spark: Spark's own keys among the options, in lower case.
+        own: options `prefix.<name>` of the user's own code, in lower case.
     """
 
     given: dict[str, Any]
     spark: dict[str, str]
+    own: dict[str, str]
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
         if name in self.given:
             return self.given[name]
         return _BY_KEY[name.lower()].default
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Return the options `prefix.<name>` by that name."""
+        return {key[len(prefix) + 1 :]: text for key, text in self.own.items() if key.startswith(f"{prefix}.")}
 
     def for_format(self, format_name: str) -> dict[str, Any]:
         """Return the given options that belong to a format.
@@ -61,10 +67,14 @@ def parse_options(raw: Mapping[str, str], use: Literal["write", "read"]) -> Pars
     """
     given: dict[str, Any] = {}
     spark: dict[str, str] = {}
+    own: dict[str, str] = {}
     for key, text in raw.items():
         lower = key.lower()
         if lower in SPARK_KEYS or lower.startswith("option."):
             spark[lower] = text
+            continue
+        if lower.startswith(OWN_PREFIXES) and use == "write":
+            own[lower] = text
             continue
         option = _BY_KEY.get(lower)
         if option is None:
@@ -72,7 +82,7 @@ def parse_options(raw: Mapping[str, str], use: Literal["write", "read"]) -> Pars
         if use not in option.used_by:
             raise ConfigError(f"option {option.name!r} is for {_USES[use == 'write']}, not for {_USES[use == 'read']}")
         given[option.name] = _parse(option, text)
-    return ParsedOptions(given, spark)
+    return ParsedOptions(given, spark, own)
 
 
 def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as options

@@ -16,14 +16,18 @@ from ftfile.core.options.kinds import (
     one_of,
 )
 from ftfile.core.options.option import BOTH, Option
+from ftfile.core.options.placing import PLACING
 from ftfile.core.options.versions import VERSIONS
 
-__all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "SPARK_KEYS", "Option")
+__all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "Option")
 
 GROUPS = {
     "where": "Where and what",
+    "buckets": "Buckets: directories, and files chosen by records",
+    "names": "Names of files",
     "files": "Files",
     "rolling": "Files that stay open over batches",
+    "publishing": "Publishing",
     "format": "Formats",
     "guarantees": "Guarantees",
     "reading": "Reading",
@@ -47,7 +51,7 @@ OPTIONS: tuple[Option, ...] = (
         (),
         "Columns that become directories `column=value`, named as Spark names them. "
         "Spark's own `.partitionBy()` never reaches a Python sink: use this option.",
-        "files",
+        "buckets",
     ),
     Option(
         "maxBytesPerFile",
@@ -174,8 +178,8 @@ OPTIONS: tuple[Option, ...] = (
         "timeZone",
         TEXT,
         "UTC",
-        "Whose clocks show TIMESTAMP values as text, in json, in csv, and in directory names: `UTC`, `Europe/Berlin`, "
-        "`+02:00`. Timestamps without time zone (NTZ) have none.",
+        "Whose clocks show TIMESTAMP values as text, in json, in csv, and in directory names, and the time in file "
+        "names: `UTC`, `Europe/Berlin`, `+02:00`. Timestamps without time zone (NTZ) have none.",
         "format",
     ),
     Option(
@@ -301,6 +305,23 @@ OPTIONS: tuple[Option, ...] = (
         "guarantees",
     ),
     Option(
+        "badRecords",
+        one_of("fail", "deadLetter", "drop"),
+        "fail",
+        "What happens to a record that cannot be written: it names no file or directory, a value has no text in the "
+        "format, or it is larger than `maxRecordBytes`. `fail` fails the batch, `deadLetter` keeps it in "
+        "`_ftfile/deadletter` for `ftfile.open(path).dead_letters()`, `drop` only counts it.",
+        "guarantees",
+    ),
+    Option(
+        "maxRecordBytes",
+        SIZE,
+        None,
+        "A record whose values take more bytes than this is one that cannot be written: some readers have limits "
+        "(DuckDB takes JSON objects of up to 16 MiB), and a task holds whole records in memory.",
+        "guarantees",
+    ),
+    Option(
         "publishTimeout",
         DURATION,
         60.0,
@@ -308,26 +329,22 @@ OPTIONS: tuple[Option, ...] = (
         "guarantees",
     ),
     *VERSIONS,
+    *PLACING,
 )
 
 SPARK_KEYS = frozenset(
     {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}
 )
 
+# What follows is for classes of the user's own.
+OWN_PREFIXES = ("bucketer.",)
+
 _INSTEAD: dict[tuple[str, ...], str] = {
-    ("bucketStateTtl",): "file names do not depend on what was written before",
-    ("bucketPattern", "fileNameColumn", "bucketer"): "directories are chosen by partitionBy, from any column you make",
-    (
-        *("partFileName", "partPrefix", "partSuffix", "ifExists"),
-    ): "files are called part-<batch>-<number>-<unique>, and no name is used twice",
-    ("badRecords",): "a value that cannot be written fails its batch, with an error that names the column",
     ("encryption", "encryptionKeyId", "keyProvider"): "files are written in the clear; keep them on an encrypted disk",
     ("durability",): "every file is synced before its batch is committed",
     ("publish",): "files are renamed once their batch is committed",
-    ("filePermission", "directoryPermission"): "the umask of Spark's processes decides",
     ("replication", "blockSize"): "local disks have neither",
-    ("grace",): "nothing is deleted but by ftfile.vacuum(path, grace='7d'), which takes it as an argument",
-    ("successFile",): "a file is whole as soon as it can be seen; ftfile.open(path).history() lists the commits",
+    ("grace",): "nothing that was committed is ever deleted",
     ("filterPushdown",): "filter the DataFrame",
 }
 
@@ -350,6 +367,20 @@ ELSEWHERE: dict[str, str] = {
     "flush.size": "the limit of records is maxRecordsPerFile",
     "partitioncolumns": "partition columns are partitionBy",
     "partition.fields": "partition columns are partitionBy",
+    "path.format": "directories by time are bucketPattern",
+    "partition.duration.ms": "directories by time are bucketPattern",
+    "partitioner.class": "a class that chooses directories is bucketer",
+    "getfilename": "the column that chooses files is fileNameColumn",
+    "outputfilename": "names of files are partFileName",
+    "partitionedfilenameformat": "names of files are partFileName",
+    "filename.offset.zero.pad.width": "names of files are partFileName, with digits as in {number:10}",
+    "success-file.name": "the marker is successFile",
+    "sink.partition-commit.success-file.name": "the marker is successFile",
+    "sink.partition-commit.policy.kind": "markers are successFile, a function of your own is onPublish",
+    "sink.partition-commit.delay": "when a directory is done is successDelay",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "the marker is successFile=_SUCCESS",
+    "errors.tolerance": "records that cannot be written are badRecords",
+    "errors.deadletterqueue.topic.name": "records that cannot be written are badRecords=deadLetter",
     "delimiter": "the separator is sep",
     "codec": "the codec is compression",
     "compression.codec": "the codec is compression",

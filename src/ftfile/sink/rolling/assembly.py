@@ -180,7 +180,6 @@ class _Job:
         return Assembled(
             self._job.id,
             self._job.reason,
-            self._format.extension,
             tuple(self._used),
             tuple(self._parts),
             tuple(self._rests),

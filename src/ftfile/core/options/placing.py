@@ -1,0 +1,103 @@
+"""The options that say where records go, what files are called, and what happens around publishing them."""
+
+from __future__ import annotations
+
+from ftfile.core.options.kinds import DURATION, PERMISSION, TEXT, one_of
+from ftfile.core.options.option import Option
+
+__all__ = ("PLACING",)
+
+PLACING: tuple[Option, ...] = (
+    Option(
+        "bucketPattern",
+        TEXT,
+        None,
+        "Directories by date and time, `/` between them: of the batch, as in `yyyy-MM-dd--HH`, or of a date or "
+        "timestamp column, as in `ts:yyyy/MM/dd/HH`. Letters as in `timestampFormat`, clocks of `timeZone`; "
+        "see [buckets](buckets-and-names.md).",
+        "buckets",
+    ),
+    Option(
+        "fileNameColumn",
+        TEXT,
+        None,
+        "A string column with the path of the file that each record goes to, such as `eu/orders`; the column is not "
+        "in the files.",
+        "buckets",
+    ),
+    Option(
+        "bucketer",
+        TEXT,
+        None,
+        "A class of your own that gives each record its directory, as `module:Class`; its constructor gets the "
+        "options `bucketer.<name>`.",
+        "buckets",
+    ),
+    Option("partPrefix", TEXT, "part", "How file names begin, where `fileNameColumn` does not say it.", "names"),
+    Option("partSuffix", TEXT, "", "What stands before the ending of file names.", "names", default_text="nothing"),
+    Option(
+        "partFileName",
+        TEXT,
+        None,
+        "File names as a template with `{name}`, `{bucket}`, `{batch}`, `{index}`, `{number}`, `{unique}`, "
+        "`{time:yyyyMMdd}` and `{ext}`, or made by a function of your own, as `module:function`; see "
+        "[names](buckets-and-names.md#names).",
+        "names",
+        default_text="`{name}-{batch}-{index}-{unique}{ext}`",
+    ),
+    Option(
+        "ifExists",
+        one_of("newName", "fail"),
+        "newName",
+        "`newName` makes every file name unique, by `-{unique}` where `partFileName` lacks it; `fail` leaves names as "
+        "they are, and refuses a batch with a name that is taken.",
+        "names",
+    ),
+    Option(
+        "bucketStateTtl",
+        DURATION,
+        7 * 86_400.0,
+        "How long `{number}` goes on counting after a bucket's last file; then it begins at 0 again.",
+        "names",
+    ),
+    Option(
+        "successFile",
+        TEXT,
+        None,
+        "Name of a marker such as `_SUCCESS`: a batch write puts it into the directory itself, a stream into each "
+        "directory once it is done; see [markers](buckets-and-names.md#markers).",
+        "publishing",
+    ),
+    Option(
+        "successDelay",
+        DURATION,
+        3600.0,
+        "A stream's directory is done when this has passed since the last commit into it and, with `bucketPattern`, "
+        "since the end of its time.",
+        "publishing",
+    ),
+    Option(
+        "onPublish",
+        TEXT,
+        None,
+        "A function of your own, as `module:function`, that the driver calls after each commit with path, rows, bytes, "
+        "bucket and batch of every file that can now be seen: at least once for each.",
+        "publishing",
+    ),
+    Option(
+        "filePermission",
+        PERMISSION,
+        None,
+        "Permissions of new files, less what the umask takes away; where the file system has permissions.",
+        "publishing",
+        default_text="`666` less the umask",
+    ),
+    Option(
+        "directoryPermission",
+        PERMISSION,
+        None,
+        "Permissions of new directories, likewise.",
+        "publishing",
+        default_text="`777` less the umask",
+    ),
+)

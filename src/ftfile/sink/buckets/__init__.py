@@ -1,0 +1,1 @@
+"""Buckets: in which directory, and in files of which name, each row is written."""

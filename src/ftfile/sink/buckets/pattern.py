@@ -1,0 +1,173 @@
+"""`bucketPattern`: directories by date and time, of the batch or of a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError
+from ftfile.encoding.memory import from_numpy, is_valid, values_of
+from ftfile.encoding.time_text import DAYS_OF_TEXT, TimePattern
+from ftfile.encoding.zones import clocks_of, instants_of
+from ftfile.sink.array_words import plain
+from ftfile.sink.buckets.api import Assignment, Bucket, Bucketer, Fault, assign_by_value
+from ftfile.sink.path_rules import path_fault
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ("BatchTime", "BucketPattern", "ColumnTime")
+
+_OPTION = "bucketPattern"
+_INSTANT, _CLOCK, _DATE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()
+_UNITS = (("S", "us"), ("s", "s"), ("m", "m"), ("H", "h"), ("d", "D"), ("M", "M"), ("y", "Y"))  # finest first
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPattern:
+    """The option's value, checked.
+
+    Attributes:
+        column: whose values are shown; None for the time at which the batch was planned.
+        pattern: of the directories, separated by slashes.
+        time_zone: whose clocks show instants.
+    """
+
+    column: str | None
+    pattern: TimePattern
+    time_zone: str
+
+    @classmethod
+    def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> BucketPattern:
+        """Read `pattern` or `column:pattern`.
+
+        Raises:
+            ConfigError: there is no such column, it has no time, or the pattern makes no directories.
+        """
+        name, colon, pattern_text = text.rpartition(":")
+        column = _column(name, schema) if colon else None
+        kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE
+        pattern = TimePattern.parse(_OPTION, pattern_text, kind)
+        example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
+        fault = path_fault(example[0].as_py())
+        if fault is not None:
+            raise ConfigError(f"{_OPTION}={text!r} makes directories such as {example[0].as_py()!r}, which {fault}")
+        return cls(column, pattern, time_zone)
+
+    @property
+    def depth(self) -> int:
+        """Return how many directories it makes."""
+        return "".join(piece for piece in self.pattern.pieces if piece[0] == "=").count("/") + 1
+
+    def end_ms(self, directories: str) -> int | None:
+        """Return the end of the hour, or whatever the pattern tells apart, that directories stand for.
+
+        Returns:
+            Milliseconds since 1970 UTC; None for directories of another pattern.
+        """
+        try:
+            clock = self.pattern.read(pa.array([directories]), _CLOCK, "UTC")[0].value
+        except ValueError:
+            return None
+        unit = next(unit for letter, unit in _UNITS if any(piece[0] == letter for piece in self.pattern.pieces))
+        # In whole numbers: numpy asks of which unit one more is, and takes no unit that is not spelled out.
+        following = np.array([np.datetime64(clock, "us")]).astype(f"M8[{unit}]").astype(np.int64) + 1
+        end = following.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64)
+        return int(instants_of(from_numpy(end, _CLOCK), self.time_zone)[0].value) // 1000
+
+    def at(self, planned_ms: int) -> Bucketer:
+        """Return the bucketer of a batch.
+
+        Args:
+            planned_ms: the driver's clock when the batch was planned, in milliseconds since 1970 UTC.
+        """
+        if self.column is not None:
+            return ColumnTime(self.column, self.pattern, self.time_zone)
+        clock = clocks_of(from_numpy(np.array([planned_ms * 1000]), _INSTANT), self.time_zone)
+        return BatchTime(self.pattern.format(clock, "UTC")[0].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime(Bucketer):
+    """One directory for all rows of a batch."""
+
+    directory: str
+
+    @property
+    def only(self) -> Bucket:
+        """See `Bucketer.only`."""
+        return Bucket(self.directory)
+
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        """See `Bucketer.assign`."""
+        return Assignment([self.only], np.zeros(batch.num_rows, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTime(Bucketer):
+    """Directories by the time in a column of dates or timestamps; rows keep it."""
+
+    column: str
+    pattern: TimePattern
+    time_zone: str
+
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        """See `Bucketer.assign`; a row without a time, or with one that needs more digits for its year, has none."""
+        values = plain(batch.column(self.column))
+        clocks = self._clocks(values)
+        texts = self.pattern.format(clocks, "UTC").dictionary_encode()
+        codes = values_of(texts.indices, np.int32).astype(np.int64)
+        outcomes: list[Bucket | Fault] = [Bucket(text) for text in texts.dictionary.to_pylist()]
+        bad = np.flatnonzero(~is_valid(clocks))
+        if len(bad):
+            places: dict[str, int] = {}
+            words = self._words(values.take(from_numpy(bad, pa.int64())))
+            codes[bad] = [len(outcomes) + places.setdefault(word, len(places)) for word in words]
+            outcomes += map(self._fault, places)
+        return assign_by_value(outcomes, codes)
+
+    def _clocks(self, values: pa.Array) -> pa.Array:
+        """Return dates, or what the clocks show; null where no directory can say it."""
+        if pa.types.is_date(values.type):
+            days = values_of(values, np.int32)
+            return from_numpy(days, _DATE, is_valid(values) & _is_within(days, 1))
+        zone = values.type.tz
+        clocks = values_of(values.cast(pa.timestamp("us", zone)), np.int64)
+        # Some days more, since only the local time matters; much more has no local time.
+        is_good = is_valid(values) & _is_within(clocks, _DAY_US, more_days=2)
+        if zone is not None:
+            instants = from_numpy(np.where(is_good, clocks, 0), _INSTANT)
+            clocks = values_of(clocks_of(instants, self.time_zone), np.int64)
+        return from_numpy(clocks, _CLOCK, is_good & _is_within(clocks, _DAY_US))
+
+    def _words(self, values: pa.Array) -> list[str]:
+        is_date = pa.types.is_date(values.type)
+        unit = "days" if is_date else str(values.type.unit)
+        found = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
+        return ["null" if value is None else f"{value} {unit} since 1970" for value in found]
+
+    def _fault(self, words: str) -> Fault:
+        return Fault(f"{_OPTION}: column {self.column!r} is {words}, and directories are for the years 0001 to 9999")
+
+
+def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 0) -> NDArray[np.bool_]:
+    first, last = DAYS_OF_TEXT
+    return (values >= (first - more_days) * units_of_day) & (values < (last + 1 + more_days) * units_of_day)
+
+
+def _column(name: str, schema: pa.Schema) -> str:
+    spelling = {known.lower(): known for known in schema.names}
+    if name.lower() not in spelling:
+        raise ConfigError(
+            f"{_OPTION} names no column: {name!r}; the columns are {', '.join(schema.names)}. A colon stands between "
+            "a column and its pattern, and cannot be in the name of a directory"
+        )
+    column: str = spelling[name.lower()]
+    kind = schema.field(column).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise ConfigError(f"{_OPTION}: column {column!r} is {kind}, and a date or timestamp is needed")
+    return column

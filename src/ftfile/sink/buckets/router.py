@@ -1,0 +1,91 @@
+"""Rows to buckets: what several bucketers say of each row, put together."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.commit.layout import bucket_key
+from ftfile.encoding.memory import from_numpy, values_of
+from ftfile.sink.buckets.api import Assignment, Bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.sink.buckets.api import Bucketer, Refuse
+
+__all__ = ("Router",)
+
+
+class Router:
+    """Sorts rows by bucket.
+
+    Args:
+        bucketers: outermost directory first; none for a single bucket, the directory itself.
+        refuse: takes the rows that have no bucket, and why; it may raise.
+    """
+
+    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse) -> None:
+        self._bucketers = bucketers
+        self._refuse = refuse
+        self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
+
+    @property
+    def only(self) -> str | None:
+        """Return the key of the bucket of all rows, where it does not depend on them."""
+        buckets = [bucketer.only for bucketer in self._bucketers]
+        known = [bucket for bucket in buckets if bucket is not None]
+        return bucket_key(*reduce(_below, known, Bucket(""))) if len(known) == len(buckets) else None
+
+    def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int, int]]]:
+        """Return the rows bucket by bucket, and each bucket's key, its first row and how many it has.
+
+        Buckets come in the order of their first rows, and the rows of each in their order. Each bucket costs as much
+        as a hundred rows: give it many rows at once.
+        """
+        if self.only is not None or not batch.num_rows:
+            return batch.drop_columns(self._leaving), [(self.only or "", 0, batch.num_rows)] if batch.num_rows else []
+        assigned = reduce(_combined, [bucketer.assign(batch) for bucketer in self._bucketers])
+        batch, codes = self._without_faults(batch, assigned)
+        rows = batch.drop_columns(self._leaving)
+        if np.any(codes[1:] < codes[:-1]):
+            # A stable sort: rows of one bucket stay in their order.
+            rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))
+        counts = np.bincount(codes, minlength=len(assigned.buckets))
+        keys = [bucket_key(*bucket) for bucket in assigned.buckets]
+        return rows, list(zip(keys, (np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True))
+
+    def _without_faults(self, batch: pa.RecordBatch, assigned: Assignment) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+        if not assigned.faults:
+            return batch, assigned.codes
+        is_good = assigned.codes >= 0
+        faults = [assigned.faults[-1 - code] for code in assigned.codes[~is_good].tolist()]
+        self._refuse(_rows_where(batch, ~is_good), faults)
+        return _rows_where(batch, is_good), assigned.codes[is_good]
+
+
+def _rows_where(batch: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
+    return batch.take(from_numpy(np.flatnonzero(wanted), pa.int64()))
+
+
+def _below(outer: Bucket, inner: Bucket) -> Bucket:
+    directories = [directory for directory in (outer.directory, inner.directory) if directory]
+    return Bucket("/".join(directories), inner.stem)
+
+
+def _combined(outer: Assignment, inner: Assignment) -> Assignment:
+    """Put the directories of the second below those of the first; of two faults of a row, the first counts."""
+    count = len(inner.buckets)
+    is_good = (outer.codes >= 0) & (inner.codes >= 0)
+    pairs = from_numpy((outer.codes * count + inner.codes)[is_good], pa.int64()).dictionary_encode()
+    found = (divmod(pair, count) for pair in values_of(pairs.dictionary, np.int64).tolist())
+    buckets = [_below(outer.buckets[above], inner.buckets[index]) for above, index in found]
+    codes = np.where(outer.codes < 0, outer.codes, inner.codes - len(outer.faults))
+    codes[is_good] = values_of(pairs.indices, np.int32)
+    return Assignment(buckets, codes, [*outer.faults, *inner.faults])

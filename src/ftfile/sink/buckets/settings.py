@@ -1,0 +1,137 @@
+"""The options that choose buckets, checked against the schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.encoding.partition_paths import check_partition_column
+from ftfile.sink.buckets.columns import PartitionColumn
+from ftfile.sink.buckets.file_names import FileNames, file_name_column
+from ftfile.sink.buckets.pattern import BucketPattern
+from ftfile.sink.buckets.router import Router
+from ftfile.sink.buckets.user import UserClass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ftfile.core.options import ParsedOptions
+    from ftfile.sink.buckets.api import Bucketer, Refuse
+
+__all__ = ("Bucketing",)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketing:
+    """How rows are dealt to buckets; the directories of each option lie below those of the one before.
+
+    Attributes:
+        partition_by: columns in their schema's spelling.
+        pattern: of directories by date and time.
+        user_class: gives directories, or paths of files.
+        file_name: the column with paths of files.
+        time_zone: of timestamps in directory names.
+        stem_bytes_max: how long the part of a file's name may be that rows say.
+    """
+
+    partition_by: tuple[str, ...]
+    pattern: BucketPattern | None
+    user_class: UserClass | None
+    file_name: str | None
+    time_zone: str
+    stem_bytes_max: int
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int) -> Bucketing:
+        """Check the options.
+
+        Raises:
+            ConfigError: an option names no column, or contradicts another.
+            SchemaError: a column cannot choose buckets.
+        """
+        partition_by = _partition_columns(parsed["partitionBy"], schema)
+        named, pattern = parsed["fileNameColumn"], parsed["bucketPattern"]
+        file_name = None if named is None else file_name_column(named, schema)
+        if file_name in partition_by:
+            raise ConfigError(
+                f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses one or the other"
+            )
+        left = [name for name in schema.names if name not in partition_by and name != file_name]
+        if not left:
+            names = "partitionBy and fileNameColumn name" if file_name else "partitionBy names"
+            raise SchemaError(f"{names} every column: at least one must be left for the files")
+        return cls(
+            partition_by=partition_by,
+            pattern=None if pattern is None else BucketPattern.parse(pattern, schema, parsed["timeZone"]),
+            user_class=_user_class(parsed, schema),
+            file_name=file_name,
+            time_zone=parsed["timeZone"],
+            stem_bytes_max=stem_bytes_max,
+        )
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """Return the columns that are not in the files, since the buckets say them."""
+        return (*self.partition_by, self.file_name) if self.file_name else self.partition_by
+
+    @property
+    def is_single(self) -> bool:
+        """Say whether all rows go to one bucket, the directory itself."""
+        return not (self.partition_by or self.pattern or self.user_class or self.file_name)
+
+    def definition(self) -> dict[str, Any]:
+        """Return what readers must know to find these columns in a bucket."""
+        definition: dict[str, Any] = {"partitionBy": list(self.partition_by), "timeZone": self.time_zone}
+        if self.file_name:
+            above = len(self.partition_by) + (self.pattern.depth if self.pattern else 0)
+            definition["fileName"] = {"column": self.file_name, "directoriesAbove": above}
+        return definition
+
+    def end_ms(self, directory: str) -> int | None:
+        """Return the end of the time that a directory stands for, milliseconds since 1970 UTC; None without a time."""
+        if self.pattern is None:
+            return None
+        start = len(self.partition_by)
+        return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
+
+    def router(self, refuse: Refuse, planned_ms: int) -> Router:
+        """Return what deals the rows of one task.
+
+        Args:
+            refuse: see `Router`.
+            planned_ms: when the batch was planned, the same for all its tasks.
+        """
+        bucketers: list[Bucketer] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
+        if self.pattern is not None:
+            bucketers.append(self.pattern.at(planned_ms))
+        if self.user_class is not None:
+            bucketers.append(self.user_class.made(self.stem_bytes_max))
+        if self.file_name is not None:
+            bucketers.append(FileNames(self.file_name, self.stem_bytes_max))
+        return Router(bucketers, refuse)
+
+
+def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> UserClass | None:
+    name, options = parsed["bucketer"], parsed.prefixed("bucketer")
+    if name is None and options:
+        raise ConfigError(f"bucketer.{next(iter(options))} is for a class of your own, and option bucketer names none")
+    if name is not None and parsed["fileNameColumn"] is not None:
+        raise ConfigError(
+            "bucketer and fileNameColumn both say in which file a row goes: let the class return the names, with "
+            "names_files = True, and leave out fileNameColumn"
+        )
+    return None if name is None else UserClass.checked(name, options, schema)
+
+
+def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:
+    spelling = {name.lower(): name for name in schema.names}
+    unknown = [name for name in names if name.lower() not in spelling]
+    if unknown:
+        raise ConfigError(
+            f"partitionBy names no column: {', '.join(unknown)}; the columns are {', '.join(schema.names)}"
+        )
+    columns = tuple(spelling[name.lower()] for name in names)
+    for column in columns:
+        check_partition_column(schema.field(column))
+    return columns

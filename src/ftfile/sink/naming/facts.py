@@ -1,0 +1,38 @@
+"""What is known of a part when it gets its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ("PartFacts",)
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """What a name may be made of; a naming function of the user's is given one.
+
+    Attributes:
+        name: what the records say in `fileNameColumn` or a bucketer of the user's; else `partPrefix`.
+        directory: of the bucket, relative; empty for the directory itself.
+        batch: the batch id in ten digits; for a batch write, `w` and twelve characters.
+        index: of the part among those of its bucket in this batch, from 0.
+        number: of the part among all of its bucket, from 0, while the bucket is remembered.
+        unique: twelve characters that no other part has.
+        extension: what the file format calls for, with its dot.
+        time_ms: the driver's clock when the batch was planned, in milliseconds since 1970 UTC.
+        rows: records in the part.
+        size_bytes: its length.
+        query_id: the streaming query, or the id of the batch write.
+    """
+
+    name: str
+    directory: str
+    batch: str
+    index: int
+    number: int
+    unique: str
+    extension: str
+    time_ms: int
+    rows: int
+    size_bytes: int
+    query_id: str

@@ -1,0 +1,160 @@
+"""The options that name parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.core.user_code import is_name_of_code, load
+from ftfile.sink.naming.facts import PartFacts
+from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
+from ftfile.sink.path_rules import NAME_BYTES_MAX, name_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.core.options import ParsedOptions
+
+__all__ = ("Naming",)
+
+# Batch and numbers may come to need more digits than they have at first.
+_MORE_DIGITS = 20
+_GIVEN = ("text", "prefix", "suffix", "if_exists", "ttl_ms", "time_zone")
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How parts are named.
+
+    Attributes:
+        text: `partFileName`, None for the default.
+        prefix: the name where records do not say one.
+        suffix: what stands before the ending.
+        if_exists: what happens to a name that is taken: `newName` makes all names unique.
+        ttl_ms: how long the number of a bucket's parts is remembered after its last.
+        time_zone: whose clocks show times.
+        template: used unless there is a function.
+        function: of the user's, as `module:function`.
+    """
+
+    text: str | None
+    prefix: str
+    suffix: str
+    if_exists: Literal["newName", "fail"]
+    ttl_ms: int
+    time_zone: str
+    template: Template = field(init=False)
+    function: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_function = self.text is not None and "{" not in self.text and is_name_of_code(self.text)
+        template = Template.parse(DEFAULT_TEMPLATE if self.text is None or is_function else self.text, self.time_zone)
+        if self.suffix:
+            template = template.before_ending(self.suffix)
+        if self.if_exists == "newName":
+            template = template.with_unique()
+        object.__setattr__(self, "template", template)
+        object.__setattr__(self, "function", self.text if is_function else None)
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, extension: str) -> Naming:
+        """Check the options with an example.
+
+        Args:
+            parsed: the options.
+            extension: of the file format.
+
+        Raises:
+            ConfigError: a template is not understood, a function cannot be loaded, an option contradicts another, or
+                names would be hidden or leave the directory.
+        """
+        _check_contradictions(parsed)
+        naming = cls(
+            text=parsed["partFileName"],
+            prefix=parsed["partPrefix"],
+            suffix=parsed["partSuffix"],
+            if_exists=parsed["ifExists"],
+            ttl_ms=int(parsed["bucketStateTtl"] * 1000),
+            time_zone=parsed["timeZone"],
+        )
+        if naming.if_exists == "fail" and naming.function is None and naming.template.uses("unique"):
+            raise ConfigError("ifExists=fail is for names that can repeat: give a partFileName without {unique}")
+        if "bucketStateTtl" in parsed.given and not naming.uses_numbers:
+            raise ConfigError("bucketStateTtl is for {number}, which is not in the names: write it into partFileName")
+        naming._check_examples(extension)
+        return naming
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {name: getattr(self, name) for name in _GIVEN}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Naming:
+        """Build from `to_json()`."""
+        return cls(**text)
+
+    @property
+    def uses_numbers(self) -> bool:
+        """Say whether the log must remember how many parts a bucket has had; a function may ask for it."""
+        return self.function is not None or self.template.uses("number")
+
+    def stem_bytes_max(self, extension: str) -> int:
+        """Return how long the part of a name may be that records say; of a function it is not known."""
+        if self.function is not None:
+            return NAME_BYTES_MAX
+        around = self.template.fill(_example("", extension))
+        return NAME_BYTES_MAX - len(around.encode()) - _MORE_DIGITS
+
+    def name(self, part: PartFacts) -> str:
+        """Return the name of a part, without its directory.
+
+        Raises:
+            ConfigError: the template makes no name of it.
+            UserCodeError: the function failed, or makes no name of it.
+        """
+        name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
+        fault = "has a slash: directories are chosen by buckets" if "/" in name else name_fault(name)
+        if fault is not None:
+            kind = ConfigError if self.function is None else UserCodeError
+            raise kind(f"partFileName makes the name {name!r} in {part.directory or 'the directory'!r}, which {fault}")
+        return name
+
+    def _by_function(self, function: str, part: PartFacts) -> str:
+        called = load("partFileName", function)
+        try:
+            name = called(part)
+        except Exception as error:
+            raise UserCodeError(f"partFileName={function!r} raised {error!r} for {part}") from error
+        if not isinstance(name, str):
+            raise UserCodeError(f"partFileName={function!r} returned {name!r} for {part}, and a string is needed")
+        if self.if_exists == "fail" or part.unique in name:
+            return name
+        if part.extension and name.endswith(part.extension):
+            return f"{name.removesuffix(part.extension)}-{part.unique}{part.extension}"
+        stem, dot, ending = name.rpartition(".")
+        return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
+
+    def _check_examples(self, extension: str) -> None:
+        """Raise what the first names would raise."""
+        try:
+            for name in ("x", self.prefix):
+                self.name(_example(name, extension))
+        except UserCodeError as error:
+            raise ConfigError(f"asked for the name of an example, {error}") from error
+
+
+def _example(name: str, extension: str) -> PartFacts:
+    return PartFacts(name, "bucket", "0000000000", 0, 0, "0123456789ab", extension, 0, 1, 1, "query")
+
+
+def _check_contradictions(parsed: ParsedOptions) -> None:
+    given = parsed.given
+    for name in ("partPrefix", "partSuffix"):
+        if name in given and "partFileName" in given:
+            raise ConfigError(f"partFileName and {name} are both given: write the {name[4:].lower()} into partFileName")
+    if "partPrefix" in given and "fileNameColumn" in given:
+        raise ConfigError(
+            "fileNameColumn and partPrefix both say how names begin: for both, write partFileName="
+            f"{given['partPrefix'] + DEFAULT_TEMPLATE!r} instead of partPrefix"
+        )

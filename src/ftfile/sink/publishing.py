@@ -1,0 +1,90 @@
+"""What happens to finished parts: names, markers, a hook, permissions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+from ftfile.fs.registry import open_filesystem
+from ftfile.sink.hooks import check_hook
+from ftfile.sink.naming.settings import Naming
+from ftfile.sink.success import SuccessFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.core.options import ParsedOptions
+
+__all__ = ("DEFAULT_PUBLISHING", "Publishing")
+
+# What each must grant: readers of the log are the writers' own processes, too.
+_PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """The options, checked; all but the markers are kept in the log for whoever finishes open parts later.
+
+    Attributes:
+        naming: how files are called.
+        on_publish: the function that hears of finished parts, as `module:function`.
+        storage: settings of the file system.
+        success: which directories are marked as done.
+    """
+
+    naming: Naming
+    on_publish: str | None = None
+    storage: tuple[tuple[str, str], ...] = ()
+    success: SuccessFile | None = None
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
+        """Check the options.
+
+        Args:
+            parsed: the options.
+            extension: of the file format.
+
+        Raises:
+            ConfigError: see each of them.
+        """
+        if parsed["onPublish"] is not None:
+            check_hook(parsed["onPublish"])
+        return cls(
+            Naming.from_options(parsed, extension), parsed["onPublish"], _storage(parsed), _success(parsed, extension)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {"naming": self.naming.to_json(), "onPublish": self.on_publish, "storage": dict(self.storage)}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Publishing:
+        """Build from `to_json()`."""
+        return cls(Naming.from_json(text["naming"]), text["onPublish"], tuple(text["storage"].items()))
+
+
+def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
+    if parsed["successFile"] is not None:
+        return SuccessFile.checked(parsed["successFile"], parsed["successDelay"], extension)
+    if "successDelay" in parsed.given:
+        raise ConfigError("successDelay is for successFile, which is not given: set successFile=_SUCCESS")
+    return None
+
+
+def _storage(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+    """Return the settings of the file system, once it is known to have them."""
+    given = [(name, f"{parsed[name]:o}") for name in _PERMISSIONS if name in parsed.given]
+    capabilities = open_filesystem(parsed["path"]).capabilities if given else None
+    if capabilities is not None and not capabilities.permissions:
+        names = " and ".join(name for name, _ in given)
+        raise ConfigError(f"{names}: the file system {capabilities.driver!r} has no permissions; leave it out")
+    for name, least in _PERMISSIONS.items():
+        if name in parsed.given and parsed[name] & least != least:
+            raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
+    return tuple(given)
+
+
+# Of a query that says nothing else.
+DEFAULT_PUBLISHING = Publishing(Naming(None, "part", "", "newName", 7 * 86_400_000, "UTC"))

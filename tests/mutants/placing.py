@@ -1,0 +1,168 @@
+"""Mistakes with buckets, names, what is published beside parts, and records that cannot be written."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import CRASHES, dropped, wrong
+
+NAMED = f"{CRASHES}[named]"
+BUCKETS = "tests/unit/sink/test_buckets.py"
+NAMES = "tests/unit/sink/test_names.py"
+BAD_RECORDS = "tests/unit/sink/test_bad_records.py"
+PUBLISHING = "tests/unit/sink/test_publishing.py"
+MANY = "tests/unit/sink/test_many_buckets.py"
+PATHS = "tests/unit/encoding/test_partition_paths.py"
+
+BUCKETED = (
+    wrong(
+        "each attempt takes its own clock for the directory",
+        "sink/task.py",
+        "config.bucketing.router(bad.take, planned.time_ms)",
+        "config.bucketing.router(bad.take, SYSTEM_CLOCK.now_ms())",
+        f"{BUCKETS}::TestPatternOfTheBatch",
+    ),
+    wrong(
+        "directories below the partition columns are read as such",
+        "encoding/partition_paths.py",
+        "texts.setdefault(_unescaped(column), text)",
+        "texts[_unescaped(column)] = text",
+        f"{PATHS}::test_directories_below_the_partition_columns_are_not_read",
+    ),
+    wrong(
+        "a name may leave the directory",
+        "sink/path_rules.py",
+        'if name in {".", ".."}:',
+        "if False:",
+        f"{BUCKETS}::TestFileNames",
+    ),
+    wrong(
+        "the rows of a bucket are not in their order",
+        "sink/buckets/router.py",
+        "rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))",
+        "rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64()))[::-1])",
+        "tests/unit/sink/test_routing.py",
+    ),
+    dropped(
+        "rows that wait for their file are lost when others are spilled",
+        "sink/later.py",
+        "yield from ((bucket, rows) for rows in held.pop(bucket, ()))",
+        f"{MANY}::TestLaterRows",
+    ),
+    dropped("the spill file stays", "sink/later.py", "self._stage.drop(self._file)", MANY),
+)
+
+NAMING = (
+    wrong(
+        "names are given once, whatever the head is by then",
+        "commit/protocol.py",
+        "settled = proposal.settled(log, head)",
+        "settled = locals().get('settled') or proposal.settled(log, head)",
+        f"{NAMES}::TestNamesThatAreTaken::test_a_batch_that_lost_its_version_looks_again",
+    ),
+    wrong(
+        "the name of a removed part is given again",
+        "commit/state.py",
+        "self.reserved[remove.final_path] = record.version",
+        "pass",
+        f"{NAMES}::TestNamesThatAreTaken::test_by_a_part_that_was_removed",
+    ),
+    wrong(
+        "the name of a part that is not published yet is given again",
+        "sink/naming/namer.py",
+        "if path in self._waiting or self._fs.exists(path):",
+        "if self._fs.exists(path):",
+        f"{NAMES}::TestNamesThatAreTaken::test_by_a_part_that_is_not_published_yet",
+    ),
+    wrong(
+        "the directory is not looked at for names",
+        "sink/naming/namer.py",
+        "if path in self._waiting or self._fs.exists(path):",
+        "if path in self._waiting:",
+        f"{NAMES}::TestNamesThatAreTaken",
+    ),
+    wrong(
+        "bases forget how many parts a bucket had",
+        "commit/bases.py",
+        'memory=text["memory"],',
+        "memory={},",
+        f"{NAMES}::TestNumbers::test_survive_in_bases",
+    ),
+)
+
+LETTERS = (
+    wrong(
+        "dead letters are not published",
+        "commit/state.py",
+        '(*(add for add in record.adds if add.kind == "part"), *record.letters)',
+        'tuple(add for add in record.adds if add.kind == "part")',
+        f"{BAD_RECORDS}::TestDeadLetters",
+        NAMED,
+    ),
+    wrong(
+        "dead letters that wait to be published are not found",
+        "source/dead_letters.py",
+        "places[final] = (final, add.path, final)",
+        "pass",
+        f"{BAD_RECORDS}::TestDeadLetters::test_that_are_committed_and_not_published_yet_are_found",
+    ),
+    wrong(
+        "dead letters are not checked before the record",
+        "commit/protocol.py",
+        "(*settled.adds, *settled.letters)",
+        "settled.adds",
+        f"{BAD_RECORDS}::TestDeadLetters::test_that_are_gone_before_the_record_stop_the_batch",
+    ),
+    wrong(
+        "only the first of several bad rows is found",
+        "sink/unencodable.py",
+        "waiting += [(start + half, count - half), (start, half)]",
+        "waiting += [(start, half)] if found else [(start + half, count - half), (start, half)]",
+        f"{BAD_RECORDS}::TestFinding",
+    ),
+    wrong(
+        "bytes that are no text are written as text",
+        "encoding/line_encoder.py",
+        "column.validate(full=True)",
+        "column.validate()",
+        f"{BAD_RECORDS}::TestValuesThatCannotBeEncoded",
+    ),
+    wrong(
+        "rows before a bad one are in the spool twice",
+        "sink/spool.py",
+        "appended = sum(segment.rows for segment in self.segments[done:])",
+        "appended = 0",
+        f"{BAD_RECORDS}::TestFilesThatStayOpen",
+    ),
+)
+
+ANNOUNCED = (
+    wrong(
+        "a directory is marked before the end of its time",
+        "sink/success.py",
+        "is_over = end is None or end + self.delay_ms <= now_ms",
+        "is_over = True",
+        f"{PUBLISHING}::TestMarkers",
+    ),
+    wrong(
+        "a directory is marked that this very batch writes into",
+        "sink/success.py",
+        "directory not in busy | open_directories | waiting",
+        "directory not in open_directories | waiting",
+        f"{PUBLISHING}::TestMarkers",
+    ),
+    wrong(
+        "a directory is marked that has rows in open files",
+        "sink/success.py",
+        "directory not in busy | open_directories | waiting",
+        "directory not in busy | waiting",
+        f"{PUBLISHING}::TestMarkers",
+    ),
+    wrong(
+        "the hook does not hear again of a batch that is run again",
+        "sink/writer.py",
+        "if record is not None:",
+        "if record is not None and not done.replayed:",
+        f"{PUBLISHING}::TestHook",
+    ),
+)
+
+PLACED = (*BUCKETED, *NAMING, *LETTERS, *ANNOUNCED)

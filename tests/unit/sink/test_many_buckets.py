@@ -1,0 +1,190 @@
+"""More buckets in a task than files are open, or memory is there for."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import ftfile
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.encoding.parquet_file import ParquetFormat
+from ftfile.fs.registry import open_filesystem
+from ftfile.sink import parts
+from ftfile.sink.identity import JobIdentity, TaskIdentity
+from ftfile.sink.later import LaterRows
+from ftfile.sink.staging import Stage
+from ftfile.testing.checker import check_directory
+from ftfile.testing.micro_batch import MicroBatch
+
+COLUMNS = {"id": "long", "word": "string"}
+MIB = 1 << 20
+# What a task may take: 96 MiB, and a quarter more than the rows it may hold.
+BUDGET_BYTES = 96 * MIB + int(1.25 * 64 * MIB)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "out")
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few files are many."""
+    monkeypatch.setattr(parts, "ROUTE_ROWS", 100)
+    monkeypatch.setattr(ParquetFormat, "open_files_max", 3)
+
+
+def rows(count: int, buckets: int) -> list[dict[str, Any]]:
+    return [{"id": number, "word": f"w{number % buckets}"} for number in range(count)]
+
+
+def write(out: str, batches: list[list[dict[str, Any]]], **options: str) -> None:
+    MicroBatch(out, COLUMNS, {"fileFormat": "parquet", "partitionBy": "word", "maxOpenBytes": "8000", **options}).run(
+        0, batches
+    )
+    check_directory(open_filesystem(out), rows_of=lambda content: [content])
+    assert not [*Path(out).rglob("*.spill"), *Path(out).rglob("*.staged")]
+
+
+@pytest.mark.usefixtures("few")
+def test_each_bucket_has_one_file_with_its_rows_in_order(out: str) -> None:
+    write(out, [rows(2_000, 50)])
+    files = ftfile.open(out).files()
+    assert [file.rows for file in files] == [40] * 50
+    table = ftfile.open(out).to_arrow().to_pylist()
+    assert sorted(table, key=lambda row: row["id"]) == rows(2_000, 50)
+    for bucket in range(50):
+        ids = [row["id"] for row in table if row["word"] == f"w{bucket}"]
+        assert ids == sorted(ids)
+
+
+@pytest.mark.usefixtures("few")
+def test_limits_hold_for_rows_that_waited(out: str) -> None:
+    write(out, [rows(2_000, 50)], maxRecordsPerFile="15")
+    assert sorted(file.rows for file in ftfile.open(out).files()) == [10] * 50 + [15] * 100
+
+
+@pytest.mark.usefixtures("few")
+def test_buckets_that_come_late_are_not_forgotten(out: str) -> None:
+    few_rows = rows(300, 2)
+    write(out, [[*few_rows, *({"id": 1_000 + n, "word": f"late{n}"} for n in range(20))]])
+    assert ftfile.open(out).to_arrow().num_rows == 320
+    assert len(ftfile.open(out).files()) == 22
+
+
+@pytest.mark.usefixtures("few")
+def test_a_failing_attempt_leaves_no_spill_file(out: str) -> None:
+    options = {"fileFormat": "parquet", "partitionBy": "word", "maxOpenBytes": "8000"}
+    query = MicroBatch(out, COLUMNS, options)
+    planned, writer = query.plan(), query.identity(0)
+    with pytest.raises(ConnectionError):
+        query.run_task(planned, writer, 0, rows(2_000, 50), error=ConnectionError("lost"))
+    assert not [*Path(out).rglob("*.spill"), *Path(out).rglob("*.staged")]
+
+
+def test_no_more_files_are_open_than_the_process_may_have(out: str) -> None:
+    here, most = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # noqa: PTH208
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * here + 40, most))
+    try:
+        write(out, [rows(1_000, 500)], fileFormat="json", maxOpenBytes="64MiB")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(ftfile.open(out).files()) == 500
+
+
+class TestLaterRows:
+    SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
+
+    @pytest.fixture
+    def later(self, out: str) -> LaterRows:
+        fs = open_filesystem(out)
+        return LaterRows(Stage(fs, SYSTEM_IDS, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
+
+    def batch(self, *numbers: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([{"n": n, "word": None if n % 2 else f"é{n}"} for n in numbers], self.SCHEMA)
+
+    def found(self, later: LaterRows) -> list[tuple[str, list[int]]]:
+        return [(bucket, rows["n"].to_pylist()) for bucket, rows in later.take_all()]
+
+    def test_without_a_spill_file(self, later: LaterRows, out: str) -> None:
+        for bucket, numbers in (("a", (1, 2)), ("b", (3,)), ("a", (4,))):
+            later.add(bucket, self.batch(*numbers))
+        assert self.found(later) == [("a", [1, 2]), ("a", [4]), ("b", [3])]
+        assert self.found(later) == []
+        assert not Path(out).exists()
+
+    def test_some_spilled_and_some_held(self, later: LaterRows, out: str) -> None:
+        later.add("a", self.batch(1, 2))
+        later.add("b", self.batch(3))
+        later.add("a", self.batch(4))
+        later.spill()
+        assert later.held_bytes == 0
+        later.add("c", self.batch(5))
+        later.add("b", self.batch(6))
+        assert self.found(later) == [("a", [1, 2, 4]), ("b", [3]), ("b", [6]), ("c", [5])]
+        assert not [path for path in Path(out).rglob("*") if path.is_file()]
+
+    def test_values_come_back_as_they_were(self, later: LaterRows) -> None:
+        batch = self.batch(*range(100))
+        later.add("a", batch[10:20])
+        later.spill()
+        ((_, rows),) = later.take_all()
+        assert rows.equals(batch[10:20])
+
+    def test_slices_do_not_keep_the_memory_of_all_rows(self, later: LaterRows) -> None:
+        batch = self.batch(*range(100_000))
+        later.add("a", batch[:10])
+        assert later.held_bytes < 2_000
+
+
+@pytest.mark.parametrize("rolling", ["batch", "policy"])
+@pytest.mark.parametrize("file_format", ["json", "parquet"])
+def test_a_thousand_buckets_within_the_memory_of_a_task(out: str, file_format: str, rolling: str) -> None:
+    """Far more rows than the budget, each bucket among them everywhere; the peak is the kernel's own figure."""
+    code = f"""
+import re
+from pathlib import Path
+import numpy as np, pyarrow as pa, pyarrow.compute, pyarrow.parquet
+from ftfile.sink.config import SinkConfig
+from ftfile.sink.identity import JobIdentity, TaskIdentity
+from ftfile.sink.writer import SinkWriter
+from ftfile.testing.micro_batch import spark_schema
+
+def memory(name):
+    return 1024 * int(re.search(name + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+columns = {{"key": "string", "id": "long", "word": "string", "more": "string"}}
+options = {{"path": {out!r}, "fileFormat": {file_format!r}, "partitionBy": "key", "rolling": {rolling!r}}}
+writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(columns)))
+random = np.random.default_rng(0)
+text = random.bytes(10_000 * 80).hex()
+words = [text[160 * n : 160 * n + 160] for n in range(10_000)]
+keys = pa.array([f"k{{n:03}}" for n in range(1_000)])
+batch = pa.record_batch({{"id": range(10_000), "word": words, "more": words}})
+
+def batches():
+    for _ in range(80):
+        key = keys.take(pa.array(random.integers(0, 1_000, 10_000)))
+        yield pa.record_batch({{"key": key, **dict(zip(batch.schema.names, batch.columns))}})
+
+before = memory("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+message = writer.write(TaskIdentity(JobIdentity("job"), 0, 0), batches())
+written = [*message.parts, *message.segments]
+print(memory("VmHWM") - before, len({{each.bucket for each in written}}), sum(each.rows for each in written))
+print(len(message.parts) or len({{segment.path for segment in message.segments}}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    peak_bytes, buckets, written, files = map(int, re.findall(r"\d+", done.stdout))
+    assert (buckets, written, files) == (1_000, 800_000, 1_000 if rolling == "batch" else 1)
+    assert peak_bytes <= BUDGET_BYTES, f"{peak_bytes / MIB:.0f} MiB"
