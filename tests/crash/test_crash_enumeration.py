@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import bases
+from ftfile.commit import bases, keeping
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.by_reference import PickledByReference
@@ -90,7 +90,8 @@ def test_every_crash(scenario: Scenario, record_property: Callable[[str, object]
 def test_every_crash_around_a_base(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
-    monkeypatch.setattr(bases, "BASE_EVERY", 2)
+    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     monkeypatch.setattr(bases, "BASES_KEPT", 1)
     assert explore(REPLACING, record_property) >= 2_000
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from ftfile.commit import bases
+from ftfile.commit import bases, keeping
 from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
@@ -41,7 +41,8 @@ FAULTS = {
 
 @pytest.fixture(autouse=True)
 def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(bases, "BASE_EVERY", 2)
+    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, SeededIds()):
         yield
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import bases
+from ftfile.commit import bases, keeping
 from ftfile.commit.bases import newest_base
 from ftfile.core.errors import ReplayMismatch
 from ftfile.testing.crashing import crash_states
@@ -140,15 +140,18 @@ class Ring:
         return calls
 
 
-@pytest.fixture(params=[2, 256], ids=["with bases", "without bases"])
-def base_every(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(bases, "BASE_EVERY", request.param)
+@pytest.fixture(params=[True, False], ids=["with bases", "without bases"])
+def with_bases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Bases and ranges at every second version or so."""
+    if request.param:
+        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, IDS):
-        yield request.param
+        yield
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("base_every")
+@pytest.mark.usefixtures("with_bases")
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
     ring = Ring(race)
@@ -160,9 +163,9 @@ def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("base_every", [256], indirect=True)
+@pytest.mark.parametrize("with_bases", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES[:4], ids=lambda race: race.name)
-@pytest.mark.usefixtures("base_every")
+@pytest.mark.usefixtures("with_bases")
 def test_every_pair_of_steps(race: Race) -> None:
     ring = Ring(race)
     calls = ring.calls_alone()
@@ -172,9 +175,9 @@ def test_every_pair_of_steps(race: Race) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("base_every", [256], indirect=True)
+@pytest.mark.parametrize("with_bases", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
-@pytest.mark.usefixtures("base_every")
+@pytest.mark.usefixtures("with_bases")
 def test_power_is_cut_while_both_run(race: Race) -> None:
     ring = Ring(race)
     seen: set[tuple[bytes, tuple[str, ...]]] = set()

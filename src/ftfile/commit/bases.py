@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = (
     "BASES_KEPT",
-    "BASE_EVERY",
+    "RECORD_COST_BYTES",
     "decode_base",
     "encode_base",
     "keep_base",
+    "list_bases",
     "newest_base",
     "read_base",
     "write_base",
@@ -44,14 +45,17 @@ __all__ = (
 BASE_FORMAT = 1
 _ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
 BASES_KEPT = 2
-BASE_EVERY = 256
+# A base is due when reading what came after it costs more than this, and than half of reading the base.
+BASE_MIN_BYTES = 1 << 20
+# What opening a record costs, as bytes read: a restart must not open thousands of small ones.
+RECORD_COST_BYTES = 4 << 10
 
 _log = get_logger(__name__)
 
 
 def newest_base(fs: FileSystem) -> layout.BaseName | None:
     """Return the newest base by listing their names, or None."""
-    return max(_list_bases(fs), default=None)
+    return max(list_bases(fs), default=None)
 
 
 def read_base(fs: FileSystem, name: layout.BaseName) -> LogState:
@@ -62,13 +66,17 @@ def read_base(fs: FileSystem, name: layout.BaseName) -> LogState:
         CorruptData: it is damaged.
     """
     path = layout.base_path(name)
-    return decode_base(fs.read(path), path)
+    content = fs.read(path)
+    state = decode_base(content, path)
+    state.base_bytes = len(content)
+    return state
 
 
 def keep_base(fs: FileSystem, ids: IdSource, state: LogState) -> None:
-    """Write a base every now and then; failing is harmless and only logged, the batch is committed."""
-    if (state.version + 1) % BASE_EVERY:
+    """Write a base when one is due; failing is harmless and only logged, the batch is committed."""
+    if state.delta_bytes <= max(BASE_MIN_BYTES, state.base_bytes // 2):
         return
+    state.delta_bytes = 0
     try:
         write_base(fs, ids, state)
     except StorageError as error:
@@ -78,8 +86,10 @@ def keep_base(fs: FileSystem, ids: IdSource, state: LogState) -> None:
 def write_base(fs: FileSystem, ids: IdSource, state: LogState) -> None:
     """Write a base of the state, then drop those that newer ones make useless."""
     name = layout.BaseName(state.version, ids.unique()[:16])
-    fs.create_exclusive(layout.base_path(name), encode_base(state))
-    for old in sorted(_list_bases(fs))[:-BASES_KEPT]:
+    content = encode_base(state)
+    fs.create_exclusive(layout.base_path(name), content)
+    state.base_bytes, state.delta_bytes = len(content), 0
+    for old in sorted(list_bases(fs))[:-BASES_KEPT]:
         try:
             fs.delete(layout.base_path(old))
         except NotFound:
@@ -95,6 +105,7 @@ def encode_base(state: LogState) -> bytes:
         "queries": {query_id: _query_to_json(query) for query_id, query in state.queries.items()},
         "transactions": state.transactions,
         "horizonMs": state.horizon_ms,
+        "logStart": state.log_start,
         "schema": state.schema,
         "encoding": state.encoding,
         "definitions": state.definitions,
@@ -127,6 +138,7 @@ def decode_base(content: bytes, path: str) -> LogState:
         queries={query_id: _query_from_json(query) for query_id, query in text["queries"].items()},
         transactions=text["transactions"],
         horizon_ms=text["horizonMs"],
+        log_start=text["logStart"],
         schema=text["schema"],
         encoding=text["encoding"],
         definitions=text["definitions"],
@@ -142,7 +154,8 @@ def decode_base(content: bytes, path: str) -> LogState:
     )
 
 
-def _list_bases(fs: FileSystem) -> list[layout.BaseName]:
+def list_bases(fs: FileSystem) -> list[layout.BaseName]:
+    """Return the bases there are, in any order."""
     try:
         found = fs.list(layout.STATE)
     except NotFound:

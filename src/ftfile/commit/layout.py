@@ -15,10 +15,12 @@ __all__ = (
     "LOG",
     "META",
     "PUBLISHED_HINT",
+    "RANGES",
     "RETIRED",
     "STAGED",
     "STATE",
     "BaseName",
+    "RangeName",
     "ancestors",
     "base_path",
     "bucket_directory",
@@ -28,6 +30,8 @@ __all__ = (
     "dead_letter_path",
     "parent",
     "parse_base_name",
+    "parse_range_name",
+    "range_path",
     "record_path",
     "retired_path",
     "staged_directory",
@@ -38,14 +42,16 @@ META = "_ftfile"
 FORMAT_FILE = f"{META}/format"
 LOG = f"{META}/log"
 STATE = f"{META}/state"
+RANGES = f"{META}/ranges"
 HINTS = f"{META}/hints"
 STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
 DEAD_LETTERS = f"{META}/deadletter"
 PUBLISHED_HINT = f"{HINTS}/published"
-DIRECTORIES = (META, LOG, STATE, HINTS, STAGED, RETIRED)
+DIRECTORIES = (META, LOG, STATE, RANGES, HINTS, STAGED, RETIRED)
 
 _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
+_RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,6 +59,15 @@ class BaseName:
     """A base of the writers' state: the version it covers, and a suffix, since several may be written."""
 
     version: int
+    unique: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RangeName:
+    """A range: the first and the last version whose records it stands for, and a suffix, as of a base."""
+
+    first: int
+    last: int
     unique: str
 
 
@@ -75,6 +90,17 @@ def parse_base_name(path: str) -> BaseName | None:
     """Return what the name of a file in the state directory says, or None for any other file."""
     match = _BASE_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return BaseName(int(match[1]), match[2]) if match else None
+
+
+def range_path(name: RangeName) -> str:
+    """Return where a range lies."""
+    return f"{RANGES}/{name.first:020d}-{name.last:020d}-{name.unique}.range"
+
+
+def parse_range_name(path: str) -> RangeName | None:
+    """Return what the name of a file in the directory of ranges says, or None for any other file."""
+    match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
+    return RangeName(int(match[1]), int(match[2]), match[3]) if match else None
 
 
 def staged_directory(owner: str, batch: int) -> str:

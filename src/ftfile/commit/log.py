@@ -6,11 +6,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.bases import newest_base, read_base
+from ftfile.commit.bases import RECORD_COST_BYTES, newest_base, read_base
 from ftfile.commit.hints import read_published
 from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.commit.record_format import decode_record, encode_record
 from ftfile.commit.state import LogState
+from ftfile.commit.tail import Tail
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import (
     AlreadyExists,
@@ -66,6 +67,7 @@ class CommitLog:
         self._followed: LogState | None = None
         self._durable_to = -1
         self._prepared = False
+        self.tail = Tail()
         self.lock = threading.RLock()
 
     def prepare_directory(self) -> None:
@@ -119,19 +121,24 @@ class CommitLog:
                     if durable:
                         self._make_durable(state.version)
                     return state
-                self._state = None
+                self._forget()
             raise StorageError("read_on", layout.LOG, "the log's bases changed faster than they could be read")
 
     def _follow(self, state: LogState) -> None:
         """Read records to the end; a hint that names a later one shows that the end is a hole."""
         cold = state is not self._followed
         while True:
-            while (record := self.read_record(state.version + 1)) is not None:
-                state.apply(record)
+            while (found := self._read(state.version + 1)) is not None:
+                self._take_in(state, *found)
             # Behind a base there may be no record any more: whoever reads on starts over from the base.
             if not cold or self._has_base_after(state.version) or not self.is_hole(state.version + 1):
                 break
         self._followed = state
+
+    def _take_in(self, state: LogState, record: Record, size_bytes: int) -> None:
+        state.apply(record)
+        state.delta_bytes += size_bytes + RECORD_COST_BYTES
+        self.tail.append(record, size_bytes)
 
     def _has_base_after(self, version: int) -> bool:
         newest = newest_base(self.fs)
@@ -166,36 +173,48 @@ class CommitLog:
             StorageError: it was certainly not created.
         """
         with self.lock:
+            self.tail.keep()
             follows = self._state is not None and self._state.version == record.version - 1
             if self._state is not None and follows:
                 self._state.check(record)
-            if not self._create(record):
+            size_bytes = self._create(record)
+            if size_bytes is None:
                 return None
             try:
                 included = self._is_part_of_the_log(record)
                 if not included or self._state is None or not follows:
-                    self._state = None
+                    self._forget()
                     return self.read_on(durable=True) if included else None
             except StorageError as error:
                 raise self._unknown(record, error) from error
             self._durable_to = record.version
-            self._state.apply(record)
+            self._take_in(self._state, record, size_bytes)
             return self._state
 
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None when there is none at that version (yet, or any more)."""
+        found = self._read(version)
+        return found[0] if found else None
+
+    def _read(self, version: int) -> tuple[Record, int] | None:
+        """Return a record and how many bytes it has, its companion's included."""
         path = layout.record_path(version)
+        sizes = []
+
+        def read_companion(path: str) -> bytes:
+            try:
+                content = self.fs.read(path)
+            except NotFound as error:
+                raise CorruptData(path, "the adds of a record", "no such file", "Restore it from a copy") from error
+            sizes.append(len(content))
+            return content
+
         try:
             content = self.fs.read(path)
         except NotFound:
             return None
-        return decode_record(content, path, self._read_companion)
-
-    def _read_companion(self, path: str) -> bytes:
-        try:
-            return self.fs.read(path)
-        except NotFound as error:
-            raise CorruptData(path, "the adds of a record", "no such file", "Restore it from a copy") from error
+        sizes.append(len(content))
+        return decode_record(content, path, read_companion), sum(sizes)
 
     def find_batch(self, query_id: str, batch_id: int) -> Record | None:
         """Return the record of a batch at or before its query's last, or None when a base has taken its place.
@@ -221,9 +240,14 @@ class CommitLog:
                 self._state.due, self._state.tasks = record.due, record.tasks
                 return self._state
         self._prepared = False
+        self._forget()
         self._state = self._newest_base_state() or LogState()
         self._durable_to = self._state.version
         return self._state
+
+    def _forget(self) -> None:
+        self._state = None
+        self.tail.clear()
 
     def _newest_base_state(self) -> LogState | None:
         while (name := newest_base(self.fs)) is not None:
@@ -238,23 +262,26 @@ class CommitLog:
             self.fs.sync_directory(layout.LOG)
             self._durable_to = version
 
-    def _create(self, record: Record) -> bool:
+    def _create(self, record: Record) -> int | None:
+        """Return the length of the record that was created, or None when its version is another's."""
         path = layout.record_path(record.version)
         encoded = encode_record(record, layout.companion_path(record.version, record.nonce))
+        size_bytes = len(encoded.content)
         if encoded.companion is not None:
             self._create_companion(encoded.companion.path, encoded.companion.content)
+            size_bytes += len(encoded.companion.content)
         doubt: StorageError | None = None
         for tried in range(CREATE_TRIES):
             try:
                 self.fs.create_exclusive(path, encoded.content)
             except AlreadyExists:
-                return self._is_own(record)
+                return size_bytes if self._is_own(record) else None
             except (OutcomeUnknown, Unavailable) as error:
                 _log.warning("creating version %d had no certain outcome, looking: %s", record.version, error)
                 doubt = error
                 self.clock.sleep(0.05 * 2**tried)
             else:
-                return True
+                return size_bytes
         raise self._unknown(record, doubt) from doubt
 
     def _unknown(self, record: Record, doubt: StorageError | None) -> CommitOutcomeUnknown:

@@ -183,6 +183,7 @@ class Record:
         tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
         lineage_start: the batch with which the author's query starts anew; None when it goes on.
         horizon_ms: staged files not younger than this may be deleted; None when unchanged.
+        log_start: records before this version may be deleted; None when unchanged.
         schema: key of the definition of the rows' schema.
         settings: key of the definition of how the author's query makes parts of its open segments.
         encoding: key of the definition of how new rows are written.
@@ -204,6 +205,7 @@ class Record:
     tasks: int = 0
     lineage_start: int | None = None
     horizon_ms: int | None = None
+    log_start: int | None = None
     schema: str | None = None
     settings: str | None = None
     encoding: str | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.model import Add, Record, Remove
-from ftfile.commit.snapshot import take_snapshot
+from ftfile.commit.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
 from ftfile.core.logs import get_logger
 
@@ -57,6 +57,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         tasks=proposal.tasks or head.tasks,
         lineage_start=lineage_start,
         horizon_ms=proposal.horizon_ms,
+        log_start=proposal.log_start,
         schema=proposal.schema,
         encoding=proposal.encoding,
         settings=proposal.settings,
@@ -80,7 +81,7 @@ def _replaced(log: CommitLog, head: LogState, proposal: Proposal) -> list[Add]:
     """Return what an overwrite or a drop ends, found out anew for the head it is to follow."""
     if head.version < 0 or not (proposal.overwrite or proposal.drops):
         return []
-    live = take_snapshot(log, head.version).adds.values()
+    live = snapshot_at(log, head).adds.values()
     return [*live] if proposal.drops is None else [*proposal.drops(head, live)]
 
 
@@ -91,7 +92,7 @@ def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> li
     claimed: set[str] = set()
     for rewrite in rewrites:
         inputs = {add.id for add in rewrite.inputs}
-        if inputs & claimed or not all(head.is_live(add_id, rewrite.known_at) for add_id in inputs):
+        if inputs & claimed or not all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs):
             _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
             continue
         # What is left of a segment lies where that lies, which is safe as long as one of them is live.

@@ -54,6 +54,8 @@ class Proposal:
         tasks: how many tasks wrote it; 0 for none, and then jobs are dealt as before.
         plan_due: which jobs are due after a record; called with the head it follows, the record without any, and the
             jobs of the head that can still be done. Without it, those stay due.
+        horizon_ms: for vacuum, see `Record`.
+        log_start: for vacuum, see `Record`.
         definitions: by key, the schemas and encodings that adds, `schema` and `encoding` refer to.
         memory: changes of what the use case remembers.
         check: the use case's own objections to following a head; called with every head that is tried.
@@ -71,6 +73,7 @@ class Proposal:
     tasks: int = 0
     plan_due: PlanDue | None = None
     horizon_ms: int | None = None
+    log_start: int | None = None
     schema: str | None = None
     settings: str | None = None
     encoding: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.bases import keep_base
+from ftfile.commit.keeping import keep_up
 from ftfile.commit.lineage import lineage_start
 from ftfile.commit.prepare import check_staged, prepare
 from ftfile.commit.publish import raise_own, roll_forward, wait_for_removed
@@ -64,7 +64,7 @@ def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
     # Committed. From here on we may die: whoever comes next rolls forward.
     problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)
     raise_own(problems, proposal.author, record.version)
-    keep_base(log.fs, log.ids, after)
+    keep_up(log, after)
     return Committed(record.version, replayed=False)
 
 

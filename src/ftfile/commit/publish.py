@@ -140,7 +140,7 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float) -> Problem | N
             retire(log.fs, entry.removes)
             nowhere = place(log.fs, entry.adds)
             sync_names(log.fs, entry)
-            missing = still_live(log, nowhere)
+            missing = still_live(log, nowhere, entry.version)
         except FtfileError as error:
             if error.retry is Retry.NEVER or log.clock.monotonic_s() + wait_s > deadline:
                 return _problem(entry, _as_committed(entry, error))
@@ -187,12 +187,15 @@ def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
             _log.debug("left %s behind: %s", directory, error)
 
 
-def still_live(log: CommitLog, adds: Sequence[Add]) -> list[Add]:
-    """Return those of the adds that no record has removed since: read the log again before calling one missing."""
+def still_live(log: CommitLog, adds: Sequence[Add], known_at: int) -> list[Add]:
+    """Return those of the adds that no record has removed since: read the log again before calling one missing.
+
+    One of a version so long ago that the log's state does not tell is taken for removed.
+    """
     if not adds:
         return []
-    removed = log.read_on(durable=True).removed
-    return [add for add in adds if add.id not in removed and not log.fs.exists(layout.retired_path(add.id))]
+    head = log.read_on(durable=True)
+    return [add for add in adds if head.is_live(add, known_at)]
 
 
 def _retire_one(fs: FileSystem, remove: Remove) -> None:
@@ -257,15 +260,12 @@ def _look(fs: FileSystem, path: str) -> FileInfo | None:
 
 
 def _skip_published(log: CommitLog, head: LogState) -> None:
-    """Believe the hint as far as the record it names is the one in the log."""
+    """Believe the hint if the record it names is part of the log; one behind the newest base may be a dead one.
+
+    The state tells of the last records only: an older hint saves little work.
+    """
     hint = read_published(log.fs) if head.unpublished else None
-    if hint is None or hint.version < min(head.unpublished):
-        return
-    try:
-        record = log.read_record(hint.version)
-    except StorageError:
-        return  # a hint only saves work
-    if record is not None and record.nonce == hint.nonce:
+    if hint is not None and head.includes(hint.version, hint.nonce):
         head.unpublished = {version: entry for version, entry in head.unpublished.items() if version > hint.version}
 
 

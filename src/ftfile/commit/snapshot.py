@@ -1,4 +1,8 @@
-"""Snapshots: what a reader sees is a version; and where the bytes of an add lie at this moment."""
+"""Snapshots: what a reader sees is a version; and where the bytes of an add lie at this moment.
+
+A snapshot is made of the newest ranges and of the records after them. Where a range is missing or damaged, records take
+its place while they are kept.
+"""
 
 from __future__ import annotations
 
@@ -6,71 +10,228 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.commit import layout
+from ftfile.commit.add_table import AddTable, Block
+from ftfile.commit.merging import clip
+from ftfile.commit.ranges import cover, list_ranges, read_range
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add, Record
+    from ftfile.commit.range_format import Document, Range
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileSystem
 
-__all__ = ("Snapshot", "open_add", "read_records", "take_snapshot")
+__all__ = ("Snapshot", "open_add", "read_records", "snapshot_at", "take_snapshot")
+
+TRIES = 100
 
 _Opened = TypeVar("_Opened")
+_log = get_logger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The live adds of a version, in the order of their records.
 
     Attributes:
         version: -1 for a log without records.
         schema: key of the newest schema, None when no record had one.
+        definitions: all that the adds refer to, and more.
+        adds: by id; where their rows come from in segments may be left out.
+        ranges_to: the last version for which ranges stood in, and were found whole.
     """
 
     version: int = -1
     schema: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
-    adds: dict[str, Add] = field(default_factory=dict)
-
-    def apply(self, record: Record) -> None:
-        """Take in the next record."""
-        for remove in record.removes:
-            del self.adds[remove.id]
-        self.adds.update((add.id, add) for add in record.adds)
-        self.version, self.schema = record.version, record.schema or self.schema
-        self.definitions.update(record.definitions)
-
-
-def read_records(log: CommitLog) -> Iterator[Record]:
-    """Yield all records from the first to the head.
-
-    Raises:
-        CorruptData: one is missing.
-    """
-    version = 0
-    while True:
-        while (record := log.read_record(version)) is not None:
-            yield record
-            version += 1
-        if not log.is_hole(version):
-            return
+    adds: Mapping[str, Add] = field(default_factory=AddTable)
+    ranges_to: int = -1
 
 
 def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
     """Return the snapshot of a version, by default of the head.
 
     Raises:
-        ConfigError: the log has no such version.
+        ConfigError: the log has no such version, or does not keep it any more.
+        CorruptData: a record is missing, or a range and the records that could take its place.
     """
-    snapshot = Snapshot()
-    for record in read_records(log):
-        if version is not None and record.version > version:
-            break
-        snapshot.apply(record)
-    if version is not None and snapshot.version != version:
-        raise ConfigError(f"versionAsOf={version}: the newest version is {snapshot.version}, the oldest 0")
-    return snapshot
+    for _ in range(TRIES):
+        head = log.read_on()
+        newest, oldest = head.version, head.log_start
+        if version is not None and not oldest <= version <= newest:
+            raise ConfigError(f"versionAsOf={version}: the newest version is {newest}, the oldest {oldest}")
+        error: CorruptData | None = None
+        try:
+            snapshot = snapshot_at(log, head, version)
+        except CorruptData as found:
+            error = found
+        # A record that is not kept any more may be missing, or be a dead one.
+        if log.read_on().log_start == oldest:
+            if error is not None:
+                raise error
+            return snapshot
+    raise CorruptData(layout.LOG, "the same oldest record", "another at every look", "Read again later")
+
+
+def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
+    """Return the snapshot of a version of a log whose head is known; the log is not read on.
+
+    Args:
+        log: of the directory.
+        head: its state.
+        version: by default that of the head.
+        since: take in also what was live at this version, or since then.
+
+    Raises:
+        CorruptData: see `take_snapshot`; or the head is not the newest, and its records are not kept any more.
+    """
+    version = head.version if version is None else version
+    seen: set[layout.RangeName] | None = None
+    while True:
+        found = set(list_ranges(log.fs))
+        builder = _Builder(version, version if since is None else since)
+        try:
+            builder.add_ranges(log.fs, head, found)
+            builder.add_records(log, head)
+            return builder.snapshot()
+        except CorruptData:
+            # Ranges that are merged while one lists them may be missed; what is missing twice is not there.
+            if found == seen:
+                raise
+            seen = found
+
+
+def read_records(log: CommitLog) -> Iterator[Record]:
+    """Yield the records that are kept, from the oldest to the head.
+
+    The caller looks at the end whether the oldest is still the same: others may have been dead.
+
+    Raises:
+        CorruptData: one is missing.
+    """
+    head = log.read_on()
+    version, newest = head.log_start, head.version
+    while version <= newest:
+        record = log.read_record(version)
+        if record is not None:
+            yield record
+            version += 1
+            continue
+        oldest = log.read_on().log_start
+        if oldest <= version:
+            raise _missing(version)
+        version = oldest
+
+
+class _Builder:
+    """Puts a snapshot together from ranges and records, in the order of versions.
+
+    Args:
+        version: what came later is left out.
+        since: what was removed later is kept in.
+    """
+
+    def __init__(self, version: int, since: int) -> None:
+        self._version = version
+        self._since = since
+        self._end = -1
+        self._blocks: list[Block] = []
+        self._others: dict[str, Add] = {}
+        self._removed: set[str] = set()
+        self._schema: str | None = None
+        self._definitions: dict[str, Any] = {}
+        self._ranges_to = -1
+
+    def add_ranges(self, fs: FileSystem, head: LogState, names: Collection[layout.RangeName]) -> None:
+        """Take in what ranges stand for, as far as there are whole ones without a gap."""
+        for content in self._read_ranges(fs, head, set(names)):
+            self._add_range(clip(content, self._end + 1) if content.first <= self._end else content)
+        self._ranges_to = min(self._end, self._version)
+
+    def add_records(self, log: CommitLog, head: LogState) -> None:
+        """Take in the records after the ranges."""
+        for version in range(self._end + 1, self._version + 1):
+            record = log.read_record(version) if version >= head.log_start else None
+            if record is None:
+                raise _missing(version)
+            self._add_record(record)
+
+    def snapshot(self) -> Snapshot:
+        """Return what was put together.
+
+        Raises:
+            CorruptData: something was removed that was not live.
+        """
+        found = sum(block.without(self._removed) for block in self._blocks)
+        if found != len(self._removed):
+            told = f"{len(self._removed) - found} others"
+            raise CorruptData(layout.RANGES, "removes of live adds", told, "ftfile.upkeep.merge_ranges makes them anew")
+        adds = AddTable(self._blocks, self._others)
+        return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
+
+    def _read_ranges(self, fs: FileSystem, head: LogState, names: set[layout.RangeName]) -> list[Range]:
+        """Return a cover of whole ranges, looking for another when one cannot be read."""
+        while True:
+            contents: list[Range] = []
+            end = -1
+            for name in cover(names, self._version):
+                # What a range removed itself is left out unless it may be asked for.
+                ended = name.last > self._since or name.first <= end
+                try:
+                    contents.append(self._checked(read_range(fs, name, ended=ended), head))
+                except (NotFound, CorruptData) as error:
+                    _log.warning("a range is passed over: %s", error)
+                    names.discard(name)
+                    break
+                end = name.last
+            else:
+                return contents
+
+    def _checked(self, content: Range, head: LogState) -> Range:
+        if content.log_start > self._since:
+            raise CorruptData(layout.RANGES, f"a range that knows version {self._since}", "one that has forgotten it")
+        if head.includes(content.last, content.nonce) is False:
+            raise CorruptData(layout.RANGES, "a range of this log", f"one of another, to version {content.last}")
+        return content
+
+    def _add_range(self, content: Range) -> None:
+        for document in content.kept:
+            versions = document.versions()
+            later = content.last > self._version
+            self._add_block(document, versions.ids, [at <= self._version for at in versions.added] if later else None)
+        for document in (content.ended or ()) if content.last > self._since else ():
+            versions = document.versions()
+            both = zip(versions.added, versions.removed, strict=True)
+            chosen = [added <= self._version and removed > self._since for added, removed in both]
+            self._add_block(document, versions.ids, chosen)
+        self._removed.update(add_id for add_id, version in content.removes.items() if version <= self._since)
+        for version, key in content.schemas:
+            self._schema = key if version <= self._version else self._schema
+        self._definitions.update(content.definitions)
+        self._end = content.last
+
+    def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
+        if chosen is None or any(chosen):
+            self._blocks.append(Block(ids, document.rest, chosen))
+
+    def _add_record(self, record: Record) -> None:
+        for remove in record.removes if record.version <= self._since else ():
+            if self._others.pop(remove.id, None) is None:
+                self._removed.add(remove.id)
+        self._others.update((add.id, add) for add in record.adds)
+        self._schema = record.schema or self._schema
+        self._definitions.update(record.definitions)
+        self._end = record.version
+
+
+def _missing(version: int) -> CorruptData:
+    return CorruptData(
+        layout.record_path(version), "a record, or a range that stands for it", "neither", "Restore it from a copy"
+    )
 
 
 def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:

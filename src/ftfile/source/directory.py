@@ -144,9 +144,18 @@ class Directory:
             if add.kind == "part"
         ]
 
+    def oldest_version(self) -> int:
+        """Return the oldest version that can be read, where `history` begins: vacuum removes what came before.
+
+        It is 0 where there was no vacuum, also when nothing has been committed yet.
+        """
+        return self._log.read_on().log_start
+
     def history(self) -> list[Version]:
-        """Return all commits, oldest first."""
-        return [_version(record, created_ms(self._log, record.version)) for record in read_records(self._log)]
+        """Return the commits that are kept, oldest first: from `oldest_version` on."""
+        versions = [_version(record, created_ms(self._log, record.version)) for record in read_records(self._log)]
+        oldest = self.oldest_version()
+        return [version for version in versions if version.version >= oldest]
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the live adds of a version with what is needed to read them."""

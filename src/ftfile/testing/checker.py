@@ -25,7 +25,7 @@ from ftfile.commit.bases import decode_base
 from ftfile.commit.hints import read_published
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.record_format import decode_record
-from ftfile.commit.snapshot import Snapshot, open_add
+from ftfile.commit.snapshot import open_add
 from ftfile.commit.state import LogState
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData, NotFound
@@ -54,6 +54,12 @@ class InvariantViolation(AssertionError):
     def __init__(self, invariant: str, found: str) -> None:
         super().__init__(f"{invariant}: {found}")
         self.invariant = invariant
+
+
+@dataclass
+class _Snapshot:
+    version: int = -1
+    adds: dict[str, Add] = field(default_factory=dict)
 
 
 @dataclass
@@ -170,9 +176,9 @@ def _check_authors(
         _require(not missing, "I3", f"batches {sorted(missing)} of {query_id} are in no record")
 
 
-def _check_snapshots(records: Sequence[Record]) -> list[Snapshot]:
+def _check_snapshots(records: Sequence[Record]) -> list[_Snapshot]:
     """Return the snapshot before the first record and the one after each."""
-    snapshots = [Snapshot()]
+    snapshots = [_Snapshot()]
     names: set[str] = set()
     for record in records:
         live = snapshots[-1].adds
@@ -185,9 +191,8 @@ def _check_snapshots(records: Sequence[Record]) -> list[Snapshot]:
         for name in (name for add in (*record.adds, *record.letters) for name in _own_names(add)):
             _require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
             names.add(name)
-        after = Snapshot(adds=live.copy())
-        after.apply(record)
-        snapshots.append(after)
+        left = {add_id: add for add_id, add in live.items() if add_id not in removed}
+        snapshots.append(_Snapshot(record.version, left | {add.id: add for add in record.adds}))
     for snapshot in snapshots:
         _check_segments(snapshot)
     return snapshots
@@ -198,7 +203,7 @@ def _own_names(add: Add) -> list[str]:
     return [f"add {add.id}"] if add.kind == "segment" else [f"add {add.id}", add.path, add.final_path or ""]
 
 
-def _check_segments(snapshot: Snapshot) -> None:
+def _check_segments(snapshot: _Snapshot) -> None:
     segments = (add for add in snapshot.adds.values() if add.kind == "segment")
     found = sorted((add.path, add.offset, add.length) for add in segments)
     for (path, start, length), (next_path, next_start, _) in itertools.pairwise(found):
@@ -237,7 +242,7 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> 
         _require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
 
 
-def _check_contents(fs: FileSystem, records: Sequence[Record], newest: Snapshot) -> dict[str, bytes]:
+def _check_contents(fs: FileSystem, records: Sequence[Record], newest: _Snapshot) -> dict[str, bytes]:
     """Return the bytes of each add; a removed one may be gone once a record sets a horizon for vacuum."""
     vacuumed = any(record.horizon_ms is not None for record in records)
     contents = {}
@@ -257,7 +262,7 @@ def _check_contents(fs: FileSystem, records: Sequence[Record], newest: Snapshot)
 
 def _check_rows(
     records: Sequence[Record],
-    snapshots: Sequence[Snapshot],
+    snapshots: Sequence[_Snapshot],
     rows: Mapping[str, Counter[Hashable]],
     earlier: DirectoryReport | None,
 ) -> None:

@@ -239,11 +239,10 @@ class TestBases:
     def test_bases_are_written_now_and_then_and_old_ones_dropped(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bases, "BASE_EVERY", 8)
+        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 8 * bases.RECORD_COST_BYTES)
         for batch in range(29):
             driver.commit(batch)
-        names = [layout.parse_base_name(info.path) for info in driver.fs.list(layout.STATE)]
-        assert sorted(name.version for name in names if name) == [15, 23]
+        assert sorted(name.version for name in bases.list_bases(driver.fs)) == [15, 23]
 
     def test_a_base_replaced_while_it_is_opened_is_looked_for_again(self, driver: Driver) -> None:
         driver.commit_new(0)

@@ -1,0 +1,67 @@
+"""What a committer writes now and then so that restarts and readers have little to read: bases and ranges.
+
+The batch is committed by then: a failure is harmless and only logged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.commit.bases import keep_base
+from ftfile.commit.merging import make_range
+from ftfile.commit.ranges import cover, list_ranges, reach, write_merged
+from ftfile.core.errors import FtfileError
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import Record
+    from ftfile.commit.state import LogState
+
+__all__ = ("extend_ranges", "keep_up")
+
+# A range is due at every so many versions, and as soon as this committer remembers so many bytes of records.
+RANGE_EVERY = 64
+RANGE_BYTES = 256 << 10
+# Of records that no range stands for and nobody remembers, so many are read again at a time.
+GAP_RECORDS = 256
+
+_log = get_logger(__name__)
+
+
+def keep_up(log: CommitLog, head: LogState) -> None:
+    """Write a range and a base when they are due."""
+    if (head.version + 1) % RANGE_EVERY == 0 or log.tail.size_bytes >= RANGE_BYTES:
+        try:
+            extend_ranges(log, head)
+        except FtfileError as error:
+            _log.warning("could not write a range up to version %d, readers read records: %s", head.version, error)
+    keep_base(log.fs, log.ids, head)
+
+
+def extend_ranges(log: CommitLog, head: LogState) -> int:
+    """Write a range of the records that no range stands for yet, of a gap as many as may be read again.
+
+    Returns:
+        The last version that ranges stand for now.
+    """
+    found = list_ranges(log.fs)
+    first = reach(cover(found)) + 1
+    log.tail.forget(first - 1)
+    records: list[Record] = []
+    read_again = 0
+    for version in range(max(first, head.log_start), head.version + 1):
+        record = log.tail.get(version)
+        if record is None:
+            if read_again == GAP_RECORDS:
+                break
+            record = log.read_record(version)
+            read_again += 1
+        if record is None:
+            break
+        records.append(record)
+    if not records or records[0].version != first:
+        return first - 1
+    write_merged(log.fs, log.ids, make_range(records, head.log_start), found)
+    log.tail.forget(records[-1].version)
+    return records[-1].version

@@ -1,0 +1,146 @@
+"""Ranges on storage: immutable files that stand for the records of consecutive versions, for readers.
+
+A range is right whoever wrote it and whatever else is there, so several may overlap. One that lies within another is
+not needed and goes; no committer's deletion can open a gap, since what is within nothing else is never deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.merging import merge
+from ftfile.commit.range_format import decode_range, encode_range
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from ftfile.commit.range_format import Range
+    from ftfile.core.ids import IdSource
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("cover", "drop_contained", "list_ranges", "reach", "read_range", "write_merged", "write_range")
+
+# What one commit merges at most, the new range included: some 8 MiB of text. Larger ones are merged by maintenance.
+MERGED_BYTES = 1 << 20
+
+_log = get_logger(__name__)
+
+
+def list_ranges(fs: FileSystem) -> dict[layout.RangeName, int]:
+    """Return the ranges there are, with their lengths in bytes."""
+    try:
+        found = fs.list(layout.RANGES)
+    except NotFound:
+        return {}
+    names = ((layout.parse_range_name(info.path), info.size_bytes) for info in found)
+    return {name: size_bytes for name, size_bytes in names if name is not None}
+
+
+def cover(names: Iterable[layout.RangeName], last: int | None = None) -> list[layout.RangeName]:
+    """Return the fewest ranges that stand for all versions from 0 on, as far as they go, in order; they may overlap.
+
+    Args:
+        names: of the ranges there are.
+        last: leave out what stands for later versions only.
+    """
+    waiting = sorted(names)
+    chosen: list[layout.RangeName] = []
+    end = -1
+    while last is None or end < last:
+        best = max((name for name in waiting if name.first <= end + 1), key=lambda name: name.last, default=None)
+        if best is None or best.last <= end:
+            break
+        chosen.append(best)
+        end = best.last
+        waiting = [name for name in waiting if name.last > end]
+    return chosen
+
+
+def reach(chosen: Sequence[layout.RangeName]) -> int:
+    """Return the last version that a cover stands for; -1 for an empty one."""
+    return chosen[-1].last if chosen else -1
+
+
+def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool) -> Range:
+    """Read a range.
+
+    Args:
+        fs: of the directory.
+        name: which.
+        ended: whether to read also the adds that it removed itself.
+
+    Raises:
+        NotFound: a larger one has replaced it: list again.
+        CorruptData: it is damaged.
+    """
+    path = layout.range_path(name)
+    with fs.open(path) as file:
+        content = decode_range(file, path, ended=ended)
+    if (content.first, content.last) != (name.first, name.last):
+        raise CorruptData(path, f"versions {name.first} to {name.last}", f"{content.first} to {content.last}")
+    return content
+
+
+def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeName:
+    """Write a range and return its name."""
+    name = layout.RangeName(content.first, content.last, ids.unique()[:16])
+    fs.create_exclusive(layout.range_path(name), encode_range(content))
+    return name
+
+
+def write_merged(fs: FileSystem, ids: IdSource, new: Range, found: Mapping[layout.RangeName, int]) -> None:
+    """Write a new range, merged with those before it that are no larger; then drop what is within it.
+
+    So each add is written again as often as the ranges double, and there are few ranges.
+
+    Args:
+        fs: of the directory.
+        ids: for its name.
+        new: stands for what comes after the cover of `found`.
+        found: the ranges there are.
+    """
+    older = _mergeable(cover(found), found, new)
+    if older:
+        try:
+            new = merge([*(read_range(fs, name, ended=True) for name in older), new], new.log_start)
+        except (NotFound, CorruptData) as error:
+            _log.warning("ranges stay apart: %s", error)
+    name = write_range(fs, ids, new)
+    drop_contained(fs, {*found, name})
+
+
+def drop_contained(fs: FileSystem, names: Collection[layout.RangeName]) -> list[layout.RangeName]:
+    """Delete the ranges that lie within another, and return them."""
+    kept: list[layout.RangeName] = []
+    dropped = []
+    # Of those that begin at one version the longest first: whatever contains a range comes before it.
+    for name in sorted(names, key=lambda name: (name.first, -name.last, name.unique)):
+        if kept and name.last <= kept[-1].last:
+            dropped.append(name)
+        else:
+            kept.append(name)
+    for name in dropped:
+        with contextlib.suppress(NotFound):
+            fs.delete(layout.range_path(name))
+    return dropped
+
+
+def _mergeable(
+    chosen: Sequence[layout.RangeName], found: Mapping[layout.RangeName, int], new: Range
+) -> list[layout.RangeName]:
+    """Return the last ranges of a cover that join without overlap, none larger than all after it together."""
+    size_bytes = len(encode_range(new))
+    older: list[layout.RangeName] = []
+    first = new.first
+    for name in reversed(chosen):
+        joins = name.last == first - 1
+        if not joins or found[name] > size_bytes or size_bytes + found[name] > MERGED_BYTES:
+            break
+        older.insert(0, name)
+        size_bytes += found[name]
+        first = name.first
+    return older
