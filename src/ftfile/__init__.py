@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ftfile.upkeep.compaction import compact
     from ftfile.upkeep.dropping import drop
     from ftfile.upkeep.flush import flush
+    from ftfile.upkeep.vacuum import vacuum
 
-__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open")
+__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "vacuum")
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
@@ -27,6 +28,7 @@ _HOMES = {
     "drop": ("ftfile.upkeep.dropping", "drop"),
     "flush": ("ftfile.upkeep.flush", "flush"),
     "open": ("ftfile.source.directory", "open_directory"),
+    "vacuum": ("ftfile.upkeep.vacuum", "vacuum"),
 }
 
 

@@ -6,9 +6,8 @@ added and removed it. The second has all else, in columns of the names that `add
     ["all", value]              every add has this one
     ["of", values, indexes]     few values, many adds
     ["each", values]            a value to each add
-    ["named", values, length]   the same, where `*` stands for the first characters of the add's id
 
-and under `more` the fields that few adds have, by the add's position.
+and under `more` the fields that few adds have, by the add's position. In paths, `//` stands for the add's id.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ftfile.commit.model import Add, Origin
 from ftfile.commit.record_format import add_from_json, add_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ("Columns", "decode_adds", "decode_columns", "decode_ids", "encode_columns", "pack_json", "unpack_json")
 
@@ -32,8 +31,9 @@ FIELDS = (
     *("kind", "path", "finalPath", "length", "logicalLength", "checksum", "rows", "bucket", "encoding", "origin"),
     "offset",
 )
-# Parts are named after their ids: staged ones wholly, final ones after so many characters.
+# Parts are named after their ids: staged ones wholly, final ones after so many characters. No path has an empty part.
 NAMED = {"path": 32, "finalPath": 12}
+ID = "//"
 # Level 6 takes twice the time and saves a tenth.
 COMPRESSION_LEVEL = 1
 
@@ -57,11 +57,14 @@ class Columns:
         """Take in one add. Where its rows come from in segments is left to its record: nobody reads by it."""
         text = add_to_json(add)
         text.pop("ranges", None)
-        self.ids.append(text.pop("id"))
+        add_id = text.pop("id")
+        self.ids.append(add_id)
         self.added.append(added)
         if removed is not None:
             self.removed.append(removed)
         text |= {"origin": tuple(text["origin"]), "offset": add.offset}
+        for name, length in NAMED.items():
+            text[name] = text[name] and text[name].replace(add_id[:length], ID)
         for name in FIELDS:
             self.fields[name].append(text.pop(name))
         self.fields["more"].append(text or None)
@@ -80,9 +83,6 @@ def encode_columns(columns: Columns) -> tuple[bytes, bytes]:
     deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
     ids = {"id": columns.ids, "added": deltas, "removed": columns.removed}
     rest: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
-    for name, length in NAMED.items():
-        if rest[name][0] == "each":
-            rest[name] = _code_named(columns.fields[name], columns.ids, length)
     rest["more"] = {str(at): more for at, more in enumerate(columns.fields["more"]) if more is not None}
     return pack_json(ids), pack_json(rest)
 
@@ -96,13 +96,16 @@ def decode_ids(content: bytes) -> Columns:
 def decode_columns(ids: bytes, rest: bytes) -> Columns:
     """Return everything."""
     columns = decode_ids(ids)
-    columns.fields = _fields(unpack_json(rest), columns.ids, tuple)
+    columns.fields = _fields(unpack_json(rest), len(columns.ids), tuple)
     return columns
 
 
 def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
     """Yield the adds of the second stream."""
-    fields = _fields(unpack_json(rest), ids, lambda origin: Origin(*origin))
+    fields = _fields(unpack_json(rest), len(ids), lambda origin: Origin(*origin))
+    for name, length in NAMED.items():
+        pairs = zip(fields[name], ids, strict=True)
+        fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
     adds = map(Add, ids, *(fields[name] for name in FIELDS))
     if not any(fields["more"]):
         yield from adds
@@ -137,29 +140,16 @@ def _code(values: Sequence[Any]) -> list[Any]:
     return ["each", values]
 
 
-def _code_named(values: Sequence[str | None], ids: Sequence[str], length: int) -> list[Any]:
-    if any("*" in value for value in values if value is not None):
-        return ["each", values]
-    shortened = [value and value.replace(add_id[:length], "*") for value, add_id in zip(values, ids, strict=True)]
-    return ["named", shortened, length]
-
-
-def _fields(text: dict[str, Any], ids: Sequence[str], as_origin: Callable[[Any], Any]) -> dict[str, list[Any]]:
-    fields = {name: _decode(text[name], ids, as_origin if name == "origin" else None) for name in FIELDS}
-    fields["more"] = [None] * len(ids)
+def _fields(text: dict[str, Any], count: int, as_origin: Callable[[Any], Any]) -> dict[str, list[Any]]:
+    fields = {name: _decode(text[name], count, as_origin if name == "origin" else None) for name in FIELDS}
+    fields["more"] = [None] * count
     for at, more in text["more"].items():
         fields["more"][int(at)] = more
     return fields
 
 
-def _decode(coded: list[Any], ids: Sequence[str], convert: Callable[[Any], Any] | None) -> list[Any]:
-    kind, found = coded[0], coded[1]
-    if kind == "all":
-        return [convert(found) if convert else found] * len(ids)
-    values: Iterable[Any] = map(convert, found) if convert else found
-    if kind == "of":
-        return list(map(list(values).__getitem__, coded[2]))
-    if kind == "named":
-        length = coded[2]
-        return [value and value.replace("*", add_id[:length]) for value, add_id in zip(values, ids, strict=True)]
-    return list(values)
+def _decode(coded: list[Any], count: int, convert: Callable[[Any], Any] | None) -> list[Any]:
+    if coded[0] == "all":
+        return [convert(coded[1]) if convert else coded[1]] * count
+    values = [convert(value) for value in coded[1]] if convert else coded[1]
+    return list(map(values.__getitem__, coded[2])) if coded[0] == "of" else values

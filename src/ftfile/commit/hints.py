@@ -14,7 +14,7 @@ from ftfile.core.logs import get_logger
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
-__all__ = ("PublishedHint", "read_published", "write_published")
+__all__ = ("PublishedHint", "read_published", "store_now_ms", "write_published")
 
 _log = get_logger(__name__)
 
@@ -43,3 +43,9 @@ def write_published(fs: FileSystem, hint: PublishedHint) -> None:
         fs.put(layout.PUBLISHED_HINT, to_checked_text([text]))
     except StorageError as error:
         _log.warning("could not write a hint, the next start will look at more files: %s", error)
+
+
+def store_now_ms(fs: FileSystem) -> int:
+    """Return the store's own time, which ages are measured by: that of a file written now."""
+    fs.put(layout.CLOCK_HINT, b"now\n")
+    return fs.stat(layout.CLOCK_HINT).modified_ms

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 __all__ = (
+    "CLOCK_HINT",
     "DEAD_LETTERS",
     "FORMAT_FILE",
     "LOG",
@@ -20,6 +21,7 @@ __all__ = (
     "STAGED",
     "STATE",
     "BaseName",
+    "LogName",
     "RangeName",
     "ancestors",
     "base_path",
@@ -30,6 +32,7 @@ __all__ = (
     "dead_letter_path",
     "parent",
     "parse_base_name",
+    "parse_log_name",
     "parse_range_name",
     "range_path",
     "record_path",
@@ -48,8 +51,10 @@ STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
 DEAD_LETTERS = f"{META}/deadletter"
 PUBLISHED_HINT = f"{HINTS}/published"
+CLOCK_HINT = f"{HINTS}/clock"
 DIRECTORIES = (META, LOG, STATE, RANGES, HINTS, STAGED, RETIRED)
 
+_LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.adds)")
 _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
 _RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
 
@@ -60,6 +65,14 @@ class BaseName:
 
     version: int
     unique: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """A record, or the companion of one: its version, and of a companion the nonce."""
+
+    version: int
+    nonce: str | None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,6 +92,12 @@ def record_path(version: int) -> str:
 def companion_path(version: int, nonce: str) -> str:
     """Return where a large record keeps its adds and removes."""
     return f"{LOG}/{version:020d}-{nonce}.adds"
+
+
+def parse_log_name(path: str) -> LogName | None:
+    """Return what the name of a file in the log's directory says, or None for any other file."""
+    match = _LOG_NAME.fullmatch(path.rsplit("/", 1)[-1])
+    return LogName(int(match[1]), match[2]) if match else None
 
 
 def base_path(name: BaseName) -> str:

@@ -199,22 +199,23 @@ class CommitLog:
     def _read(self, version: int) -> tuple[Record, int] | None:
         """Return a record and how many bytes it has, its companion's included."""
         path = layout.record_path(version)
-        sizes = []
+        read: list[bytes] = []
+        companions: list[str] = []
 
-        def read_companion(path: str) -> bytes:
-            try:
-                content = self.fs.read(path)
-            except NotFound as error:
-                raise CorruptData(path, "the adds of a record", "no such file", "Restore it from a copy") from error
-            sizes.append(len(content))
-            return content
+        def read_companion(companion: str) -> bytes:
+            companions.append(companion)
+            read.append(self.fs.read(companion))
+            return read[-1]
 
         try:
-            content = self.fs.read(path)
-        except NotFound:
-            return None
-        sizes.append(len(content))
-        return decode_record(content, path, read_companion), sum(sizes)
+            read.append(self.fs.read(path))
+            record = decode_record(read[0], path, read_companion)
+        except NotFound as error:
+            # Vacuum deletes a record before what it keeps elsewhere.
+            if not companions or not self.fs.exists(path):
+                return None
+            raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
+        return record, sum(map(len, read))
 
     def find_batch(self, query_id: str, batch_id: int) -> Record | None:
         """Return the record of a batch at or before its query's last, or None when a base has taken its place.

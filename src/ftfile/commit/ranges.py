@@ -16,16 +16,19 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.commit.range_format import Range
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = ("cover", "drop_contained", "list_ranges", "reach", "read_range", "write_merged", "write_range")
+__all__ = ("contained", "cover", "drop_contained", "list_ranges", "reach", "read_range", "write_merged", "write_range")
 
 # What one commit merges at most, the new range included: some 8 MiB of text. Larger ones are merged by maintenance.
 MERGED_BYTES = 1 << 20
+MERGED_AT_ONCE = 4
+# Up to this factor, ranges are of one size.
+ALIKE = 2
 
 _log = get_logger(__name__)
 
@@ -93,9 +96,9 @@ def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeNa
 
 
 def write_merged(fs: FileSystem, ids: IdSource, new: Range, found: Mapping[layout.RangeName, int]) -> None:
-    """Write a new range, merged with those before it that are no larger; then drop what is within it.
+    """Write a new range, merged with those before it as soon as four are of one size; then drop what is within it.
 
-    So each add is written again as often as the ranges double, and there are few ranges.
+    So each add is written again as often as the ranges grow fourfold, and there are few ranges.
 
     Args:
         fs: of the directory.
@@ -113,34 +116,39 @@ def write_merged(fs: FileSystem, ids: IdSource, new: Range, found: Mapping[layou
     drop_contained(fs, {*found, name})
 
 
-def drop_contained(fs: FileSystem, names: Collection[layout.RangeName]) -> list[layout.RangeName]:
-    """Delete the ranges that lie within another, and return them."""
-    kept: list[layout.RangeName] = []
-    dropped = []
+def contained(names: Iterable[layout.RangeName]) -> list[layout.RangeName]:
+    """Return the ranges that lie within another."""
+    end = -1
+    found = []
     # Of those that begin at one version the longest first: whatever contains a range comes before it.
     for name in sorted(names, key=lambda name: (name.first, -name.last, name.unique)):
-        if kept and name.last <= kept[-1].last:
-            dropped.append(name)
+        if name.last <= end:
+            found.append(name)
         else:
-            kept.append(name)
-    for name in dropped:
+            end = name.last
+    return found
+
+
+def drop_contained(fs: FileSystem, names: Iterable[layout.RangeName]) -> None:
+    """Delete the ranges that lie within another."""
+    for name in contained(names):
         with contextlib.suppress(NotFound):
             fs.delete(layout.range_path(name))
-    return dropped
 
 
 def _mergeable(
     chosen: Sequence[layout.RangeName], found: Mapping[layout.RangeName, int], new: Range
 ) -> list[layout.RangeName]:
-    """Return the last ranges of a cover that join without overlap, none larger than all after it together."""
-    size_bytes = len(encode_range(new))
+    """Return the last ranges of a cover that are to be merged with the new one: by threes that it is as large as."""
+    size_bytes, first = len(encode_range(new)), new.first
     older: list[layout.RangeName] = []
-    first = new.first
-    for name in reversed(chosen):
-        joins = name.last == first - 1
-        if not joins or found[name] > size_bytes or size_bytes + found[name] > MERGED_BYTES:
+    left = list(chosen)
+    while len(left) >= MERGED_AT_ONCE - 1:
+        left, group = left[: 1 - MERGED_AT_ONCE], left[1 - MERGED_AT_ONCE :]
+        firsts = [name.first for name in group[1:]] + [first]
+        joined = all(name.last + 1 == after for name, after in zip(group, firsts, strict=True))
+        total = size_bytes + sum(found[name] for name in group)
+        if not joined or any(found[name] > ALIKE * size_bytes for name in group) or total > MERGED_BYTES:
             break
-        older.insert(0, name)
-        size_bytes += found[name]
-        first = name.first
+        older, size_bytes, first = group + older, total, group[0].first
     return older

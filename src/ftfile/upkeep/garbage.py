@@ -1,0 +1,203 @@
+"""What may be deleted: everything that no record needs, and that is older than a horizon."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.bases import BASES_KEPT, list_bases, read_base
+from ftfile.commit.model import Remove
+from ftfile.commit.ranges import contained, list_ranges
+from ftfile.commit.snapshot import snapshot_at
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.snapshot import Snapshot
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("Findings", "GarbageFile", "look")
+
+_RETIRED_NAME = re.compile(r"(.+)\.retired")
+# What `create_exclusive` of a killed process leaves.
+_TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageFile:
+    """A file that nothing needs, or an empty directory.
+
+    Attributes:
+        path: relative to the directory.
+        size_bytes: its length.
+        kind: `staged`, `retired`, `returned` (a removed part at its final name: hidden again, not deleted), `record`,
+            `base`, `range`, `temporary` or `directory`.
+        why: what makes it garbage.
+    """
+
+    path: str
+    size_bytes: int
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is not needed at a version.
+
+    Attributes:
+        log_start: the oldest record that is to be kept.
+        files: to be deleted, in this order.
+        returned: removed parts to be hidden again.
+        directories: of the stage, that are empty or will be; what is in a directory comes before it.
+    """
+
+    log_start: int
+    files: list[GarbageFile] = field(default_factory=list)
+    returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+
+
+def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None = None) -> Findings:
+    """Return what is older than the horizon and neither live at the head nor was so after the horizon.
+
+    Args:
+        log: of the directory.
+        head: the newest state.
+        horizon_ms: by the store's clock.
+        log_start: the oldest record that is kept, as a record says; by default, what it may be.
+
+    Raises:
+        CorruptData: the log is damaged: nothing may be deleted.
+    """
+    listed = _children(log.fs, layout.LOG)
+    since = _newest_before(listed, head, horizon_ms)
+    within = snapshot_at(log, head, since=max(since, head.log_start))
+    findings = Findings(_log_start(log, head, since, within.ranges_to) if log_start is None else log_start)
+    _look_at_parts(log.fs, within, horizon_ms, findings)
+    _look_for_returned(log, head, within, findings)
+    old = [info for info in listed if info.modified_ms <= horizon_ms]
+    _look_at_log(log, head, old, findings)
+    _look_at_state(log.fs, horizon_ms, findings)
+    return findings
+
+
+def _newest_before(listed: Iterable[FileInfo], head: LogState, horizon_ms: int) -> int:
+    """Return the newest version with which all records before it, too, are older than the horizon; -1 for none."""
+    modified_ms: dict[int, int] = {}
+    for info in listed:
+        name = layout.parse_log_name(info.path)
+        if name is not None and name.nonce is None:
+            modified_ms[name.version] = info.modified_ms
+    version = head.log_start
+    while version <= head.version and modified_ms.get(version, horizon_ms + 1) <= horizon_ms:
+        version += 1
+    return version - 1 if version > head.log_start else -1
+
+
+def _log_start(log: CommitLog, head: LogState, since: int, ranges_to: int) -> int:
+    """Return the oldest record to keep: the newest that is older than the horizon, for who reads at that time.
+
+    Only what ranges stand for, and both bases: should the newer one be lost, the older one and records replace it.
+    """
+    bases = sorted(list_bases(log.fs))[-BASES_KEPT:]
+    if len(bases) < BASES_KEPT:
+        return head.log_start
+    try:
+        for name in bases:
+            read_base(log.fs, name)
+    except (CorruptData, NotFound) as error:
+        _log.warning("records are kept: %s", error)
+        return head.log_start
+    return max(head.log_start, min(since, bases[0].version, ranges_to + 1))
+
+
+def _look_at_parts(fs: FileSystem, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+    directories: list[FileInfo] = []
+    found = list(_walk(fs, layout.STAGED, directories))
+    staged = {info.path: info for info in found if info.modified_ms <= horizon_ms}
+    retired = {}
+    for info in _children(fs, layout.RETIRED):
+        match = _RETIRED_NAME.fullmatch(info.path.rsplit("/", 1)[-1])
+        if match and info.modified_ms <= horizon_ms:
+            retired[match[1]] = info
+    for add in within.adds.values():
+        staged.pop(add.path, None)
+        retired.pop(add.id, None)
+    why = "it is in no record, or what was in it was removed before the horizon"
+    findings.files.extend(GarbageFile(path, info.size_bytes, "staged", why) for path, info in staged.items())
+    why = "it was removed before the horizon"
+    findings.files.extend(GarbageFile(info.path, info.size_bytes, "retired", why) for info in retired.values())
+    holding = {above for info in found if info.path not in staged for above in layout.ancestors(info.path)}
+    old = (info.path for info in directories if info.modified_ms <= horizon_ms)
+    findings.directories.extend(sorted((path for path in old if path not in holding), reverse=True))
+
+
+def _look_for_returned(log: CommitLog, head: LogState, within: Snapshot, findings: Findings) -> None:
+    """Find removed parts at their final names: where publishing copies, a late copy may have brought them back."""
+    live = set(snapshot_at(log, head).adds)
+    removed = {add.final_path: add for add in within.adds.values() if add.final_path is not None and add.id not in live}
+    for directory in {layout.parent(path) for path in removed}:
+        for info in _children(log.fs, directory):
+            if info.path in removed and not info.is_directory:
+                file = GarbageFile(info.path, info.size_bytes, "returned", "it was removed, and came back")
+                findings.returned.append((Remove.of(removed[info.path]), file))
+
+
+def _look_at_log(log: CommitLog, head: LogState, old: Iterable[FileInfo], findings: Findings) -> None:
+    """Find records that are not kept, oldest first, and companions of records that were never created."""
+    why = "bases and ranges stand for it"
+    for info in sorted(old, key=lambda info: info.path):
+        name = layout.parse_log_name(info.path)
+        if name is None:
+            continue
+        if name.version < findings.log_start:
+            findings.files.append(GarbageFile(info.path, info.size_bytes, "record", why))
+        elif name.nonce is not None and name.version <= head.version:
+            record = log.read_record(name.version)
+            if record is not None and record.nonce != name.nonce:
+                lost = "its record was never created: another took its version"
+                findings.files.append(GarbageFile(info.path, info.size_bytes, "record", lost))
+
+
+def _look_at_state(fs: FileSystem, horizon_ms: int, findings: Findings) -> None:
+    """Find bases and ranges that others replace, and what killed processes left beside them."""
+    replaced: Mapping[str, str] = {
+        **{layout.base_path(name): "base" for name in sorted(list_bases(fs))[:-BASES_KEPT]},
+        **{layout.range_path(name): "range" for name in contained(list_ranges(fs))},
+    }
+    for directory in (layout.META, layout.LOG, layout.STATE, layout.RANGES):
+        for info in _children(fs, directory):
+            if info.is_directory or info.modified_ms > horizon_ms:
+                continue
+            if _TEMPORARY_NAME.fullmatch(info.path.rsplit("/", 1)[-1]):
+                why = "a process was killed before it gave it its name"
+                findings.files.append(GarbageFile(info.path, info.size_bytes, "temporary", why))
+            elif info.path in replaced:
+                why = "a newer one replaces it"
+                findings.files.append(GarbageFile(info.path, info.size_bytes, replaced[info.path], why))
+
+
+def _walk(fs: FileSystem, directory: str, directories: list[FileInfo]) -> Iterator[FileInfo]:
+    """Yield the files below a directory, and note the directories."""
+    for info in _children(fs, directory):
+        if info.is_directory:
+            directories.append(info)
+            yield from _walk(fs, info.path, directories)
+        else:
+            yield info
+
+
+def _children(fs: FileSystem, directory: str) -> list[FileInfo]:
+    try:
+        return fs.list(directory)
+    except NotFound:
+        return []

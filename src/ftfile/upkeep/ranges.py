@@ -1,0 +1,92 @@
+"""Ranges merged as a whole: what is too large for a commit, and what has to be made anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.log import CommitLog
+from ftfile.commit.merging import clip, make_range, merge
+from ftfile.commit.ranges import drop_contained, list_ranges, read_range, write_range
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.fs.registry import open_filesystem
+from ftfile.source.directory import Directory
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from ftfile.commit.model import Record
+    from ftfile.commit.range_format import Range
+    from ftfile.commit.state import LogState
+
+__all__ = ("merge_all", "merge_ranges")
+
+# Records that become a range at a time.
+CHUNK_RECORDS = 4096
+
+_log = get_logger(__name__)
+
+
+def merge_ranges(path: str | os.PathLike[str]) -> int:
+    """Make one range of all records, so that readers open one file; whatever range is missing or damaged is made anew.
+
+    Safe beside running queries, and repeatable. Commits merge small ranges themselves.
+
+    Args:
+        path: of the directory.
+
+    Returns:
+        The version up to which the range stands for the records.
+
+    Raises:
+        ConfigError: the path is no ftfile directory.
+        CorruptData: a range is damaged, and the records that it stood for are not kept.
+    """
+    log = CommitLog(open_filesystem(Directory(path).path))
+    head = log.read_on(durable=True)
+    merge_all(log, head)
+    return head.version
+
+
+def merge_all(log: CommitLog, head: LogState) -> None:
+    """Make one range of all records up to the head."""
+    contents = list(_contents(log, head))
+    if not contents or (len(contents) == 1 and contents[0].log_start >= head.log_start):
+        return
+    write_range(log.fs, log.ids, merge(contents, head.log_start))
+    drop_contained(log.fs, list_ranges(log.fs))
+
+
+def _contents(log: CommitLog, head: LogState) -> Iterator[Range]:
+    """Yield ranges that together stand for all records, without gap and overlap."""
+    names = set(list_ranges(log.fs))
+    end = -1
+    while end < head.version:
+        best = max((name for name in names if name.first <= end + 1), key=lambda name: name.last, default=None)
+        if best is None or best.last <= end:
+            last = min((name.first - 1 for name in names if name.first > end + 1), default=head.version)
+            yield _from_records(log, head, end + 1, min(last, end + CHUNK_RECORDS, head.version))
+            end = min(last, end + CHUNK_RECORDS, head.version)
+            continue
+        names.discard(best)
+        try:
+            content = read_range(log.fs, best, ended=True)
+        except (CorruptData, NotFound) as error:
+            _log.warning("a range is made anew: %s", error)
+            continue
+        yield clip(content, end + 1) if best.first <= end else content
+        end = best.last
+
+
+def _from_records(log: CommitLog, head: LogState, first: int, last: int) -> Range:
+    records: list[Record] = []
+    for version in range(first, last + 1):
+        record = log.read_record(version) if version >= head.log_start else None
+        if record is None:
+            raise CorruptData(
+                layout.record_path(version), "a record, or a range that stands for it", "neither", "Restore a copy"
+            )
+        records.append(record)
+    return make_range(records, head.log_start)

@@ -1,0 +1,178 @@
+"""Vacuum: delete what no record needs, beside running queries."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit.hints import store_now_ms
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import MaintenanceAuthor
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.commit.publish import retire
+from ftfile.commit.ranges import cover, list_ranges
+from ftfile.core.errors import ConfigError, FtfileError, NotFound
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger, log_context
+from ftfile.core.units import parse_duration_s
+from ftfile.fs.registry import open_filesystem
+from ftfile.source.directory import Directory
+from ftfile.upkeep.garbage import GarbageFile, look
+from ftfile.upkeep.ranges import merge_all
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileSystem
+    from ftfile.upkeep.garbage import Findings
+
+__all__ = ("DEFAULT_GRACE", "LEAST_GRACE", "VacuumReport", "vacuum")
+
+DEFAULT_GRACE = "7d"
+LEAST_GRACE = "24h"
+THREADS = 32
+# More ranges than commits leave are merged, or those that lost much.
+MANY_RANGES = 16
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """What a vacuum did, or in a dry run, what it would do.
+
+    Attributes:
+        version: of its record; None when there was nothing to do, or in a dry run.
+        horizon_ms: what is younger was not looked at; by the store's clock, milliseconds since 1970 UTC.
+        oldest_version: the oldest version that can be read.
+        files: what was deleted, each with the reason.
+        failed: how many could not be deleted, as the log says; the next vacuum finds them again.
+        dry_run: whether nothing was deleted.
+    """
+
+    version: int | None
+    horizon_ms: int
+    oldest_version: int
+    files: tuple[GarbageFile, ...]
+    failed: int = 0
+    dry_run: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the length of all files together."""
+        return sum(file.size_bytes for file in self.files)
+
+
+def vacuum(
+    path: str | os.PathLike[str], *, dry_run: bool = True, grace: str = DEFAULT_GRACE, force: bool = False
+) -> VacuumReport:
+    """Delete what no record needs any more, and what no version within the grace needs.
+
+    That is: what failed and lost attempts wrote; parts that were replaced, and segments that were made into parts;
+    records that a base and ranges stand for. Versions of the grace can still be read as they were, older ones not.
+
+    Without `dry_run=False` it deletes nothing and only tells what it would delete: there is no way back, so look first.
+
+    Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
+    refused. So the grace must be longer than the longest batch takes, and readers must not read a version for longer.
+
+    Args:
+        path: of the directory.
+        dry_run: only tell; it writes nothing but a hint, for the store's clock.
+        grace: how long what is not needed is kept, by the store's clock.
+        force: accept a grace below 24 hours: when you know that nothing is writing or reading.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, or the grace is no duration or too short.
+        CorruptData: the log is damaged; nothing was deleted.
+        CommitError: there is no telling what may be deleted; nothing was.
+    """
+    grace_ms = _checked_grace_ms(grace, force=force)
+    log, job_id = CommitLog(open_filesystem(Directory(path).path)), SYSTEM_IDS.unique()
+    with log_context(job=job_id):
+        report = _vacuum(log, job_id, grace_ms, dry_run=dry_run)
+        doing = "would delete" if dry_run else "deleted"
+        _log.info("vacuum %s %d files of %d bytes", doing, len(report.files), report.size_bytes)
+        return report
+
+
+def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> VacuumReport:
+    head = log.read_on(durable=True)
+    horizon_ms = store_now_ms(log.fs) - grace_ms
+    findings = look(log, head, horizon_ms)
+    if dry_run:
+        return VacuumReport(None, horizon_ms, findings.log_start, _told(findings), dry_run=True)
+    if not (findings.files or findings.returned or findings.directories):
+        _merge(log, head, head.log_start)
+        return VacuumReport(None, horizon_ms, head.log_start, ())
+    author = MaintenanceAuthor("vacuum", job_id)
+    proposal = Proposal(author, horizon_ms=horizon_ms, log_start=findings.log_start)
+    before, version = head.log_start, commit(log, proposal, Policy()).version
+    # Whoever commits from here on knows the horizon. What was committed before is found needed at this second look.
+    head = log.read_on(durable=True)
+    findings = look(log, head, horizon_ms, head.log_start)
+    told = _told(findings)
+    failed = _delete(log.fs, findings)
+    _merge(log, head, before)
+    done = tuple(file for file in told if file.path not in failed)
+    return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
+
+
+def _told(findings: Findings) -> tuple[GarbageFile, ...]:
+    """Return what the report says of findings."""
+    directories = (GarbageFile(path, 0, "directory", "it is empty") for path in findings.directories)
+    return (*findings.files, *(file for _, file in findings.returned), *directories)
+
+
+def _delete(fs: FileSystem, findings: Findings) -> set[str]:
+    """Delete, and return what could not be."""
+    failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove])]
+    with ThreadPoolExecutor(max(1, min(fs.capabilities.concurrency, THREADS))) as pool:
+        # Companions last: who finds a record without one looks whether the record is still there.
+        for companions in (False, True):
+            paths = [file.path for file in findings.files if file.path.endswith(".adds") == companions]
+            deleted = pool.map(lambda path: _tried(path, fs.delete, path), paths)
+            failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
+    for directory in findings.directories:
+        _tried(directory, fs.remove_directory, directory)
+    return set(failed)
+
+
+def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
+    """Say whether it was done, by us or by others."""
+    try:
+        call(*args)
+    except NotFound:
+        return True
+    except FtfileError as error:
+        _log.warning("vacuum leaves %s to the next: %s", path, error)
+        return False
+    return True
+
+
+def _merge(log: CommitLog, head: LogState, before: int) -> None:
+    """Merge the ranges when there are many, or when they hold what is not kept any more."""
+    many = len(cover(list_ranges(log.fs))) > MANY_RANGES
+    try:
+        if many or head.log_start > before:
+            merge_all(log, head)
+    except FtfileError as error:
+        _log.warning("the ranges stay as they are: %s", error)
+
+
+def _checked_grace_ms(grace: str, *, force: bool) -> int:
+    try:
+        grace_s = parse_duration_s(grace)
+    except ValueError:
+        raise ConfigError(f"grace={grace!r}: it takes a duration with its unit, such as '7d' or '36h'") from None
+    if grace_s < parse_duration_s(LEAST_GRACE) and not force:
+        raise ConfigError(
+            f"grace={grace!r} is below {LEAST_GRACE}: batches that take longer are refused, and readers of older "
+            "versions lose their files. Set force=True when nothing else writes or reads"
+        )
+    return int(grace_s * 1000)
