@@ -7,7 +7,7 @@ added and removed it. The second has all else, in columns of the names that `add
     ["of", values, indexes]     few values, many adds
     ["each", values]            a value to each add
 
-and under `more` the fields that few adds have, by the add's position. In paths, `//` stands for the add's id.
+and under `more` the fields that few adds have, by the add's position. In paths, a NUL stands for the add's id.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FIELDS = (
     *("kind", "path", "finalPath", "length", "logicalLength", "checksum", "rows", "bucket", "encoding", "origin"),
     "offset",
 )
-# Parts are named after their ids: staged ones wholly, final ones after so many characters. No path has an empty part.
+# Parts are named after their ids: staged ones wholly, final ones after so many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
-ID = "//"
+ID = "\0"
 # Level 6 takes twice the time and saves a tenth.
 COMPRESSION_LEVEL = 1
 

@@ -14,52 +14,28 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.bases import decode_base
 from ftfile.commit.hints import read_published
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.commit.record_format import decode_record
 from ftfile.commit.snapshot import open_add
-from ftfile.commit.state import LogState
 from ftfile.core.checksum import matches
-from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.errors import CorruptData
+from ftfile.testing.log_check import InvariantViolation, LogContents, children, read_log, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.commit.model import Add, Author, Record
-    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.fs.api import FileSystem
 
 __all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly")
 
 RowsOf = Callable[[bytes], Iterable[Hashable]]
-
-_RECORD_NAME = re.compile(r"(\d{20})\.record")
-
-
-class InvariantViolation(AssertionError):
-    """One of the invariants does not hold.
-
-    Args:
-        invariant: such as `I5`.
-        found: what contradicts it.
-    """
-
-    def __init__(self, invariant: str, found: str) -> None:
-        super().__init__(f"{invariant}: {found}")
-        self.invariant = invariant
-
-
-@dataclass
-class _Snapshot:
-    version: int = -1
-    adds: dict[str, Add] = field(default_factory=dict)
 
 
 @dataclass
@@ -67,7 +43,8 @@ class DirectoryReport:
     """What a directory holds.
 
     Attributes:
-        records: the bytes of every record by version.
+        records: the bytes of every record that is kept, by version.
+        log_start: version of the oldest of them.
         authors: who wrote each, in the order of the log.
         committed: by query, its batches in that order.
         live: the adds of the newest snapshot.
@@ -77,6 +54,7 @@ class DirectoryReport:
     """
 
     records: dict[int, bytes] = field(default_factory=dict)
+    log_start: int = 0
     authors: list[Author] = field(default_factory=list)
     committed: dict[str, list[int]] = field(default_factory=dict)
     live: dict[str, Add] = field(default_factory=dict)
@@ -103,18 +81,22 @@ def check_directory(
     Raises:
         InvariantViolation: names the invariant and what was found.
     """
-    report = DirectoryReport()
-    records = _check_records(fs, report, earlier)
-    _check_authors(records, report, recorded_by_spark or {})
-    snapshots = _check_snapshots(records)
-    _check_bases(fs, records)
-    _check_hint(fs, records)
-    contents = _check_contents(fs, records, snapshots[-1])
+    log = read_log(fs)
+    report = DirectoryReport(log.texts, log.start)
+    for version, content in (earlier.records if earlier else {}).items():
+        same = log.texts.get(version) == content or version < log.start
+        require(same, "I1", f"version {version} changed, or is gone")
+    _check_authors(log, report, recorded_by_spark or {})
+    for version, adds in log.snapshots.items():
+        _check_segments(version, adds)
+    _check_bases_published(fs, log)
+    _check_hint(fs, log)
+    contents = _check_contents(fs, log)
     rows = {add_id: Counter(rows_of(content)) for add_id, content in contents.items()}
-    _check_rows(records, snapshots, rows, earlier)
-    report.live = snapshots[-1].adds
+    _check_rows(log, rows, earlier)
+    report.live = log.snapshots[max(log.snapshots)]
     report.live_rows = _sum_of(rows, report.live)
-    _check_visible(fs, records, report)
+    _check_visible(fs, log, report)
     for content in report.visible.values():
         report.visible_rows.update(rows_of(content))
     return report
@@ -122,7 +104,7 @@ def check_directory(
 
 def list_plainly(fs: FileSystem, directory: str = "") -> Iterator[str]:
     """Yield what Spark, Hive, pandas and pyarrow see: nothing at or below a name starting with `_` or `.`."""
-    for child in _children(fs, directory):
+    for child in children(fs, directory):
         if child.path.rsplit("/", 1)[-1][0] in "_.":
             continue
         if child.is_directory:
@@ -131,107 +113,50 @@ def list_plainly(fs: FileSystem, directory: str = "") -> Iterator[str]:
             yield child.path
 
 
-def _check_records(fs: FileSystem, report: DirectoryReport, earlier: DirectoryReport | None) -> list[Record]:
-    for info in _children(fs, layout.LOG):
-        match = _RECORD_NAME.fullmatch(info.path.rsplit("/", 1)[-1])
-        if match:
-            report.records[int(match[1])] = fs.read(info.path)
-    versions = sorted(report.records)
-    _require(versions == list(range(len(versions))), "I1", f"the versions on storage are {versions}")
-    for version, content in (earlier.records if earlier else {}).items():
-        _require(report.records.get(version) == content, "I1", f"version {version} changed, or is gone")
-    return [_decoded(fs, version, report.records[version]) for version in versions]
-
-
-def _decoded(fs: FileSystem, version: int, content: bytes) -> Record:
-    path = layout.record_path(version)
-    try:
-        record = decode_record(content, path, fs.read)
-    except (CorruptData, NotFound) as error:
-        raise InvariantViolation("I1", str(error)) from error
-    _require(record.version == version, "I1", f"{path} says it is version {record.version}")
-    return record
-
-
-def _check_authors(
-    records: Sequence[Record], report: DirectoryReport, recorded_by_spark: Mapping[str, Iterable[int]]
-) -> None:
+def _check_authors(log: LogContents, report: DirectoryReport, recorded_by_spark: Mapping[str, Iterable[int]]) -> None:
     transactions: dict[str, int] = {}
-    for record in records:
+    for record in log.records:
         author = record.author
         report.authors.append(author)
         if isinstance(author, StreamAuthor):
             batches = report.committed.setdefault(author.query_id, [])
-            _require(author.batch_id not in batches, "I2", f"version {record.version} repeats {author}")
+            require(author.batch_id not in batches, "I2", f"version {record.version} repeats {author}")
             start = record.lineage_start
             expected = start if start is not None else batches[-1] + 1 if batches else None
-            _require(author.batch_id == expected, "I4", f"{author} follows {batches[-1:]} with start {start}")
+            # The record before its first one may not be kept.
+            follows = author.batch_id == expected or (expected is None and log.start > 0)
+            require(follows, "I4", f"{author} follows {batches[-1:]} with start {start}")
             batches.append(author.batch_id)
         elif isinstance(author, JobAuthor) and author.transaction is not None:
             last = transactions.get(author.transaction.app_id, -1)
-            _require(author.transaction.version > last, "I2", f"{author} follows version {last}")
+            require(author.transaction.version > last, "I2", f"{author} follows version {last}")
             transactions[author.transaction.app_id] = author.transaction.version
     for query_id, batches_of_spark in recorded_by_spark.items():
-        missing = set(batches_of_spark) - set(report.committed.get(query_id, ()))
-        _require(not missing, "I3", f"batches {sorted(missing)} of {query_id} are in no record")
+        committed = report.committed.get(query_id, [])
+        oldest = log.oldest_batch(query_id)
+        missing = {batch for batch in batches_of_spark if batch >= oldest} - set(committed)
+        require(not missing, "I3", f"batches {sorted(missing)} of {query_id} are in no record")
 
 
-def _check_snapshots(records: Sequence[Record]) -> list[_Snapshot]:
-    """Return the snapshot before the first record and the one after each."""
-    snapshots = [_Snapshot()]
-    names: set[str] = set()
-    for record in records:
-        live = snapshots[-1].adds
-        removed = [remove.id for remove in record.removes]
-        _require(len(set(removed)) == len(removed), "I7", f"version {record.version} removes an add twice")
-        dead = [add_id for add_id in removed if add_id not in live]
-        _require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
-        left = live.keys() - removed if record.overwrite else ()
-        _require(not left, "I7", f"version {record.version} overwrites all and leaves {left}")
-        for name in (name for add in (*record.adds, *record.letters) for name in _own_names(add)):
-            _require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
-            names.add(name)
-        left = {add_id: add for add_id, add in live.items() if add_id not in removed}
-        snapshots.append(_Snapshot(record.version, left | {add.id: add for add in record.adds}))
-    for snapshot in snapshots:
-        _check_segments(snapshot)
-    return snapshots
-
-
-def _own_names(add: Add) -> list[str]:
-    """What belongs to this add alone, for ever."""
-    return [f"add {add.id}"] if add.kind == "segment" else [f"add {add.id}", add.path, add.final_path or ""]
-
-
-def _check_segments(snapshot: _Snapshot) -> None:
-    segments = (add for add in snapshot.adds.values() if add.kind == "segment")
+def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
+    segments = (add for add in adds.values() if add.kind == "segment")
     found = sorted((add.path, add.offset, add.length) for add in segments)
     for (path, start, length), (next_path, next_start, _) in itertools.pairwise(found):
         apart = path != next_path or start + length <= next_start
-        _require(apart, "I6", f"at version {snapshot.version} segments of {path!r} overlap at {next_start}")
+        require(apart, "I6", f"at version {version} segments of {path!r} overlap at {next_start}")
 
 
-def _check_bases(fs: FileSystem, records: Sequence[Record]) -> None:
-    """A base is the fold of the records up to it, and forgets no part that is not published."""
-    for info in _children(fs, layout.STATE):
-        name = layout.parse_base_name(info.path)
-        if name is None:
-            continue
-        base = decode_base(fs.read(info.path), info.path)
-        _require(name.version < len(records), "I7", f"{info.path} covers versions that do not exist")
-        folded = LogState()
-        for record in records[: name.version + 1]:
-            folded.apply(record)
-        listed, base.unpublished, folded.unpublished = base.unpublished, {}, {}
-        _require(base == folded, "I7", f"{info.path} says {base}, and the records up to it say {folded}")
-        covered = [record for record in records[: name.version + 1] if record.version not in listed]
-        _check_published(fs, covered, info.path)
+def _check_bases_published(fs: FileSystem, log: LogContents) -> None:
+    """A base forgets no part that is not published."""
+    for name, base in log.bases.items():
+        covered = [record for record in log.upto(name.version) if record.version not in base.unpublished]
+        _check_published(fs, covered, layout.base_path(name))
 
 
-def _check_hint(fs: FileSystem, records: Sequence[Record]) -> None:
+def _check_hint(fs: FileSystem, log: LogContents) -> None:
     hint = read_published(fs)
-    if hint is not None and hint.version < len(records) and records[hint.version].nonce == hint.nonce:
-        _check_published(fs, records[: hint.version + 1], layout.PUBLISHED_HINT)
+    if hint is not None and any((record.version, record.nonce) == (hint.version, hint.nonce) for record in log.records):
+        _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT)
 
 
 def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> None:
@@ -239,54 +164,52 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> 
         before = [add.path for add in (*record.adds, *record.letters) if add.kind == "part"]
         before += [remove.final_path for remove in record.removes if remove.final_path]
         left = [path for path in before if fs.exists(path)]
-        _require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
+        require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
 
 
-def _check_contents(fs: FileSystem, records: Sequence[Record], newest: _Snapshot) -> dict[str, bytes]:
-    """Return the bytes of each add; a removed one may be gone once a record sets a horizon for vacuum."""
-    vacuumed = any(record.horizon_ms is not None for record in records)
+def _check_contents(fs: FileSystem, log: LogContents) -> dict[str, bytes]:
+    """Return the bytes of each add; one may be gone that a record removed before the horizon of a vacuum."""
+    old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
+    vacuumed = {remove.id for record in old for remove in record.removes}
     contents = {}
-    for add in (add for record in records for add in (*record.adds, *record.letters)):
+    for add in (*log.adds(), *(letter for record in log.records for letter in record.letters)):
         try:
             whole = open_add(add, fs.read)
         except CorruptData as error:
-            if vacuumed and add.id not in newest.adds:
+            if add.id in vacuumed:
                 continue
             raise InvariantViolation("I5", str(error)) from error
         content = whole[add.offset :][: add.length] if add.kind == "segment" else whole
-        _require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
-        _require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
+        require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
+        require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
         contents[add.id] = content
     return contents
 
 
-def _check_rows(
-    records: Sequence[Record],
-    snapshots: Sequence[_Snapshot],
-    rows: Mapping[str, Counter[Hashable]],
-    earlier: DirectoryReport | None,
-) -> None:
-    for record in records:
+def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier: DirectoryReport | None) -> None:
+    for record in log.records:
         removed, author = [remove.id for remove in record.removes], record.author
         if isinstance(author, MaintenanceAuthor) and record.adds and rows.keys() >= set(removed):
             same = _sum_of(rows, removed) == _sum_of(rows, (add.id for add in record.adds))
-            _require(same, "I8", f"version {record.version}, {author.operation}, changes rows")
-    if earlier is not None and rows.keys() >= earlier.live.keys():
-        then = snapshots[len(earlier.records)]
-        same = _sum_of(rows, then.adds) == earlier.live_rows
-        _require(same, "I8", f"the rows of version {then.version} are not what they were")
+            require(same, "I8", f"version {record.version}, {author.operation}, changes rows")
+    if earlier is None:
+        return
+    then = max(earlier.records, default=-1)
+    if then in log.snapshots and rows.keys() >= earlier.live.keys():
+        same = _sum_of(rows, log.snapshots[then]) == earlier.live_rows
+        require(same, "I8", f"the rows of version {then} are not what they were")
 
 
-def _check_visible(fs: FileSystem, records: Sequence[Record], report: DirectoryReport) -> None:
-    known = {add.final_path for record in records for add in record.adds if add.final_path is not None}
+def _check_visible(fs: FileSystem, log: LogContents, report: DirectoryReport) -> None:
+    known = {add.final_path for add in log.adds() if add.final_path is not None}
     for path in list_plainly(fs):
         # It is whole: its final name is where a part was looked for first, and found to be as recorded.
-        _require(path in known, "I9", f"{path} is visible and in no record")
+        require(path in known, "I9", f"{path} is visible and in no record")
         report.visible[path] = fs.read(path)
-    _check_replaced(records, report)
+    _check_replaced(log.records, report)
     endings = tuple({"." + path.rsplit(".", 1)[-1] for path in known if "." in path})
     hidden = [path for path in _walk(fs, layout.META) if endings and path.endswith(endings)]
-    _require(not hidden, "I9", f"readers that find data by its ending take {hidden} for parts")
+    require(not hidden, "I9", f"readers that find data by its ending take {hidden} for parts")
 
 
 def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
@@ -299,7 +222,7 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
             heirs = list(record.adds)
             for add in heirs:
                 shown = add.final_path in report.visible
-                _require(
+                require(
                     not shown,
                     "I9",
                     f"{remove.final_path} and what replaced it, {add.final_path}, are visible",
@@ -308,18 +231,11 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
 
 
 def _walk(fs: FileSystem, directory: str) -> Iterator[str]:
-    for child in _children(fs, directory):
+    for child in children(fs, directory):
         if child.is_directory:
             yield from _walk(fs, child.path)
         else:
             yield child.path
-
-
-def _children(fs: FileSystem, directory: str) -> Sequence[FileInfo]:
-    try:
-        return fs.list(directory)
-    except NotFound:
-        return ()
 
 
 def _sum_of(rows: Mapping[str, Counter[Hashable]], add_ids: Iterable[str]) -> Counter[Hashable]:
@@ -327,8 +243,3 @@ def _sum_of(rows: Mapping[str, Counter[Hashable]], add_ids: Iterable[str]) -> Co
     for add_id in add_ids:
         total.update(rows[add_id])
     return total
-
-
-def _require(holds: bool, invariant: str, found: str) -> None:  # noqa: FBT001 - reads as a sentence
-    if not holds:
-        raise InvariantViolation(invariant, found)

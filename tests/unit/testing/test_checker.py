@@ -219,7 +219,9 @@ class TestI5:
         directory.record(removes=(Remove.of(add),))
         directory.fs.delete("first.txt")
         assert broken(directory) == "I5"
-        directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=1)
+        directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=1)  # it was removed after that
+        assert broken(directory) == "I5"
+        directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=2**60)
         check_directory(directory.fs)
 
     def test_a_removed_part_comes_back_torn(self, directory: Directory) -> None:

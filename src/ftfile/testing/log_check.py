@@ -1,0 +1,251 @@
+"""What the log of a directory says, and whether records, bases and ranges tell the same story: I1 and I7."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.bases import decode_base, list_bases
+from ftfile.commit.columns import decode_adds
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import StreamAuthor
+from ftfile.commit.ranges import list_ranges, read_range
+from ftfile.commit.record_format import decode_record
+from ftfile.commit.snapshot import snapshot_at
+from ftfile.commit.state import LogState
+from ftfile.core.errors import CorruptData, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ftfile.commit.model import Add, Record
+    from ftfile.commit.range_format import Document
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("InvariantViolation", "LogContents", "children", "read_log", "require")
+
+
+class InvariantViolation(AssertionError):
+    """One of the invariants does not hold.
+
+    Args:
+        invariant: such as `I5`.
+        found: what contradicts it.
+    """
+
+    def __init__(self, invariant: str, found: str) -> None:
+        super().__init__(f"{invariant}: {found}")
+        self.invariant = invariant
+
+
+def require(holds: bool, invariant: str, found: str) -> None:  # noqa: FBT001 - reads as a sentence
+    """Raise a violation unless it holds."""
+    if not holds:
+        raise InvariantViolation(invariant, found)
+
+
+@dataclass
+class LogContents:
+    """The records that are kept, and the snapshots that they make.
+
+    Attributes:
+        start: version of the oldest.
+        texts: their bytes by version.
+        modified_ms: when the store says they were created.
+        records: what they say, in the order of versions.
+        snapshots: by version, the live adds: before version 0, or else after `start`, and after each later one.
+        bases: by name.
+    """
+
+    start: int = 0
+    texts: dict[int, bytes] = field(default_factory=dict)
+    modified_ms: dict[int, int] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)
+    bases: dict[layout.BaseName, LogState] = field(default_factory=dict)
+
+    @property
+    def head(self) -> int:
+        """Return the newest version; -1 when there is none."""
+        return self.start + len(self.records) - 1
+
+    @property
+    def horizon_ms(self) -> int:
+        """Return up to when a vacuum may have deleted what was not needed; 0 when there was none."""
+        known = [base.horizon_ms for base in self.bases.values()]
+        return max(known + [record.horizon_ms or 0 for record in self.records], default=0)
+
+    def adds(self) -> list[Add]:
+        """Return all adds whose records, or snapshots, are kept."""
+        found = {add.id: add for add in self.snapshots[min(self.snapshots)].values()}
+        return list((found | {add.id: add for record in self.records for add in record.adds}).values())
+
+    def oldest_batch(self, query_id: str) -> int:
+        """Return the first batch of a query that has a record, or would have one if all records were kept."""
+        if self.start == 0:
+            return 0
+        authors = (record.author for record in self.records)
+        kept = (a.batch_id for a in authors if isinstance(a, StreamAuthor) and a.query_id == query_id)
+        known = (base.queries[query_id].last_batch + 1 for base in self.bases.values() if query_id in base.queries)
+        return min((*kept, *known), default=0)
+
+    def upto(self, version: int) -> list[Record]:
+        """Return the records up to a version."""
+        return [record for record in self.records if record.version <= version]
+
+
+def read_log(fs: FileSystem) -> LogContents:
+    """Read all of the log, and check what can be checked without looking at parts.
+
+    Raises:
+        InvariantViolation: I1 or I7.
+    """
+    log = LogContents()
+    for name in list_bases(fs):
+        log.bases[name] = decode_base(fs.read(layout.base_path(name)), layout.base_path(name))
+    found: dict[int, bytes] = {}
+    for info in children(fs, layout.LOG):
+        parsed = layout.parse_log_name(info.path)
+        if parsed is not None and parsed.nonce is None:
+            found[parsed.version] = fs.read(info.path)
+            log.modified_ms[parsed.version] = info.modified_ms
+    records = {version: _decoded(fs, version, content) for version, content in sorted(found.items())}
+    starts = [base.log_start for base in log.bases.values()] + [record.log_start or 0 for record in records.values()]
+    # What lies before is being deleted, or was created by a committer left behind.
+    log.start = max(starts, default=0)
+    log.records = [record for version, record in records.items() if version >= log.start]
+    log.texts = {version: content for version, content in found.items() if version >= log.start}
+    versions = [record.version for record in log.records]
+    require(versions == list(range(log.start, log.start + len(versions))), "I1", f"the versions are {versions}")
+    _check_snapshots(fs, log)
+    _check_bases(log)
+    _check_ranges(fs, log)
+    return log
+
+
+def children(fs: FileSystem, directory: str) -> list[FileInfo]:
+    """Return what is directly in a directory; nothing when there is none."""
+    try:
+        return fs.list(directory)
+    except NotFound:
+        return []
+
+
+def _decoded(fs: FileSystem, version: int, content: bytes) -> Record:
+    path = layout.record_path(version)
+    try:
+        record = decode_record(content, path, fs.read)
+    except (CorruptData, NotFound) as error:
+        raise InvariantViolation("I1", str(error)) from error
+    require(record.version == version, "I1", f"{path} says it is version {record.version}")
+    return record
+
+
+def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
+    """Make the snapshots: records remove what is live, once, and nothing has a name that something else had."""
+    if log.start == 0:
+        log.snapshots[-1] = {}
+    else:
+        log.snapshots[log.start] = _forgetting(snapshot_at(CommitLog(fs), _fold(log), log.start).adds)
+    newest = max(log.snapshots)
+    names = {name for add in log.snapshots[newest].values() for name in _own_names(add)}
+    for record in log.records:
+        if record.version <= newest:
+            continue
+        live = log.snapshots[record.version - 1]
+        removed = [remove.id for remove in record.removes]
+        require(len(set(removed)) == len(removed), "I7", f"version {record.version} removes an add twice")
+        dead = [add_id for add_id in removed if add_id not in live]
+        require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
+        kept = live.keys() - removed if record.overwrite else ()
+        require(not kept, "I7", f"version {record.version} overwrites all and leaves {kept}")
+        for name in (name for add in (*record.adds, *record.letters) for name in _own_names(add)):
+            require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
+            names.add(name)
+        left = {add_id: add for add_id, add in live.items() if add_id not in removed}
+        log.snapshots[record.version] = left | {add.id: add for add in record.adds}
+
+
+def _own_names(add: Add) -> list[str]:
+    """What belongs to this add alone, for ever."""
+    return [f"add {add.id}"] if add.kind == "segment" else [f"add {add.id}", add.path, add.final_path or ""]
+
+
+def _fold(log: LogContents) -> LogState:
+    """Return the state at the head, from the first record or, where that is not kept, from the oldest base."""
+    if log.start == 0:
+        state = LogState()
+    else:
+        oldest = min((name for name in log.bases if name.version >= log.start), default=None)
+        require(oldest is not None, "I7", f"records before version {log.start} are gone, and there is no base")
+        state = copy.deepcopy(log.bases[oldest]) if oldest is not None else LogState()
+    for record in log.records:
+        if record.version > state.version:
+            state.apply(record)
+    return state
+
+
+def _check_bases(log: LogContents) -> None:
+    """A base is the fold of the records up to it, but for what is published, and knows the open segments."""
+    for name, base in log.bases.items():
+        path = layout.base_path(name)
+        require(name.version <= log.head, "I7", f"{path} covers versions that do not exist")
+        if name.version < log.start:
+            continue
+        folded = replace(_fold(replace(log, records=log.upto(name.version))), unpublished={})
+        require(replace(base, unpublished={}) == folded, "I7", f"{path} says {base}, and its records say {folded}")
+        live = log.snapshots[name.version].values()
+        segments = {add.id: add for add in live if add.kind == "segment"}
+        require(_forgetting(base.segments) == _forgetting(segments), "I7", f"{path} knows other open segments")
+
+
+def _check_ranges(fs: FileSystem, log: LogContents) -> None:
+    """Ranges stand for their records: all of them together, and each by itself as far as its records are kept."""
+    names = list_ranges(fs)
+    for name in names:
+        _check_range(fs, log, name)
+    if names and log.records:
+        # As readers do it, who pass over what they cannot read.
+        found = snapshot_at(CommitLog(fs), _fold(log)).adds
+        require(_forgetting(found) == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
+
+
+def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> None:
+    path = layout.range_path(name)
+    try:
+        content = read_range(fs, name, ended=True)
+    except CorruptData as error:
+        raise InvariantViolation("I7", str(error)) from error
+    require(name.last <= log.head, "I7", f"{path} covers versions that do not exist")
+    before = {} if name.first == 0 else log.snapshots.get(name.first - 1)
+    if before is None:
+        return
+    kept = [(added, None, add) for added, _, add in _adds_of(content.kept)]
+    ended = _adds_of(content.ended or ())
+    for version in range(max(name.first, content.log_start, log.start), name.last + 1):
+        gone = {add_id for add_id, removed in content.removes.items() if removed <= version}
+        require(gone <= before.keys(), "I7", f"{path} removes what was not live: {gone - before.keys()}")
+        found = {add_id: add for add_id, add in before.items() if add_id not in gone}
+        for added, removed, add in (*kept, *ended):
+            if added <= version and (removed is None or removed > version):
+                found[add.id] = add
+        expected = _forgetting(log.snapshots[version])
+        require(_forgetting(found) == expected, "I7", f"{path} says {found} of version {version}, records {expected}")
+
+
+def _adds_of(documents: Iterable[Document]) -> list[tuple[int, int | None, Add]]:
+    """Return the adds with the versions that brought and ended them."""
+    found: list[tuple[int, int | None, Add]] = []
+    for document in documents:
+        versions = document.versions()
+        adds = decode_adds(versions.ids, document.rest)
+        removed: list[int | None] = [*versions.removed] or [None] * document.count
+        found += zip(versions.added, removed, adds, strict=True)
+    return found
+
+
+def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:
+    """Return the adds without what ranges leave out."""
+    return {add_id: replace(add, ranges=()) if add.ranges else add for add_id, add in adds.items()}
