@@ -77,6 +77,11 @@ class Columns:
         for own, values in pairs:
             own.extend(values if chosen is None else itertools.compress(values, chosen))
 
+    def part(self, start: int, end: int | None = None) -> Columns:
+        """Return the adds at some positions."""
+        fields = {name: values[start:end] for name, values in self.fields.items()}
+        return Columns(self.ids[start:end], self.added[start:end], self.removed[start:end], fields)
+
 
 def encode_columns(columns: Columns) -> tuple[bytes, bytes]:
     """Return the two streams of a document; there must be at least one add."""

@@ -28,8 +28,9 @@ class _Packer:
 
     def add(self, columns: Columns, chosen: Sequence[bool] | None = None) -> None:
         self._waiting.extend(columns, chosen)
-        if len(self._waiting.ids) >= DOCUMENT_ADDS:
-            self._flush()
+        while len(self._waiting.ids) >= DOCUMENT_ADDS:
+            self._documents.append(Document.of(self._waiting.part(0, DOCUMENT_ADDS)))
+            self._waiting = self._waiting.part(DOCUMENT_ADDS)
 
     def add_whole(self, document: Document) -> None:
         """Take in a document as it is, unless it is a small one."""

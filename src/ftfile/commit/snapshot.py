@@ -6,7 +6,7 @@ its place while they are kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.commit import layout
@@ -41,7 +41,7 @@ class Snapshot:
         version: -1 for a log without records.
         schema: key of the newest schema, None when no record had one.
         definitions: all that the adds refer to, and more.
-        adds: by id; where their rows come from in segments may be left out.
+        adds: by id; where their rows come from in segments is left to their records.
         ranges_to: the last version for which ranges stood in, and were found whole.
     """
 
@@ -222,7 +222,7 @@ class _Builder:
         for remove in record.removes if record.version <= self._since else ():
             if self._others.pop(remove.id, None) is None:
                 self._removed.add(remove.id)
-        self._others.update((add.id, add) for add in record.adds)
+        self._others.update((add.id, replace(add, ranges=()) if add.ranges else add) for add in record.adds)
         self._schema = record.schema or self._schema
         self._definitions.update(record.definitions)
         self._end = record.version
