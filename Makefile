@@ -39,6 +39,10 @@ unit: environment ## the tests without a JVM (under a minute)
 crash: environment ## every crash and every fault, enumerated
 	$(call pytest,.venv,crash) -n 2 tests/crash
 
+.PHONY: long
+long: environment ## 100,000 batches into one directory: what a commit costs does not grow
+	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
+
 .PHONY: spark
 spark: java environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark

@@ -171,9 +171,10 @@ class LogState:
 
     def includes(self, version: int, nonce: str) -> bool | None:
         """Say whether this very record is part of the log up to here; None when it is too long ago to tell."""
-        if self.recent and self.recent[0][0] <= version:
-            return (version, nonce) in self.recent
-        return None
+        at = version - self.recent[0][0] if self.recent else -1
+        if at < 0:
+            return None
+        return at < len(self.recent) and self.recent[at] == (version, nonce)
 
     def is_live(self, add: Add, known_at: int) -> bool:
         """Say whether an add that was live at version `known_at` still is; too long ago to tell counts as no."""
