@@ -33,13 +33,13 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GarbageFile:
-    """A file that nothing needs, or an empty directory.
+    """A file that nothing needs.
 
     Attributes:
         path: relative to the directory.
         size_bytes: its length.
         kind: `staged`, `retired`, `returned` (a removed part at its final name: hidden again, not deleted), `record`,
-            `base`, `range`, `temporary` or `directory`.
+            `base`, `range` or `temporary`.
         why: what makes it garbage.
     """
 

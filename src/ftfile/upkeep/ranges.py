@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
@@ -52,15 +53,21 @@ def merge_ranges(path: str | os.PathLike[str]) -> int:
 
 def merge_all(log: CommitLog, head: LogState) -> None:
     """Make one range of all records up to the head."""
-    contents = list(_contents(log, head))
-    if not contents or (len(contents) == 1 and contents[0].log_start >= head.log_start):
+    damaged: list[layout.RangeName] = []
+    contents = list(_contents(log, head, damaged))
+    spans = {(name.first, name.last) for name in set(list_ranges(log.fs)) - set(damaged)}
+    if not contents or ((0, head.version) in spans and contents[0].log_start >= head.log_start):
         return
     write_range(log.fs, log.ids, merge(contents, head.log_start))
+    # The damaged ones first: of two for the same versions one is dropped, whichever it is.
+    for name in damaged:
+        with contextlib.suppress(NotFound):
+            log.fs.delete(layout.range_path(name))
     drop_contained(log.fs, list_ranges(log.fs))
 
 
-def _contents(log: CommitLog, head: LogState) -> Iterator[Range]:
-    """Yield ranges that together stand for all records, without gap and overlap."""
+def _contents(log: CommitLog, head: LogState, damaged: list[layout.RangeName]) -> Iterator[Range]:
+    """Yield ranges that together stand for all records, without gap and overlap; note those that are damaged."""
     names = set(list_ranges(log.fs))
     end = -1
     while end < head.version:
@@ -73,8 +80,11 @@ def _contents(log: CommitLog, head: LogState) -> Iterator[Range]:
         names.discard(best)
         try:
             content = read_range(log.fs, best, ended=True)
-        except (CorruptData, NotFound) as error:
+        except NotFound:
+            continue  # others merge, too
+        except CorruptData as error:
             _log.warning("a range is made anew: %s", error)
+            damaged.append(best)
             continue
         yield clip(content, end + 1) if best.first <= end else content
         end = best.last

@@ -107,7 +107,8 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
     findings = look(log, head, horizon_ms)
     if dry_run:
         return VacuumReport(None, horizon_ms, findings.log_start, _told(findings), dry_run=True)
-    if not (findings.files or findings.returned or findings.directories):
+    if not (findings.files or findings.returned):
+        _remove_directories(log.fs, findings)
         _merge(log, head, head.log_start)
         return VacuumReport(None, horizon_ms, head.log_start, ())
     author = MaintenanceAuthor("vacuum", job_id)
@@ -125,8 +126,7 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
 
 def _told(findings: Findings) -> tuple[GarbageFile, ...]:
     """Return what the report says of findings."""
-    directories = (GarbageFile(path, 0, "directory", "it is empty") for path in findings.directories)
-    return (*findings.files, *(file for _, file in findings.returned), *directories)
+    return (*findings.files, *(file for _, file in findings.returned))
 
 
 def _delete(fs: FileSystem, findings: Findings) -> set[str]:
@@ -138,9 +138,13 @@ def _delete(fs: FileSystem, findings: Findings) -> set[str]:
             paths = [file.path for file in findings.files if file.path.endswith(".adds") == companions]
             deleted = pool.map(lambda path: _tried(path, fs.delete, path), paths)
             failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
+    _remove_directories(fs, findings)
+    return set(failed)
+
+
+def _remove_directories(fs: FileSystem, findings: Findings) -> None:
     for directory in findings.directories:
         _tried(directory, fs.remove_directory, directory)
-    return set(failed)
 
 
 def _tried(path: str, call: Callable[..., object], *args: object) -> bool:

@@ -39,9 +39,8 @@ class Fold:
     def record(self, **fields: Any) -> None:
         version = self.state.version + 1
         author = MaintenanceAuthor("test", str(version))
-        self.state.apply(
-            Record(**({"version": version, "nonce": f"n{version}", "author": author, "time_ms": 0} | fields))
-        )
+        defaults: dict[str, Any] = {"version": version, "nonce": f"n{version}", "author": author, "time_ms": 0}
+        self.state.apply(Record(**(defaults | fields)))
 
     def restart(self) -> None:
         found = decode_base(encode_base(self.state), "path")
