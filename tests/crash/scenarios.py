@@ -46,6 +46,21 @@ NAMED = Scenario(
     options=(("partFileName", "{name}.{number}"), ("ifExists", "fail")),
     named=True,
 )
+# Long ago: what attempts left, what was replaced, and records that bases and ranges stand for.
+VACUUMED = Scenario(
+    "vacuumed",
+    (
+        Batch("ab", troubled=True),
+        Batch("c", batch_id=1),
+        Batch("", "compact", "upkeep"),
+        *(Batch("", batch_id=batch_id) for batch_id in range(2, 6)),
+        Batch("d", batch_id=6),
+        Batch("", "compact", "upkeep", 1),
+        Batch("e", batch_id=7),
+    ),
+    settled=7,
+    vacuum=True,
+)
 TWO_QUERIES = Scenario(
     "two-queries",
     (Batch("a"), Batch("b", query="b"), Batch("c", batch_id=1)),

@@ -51,6 +51,8 @@ class WorldIds(threading.local):
         return self._source.unique()
 
 
+# Longer than the grace of a vacuum.
+SETTLED_AGO_S = 8 * 86_400
 CLOCK = ManualClock()
 IDS = WorldIds()
 
@@ -119,6 +121,7 @@ class Scenario:
         checkpoint: the sink can read Spark's checkpoint, which no crash here harms.
         flush: what is open at the end is finished.
         named: rows choose their files by their letters, and those whose letter is a dot name none.
+        vacuum: before the last batch, what is older than the grace is deleted; what is settled is.
     """
 
     name: str
@@ -130,14 +133,17 @@ class Scenario:
     options: tuple[tuple[str, str], ...] = ()
     flush: bool = False
     named: bool = False
+    vacuum: bool = False
 
     def start(self, *, directory_sync: bool = True) -> CrashState:
         """Return the disk after the batches that ended long ago, with Spark's notes of them."""
         fs = CrashingFileSystem(clock=CLOCK, directory_sync=directory_sync)
+        CLOCK.advance(-SETTLED_AGO_S)
         for step, batch in enumerate(self.batches[: self.settled]):
             IDS.start(0, step)
             self.run_batch(batch, self.query(fs, batch.query))
             fs.note(batch.note)
+        CLOCK.advance(SETTLED_AGO_S)
         return next(state for state in crash_states(fs) if state.point == len(fs.journal))
 
     def play(self, fs: FileSystem, run: int, recorded: Sequence[str], record: Callable[[str], None]) -> None:
@@ -151,6 +157,9 @@ class Scenario:
         """
         queries = {name: self.query(fs, name, run) for name in {batch.query: None for batch in self.batches}}
         for step, batch in enumerate(self.batches):
+            if self.vacuum and step == len(self.batches) - 1:
+                IDS.start(run, step + 1)
+                ftfile.vacuum(queries[batch.query].path, dry_run=False)
             if batch.note not in recorded:
                 IDS.start(run, step)
                 self.run_batch(batch, queries[batch.query], run)
@@ -199,10 +208,10 @@ class Scenario:
         rows = [{"value": line} | extra for line, extra in zip(batch.lines, more, strict=True)]
         return [rows[task::tasks] for task in range(tasks)]
 
-    def expected(self, authors: Iterable[Author]) -> Counter[bytes]:
-        """Return the rows that are right when these committed, in this order."""
+    def expected(self, batches: Iterable[Batch]) -> Counter[bytes]:
+        """Return the rows that are right when these were committed, in this order."""
         rows: Counter[bytes] = Counter()
-        for batch in (batch for batch in map(self.batch_of, authors) if batch is not None):
+        for batch in batches:
             dropped = batch.change == "overwrite" or (batch.change == "drop" and not batch.letters)
             for row in list(rows):
                 if dropped or (batch.change == "drop" and row[:1].decode() in batch.letters):
@@ -230,10 +239,14 @@ class Scenario:
         report = check_directory(fs, recorded_by_spark=by_query)
         streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
-        written = {batch.note for batch in map(self.batch_of, report.authors) if batch is not None}
+        batches = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
+        if report.log_start:
+            # Records before those that are kept are of the batches before theirs.
+            batches[:0] = self.batches[: self.batches.index(batches[0]) if batches else len(recorded)]
+        written = {batch.note for batch in batches}
         returned = {batch.note for batch in self.batches if batch.change == "transaction" and batch.note in recorded}
         assert returned <= written, f"{returned - written} returned, and is in no record"
-        expected = self.expected(report.authors)
+        expected = self.expected(batches)
         assert report.live_rows == expected, f"the log should hold {expected} and holds {report.live_rows}"
         twice = [row for row, count in report.visible_rows.items() if count > 1]
         assert not twice, f"a lister sees {twice} more than once"
@@ -241,14 +254,13 @@ class Scenario:
             letters = {line[:1].decode() for line in content.splitlines()}
             assert path.startswith(f"letter={''.join(letters)}/"), f"{path} holds {letters}"
         if self.named:
-            self.check_named(fs, report)
+            self.check_named(fs, report, batches)
         return report
 
-    def check_named(self, fs: FileSystem, report: DirectoryReport) -> None:
+    def check_named(self, fs: FileSystem, report: DirectoryReport, committed: Sequence[Batch]) -> None:
         """Check that each row is in the file it names, or a dead letter once."""
         for path, content in report.visible.items():
             assert {path[0]} == {line[:1].decode() for line in content.splitlines()}, f"{path} holds {content!r}"
-        committed = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
         bad = Counter(row for batch in committed for row in batch.rows.elements() if self.is_bad(row))
         kept = Counter(letter.row["value"].encode() for letter in read_dead_letters(CommitLog(fs)))
         assert kept == bad, f"the dead letters should be {bad} and are {kept}"

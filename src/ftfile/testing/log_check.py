@@ -88,7 +88,8 @@ class LogContents:
             return 0
         authors = (record.author for record in self.records)
         kept = (a.batch_id for a in authors if isinstance(a, StreamAuthor) and a.query_id == query_id)
-        known = (base.queries[query_id].last_batch + 1 for base in self.bases.values() if query_id in base.queries)
+        behind = [base for name, base in self.bases.items() if name.version >= self.start and query_id in base.queries]
+        known = (base.queries[query_id].last_batch + 1 for base in behind)
         return min((*kept, *known), default=0)
 
     def upto(self, version: int) -> list[Record]:

@@ -57,7 +57,7 @@ class Findings:
         log_start: the oldest record that is to be kept.
         files: to be deleted, in this order.
         returned: removed parts to be hidden again.
-        directories: of the stage, that are empty or will be; what is in a directory comes before it.
+        directories: of the stage, that are or will be empty; what is in a directory comes before it.
     """
 
     log_start: int
@@ -82,7 +82,7 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None 
     since = _newest_before(listed, head, horizon_ms)
     within = snapshot_at(log, head, since=max(since, head.log_start))
     findings = Findings(_log_start(log, head, since, within.ranges_to) if log_start is None else log_start)
-    _look_at_parts(log.fs, within, horizon_ms, findings)
+    _look_at_parts(log.fs, head, within, horizon_ms, findings)
     _look_for_returned(log, head, within, findings)
     old = [info for info in listed if info.modified_ms <= horizon_ms]
     _look_at_log(log, head, old, findings)
@@ -120,7 +120,7 @@ def _log_start(log: CommitLog, head: LogState, since: int, ranges_to: int) -> in
     return max(head.log_start, min(since, bases[0].version, ranges_to + 1))
 
 
-def _look_at_parts(fs: FileSystem, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
     directories: list[FileInfo] = []
     found = list(_walk(fs, layout.STAGED, directories))
     staged = {info.path: info for info in found if info.modified_ms <= horizon_ms}
@@ -137,8 +137,12 @@ def _look_at_parts(fs: FileSystem, within: Snapshot, horizon_ms: int, findings: 
     why = "it was removed before the horizon"
     findings.files.extend(GarbageFile(info.path, info.size_bytes, "retired", why) for info in retired.values())
     holding = {above for info in found if info.path not in staged for above in layout.ancestors(info.path)}
-    old = (info.path for info in directories if info.modified_ms <= horizon_ms)
-    findings.directories.extend(sorted((path for path in old if path not in holding), reverse=True))
+    # A query that goes on would only have to make its own directory again.
+    holding |= {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
+    # Where directories have no time, an empty one may have been made this very moment.
+    old = {info.path for info in directories if 0 < info.modified_ms <= horizon_ms}
+    old |= {above for path in staged for above in layout.ancestors(path)} & {info.path for info in directories}
+    findings.directories.extend(sorted(old - holding, reverse=True))
 
 
 def _look_for_returned(log: CommitLog, head: LogState, within: Snapshot, findings: Findings) -> None:

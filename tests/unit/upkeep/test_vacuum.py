@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from ftfile.commit.record_format import encode_record
 from ftfile.commit.snapshot import open_add, read_records, take_snapshot
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied, StaleFiles
+from ftfile.fs.local import LocalFileSystem
 from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.by_reference import PickledByReference
@@ -31,6 +34,7 @@ from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from ftfile.upkeep.vacuum import VacuumReport
 
@@ -224,14 +228,26 @@ class TestStaged:
         assert len(take_snapshot(world.driver.log).adds) == 1
 
     def test_emptied_directories_go(self, world: World) -> None:
+        """But not that of a query that may go on, nor one that may have been made this very moment."""
         world.driver.commit_new(0)
-        world.fs.make_directories(f"{layout.STAGED}/query-9/4")
-        lost = world.driver.stage(7)
-        assert world.vacuum().version is None
-        assert [info.path for info in world.fs.list(layout.STAGED)] == [f"{layout.STAGED}/query-1"]
+        world.driver.stage(7)
+        Driver(world.fs, "query-9").stage(0)
+        made = f"{layout.STAGED}/query-1/8"
+        world.fs.make_directories(made)
         world.days(8)
-        assert [file.path for file in world.vacuum().files] == [lost.path]
-        assert world.fs.list(layout.STAGED) == []
+        assert len(world.vacuum().files) == 2
+        assert [info.path for info in world.fs.list(layout.STAGED)] == [f"{layout.STAGED}/query-1"]
+        assert [info.path for info in world.fs.list(f"{layout.STAGED}/query-1")] == [made]
+
+    def test_directories_that_are_empty_for_long_go(self, tmp_path: Path) -> None:
+        driver = Driver(LocalFileSystem(str(tmp_path / "out")))
+        driver.commit_new(0)
+        for name, age_s in (("old", 8 * DAY_S), ("new", 0)):
+            directory = tmp_path / "out" / layout.STAGED / name
+            directory.mkdir()
+            os.utime(directory, (time.time() - age_s,) * 2)
+        assert ftfile.vacuum(tmp_path / "out", dry_run=False).files == ()
+        assert sorted(path.name for path in (tmp_path / "out" / layout.STAGED).iterdir()) == ["new", "query-1"]
 
     def test_nothing_else_is_touched(self, world: World) -> None:
         world.driver.commit_new(0)

@@ -1,0 +1,122 @@
+"""Vacuum beside a batch that it is too late for, stopped and woken at every pair of steps; without any grace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.commit import bases, keeping
+from ftfile.core.errors import FtfileError
+from ftfile.testing.crashing import crash_states
+from ftfile.testing.repeatable import repeatable
+from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
+from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.testing.crashing import CrashingFileSystem
+
+SETTLED = (Batch("ab", troubled=True), Batch("c", "compact", batch_id=1))
+BATCHES = {
+    "append": Batch("d", batch_id=2),
+    "compact": Batch("d", "compact", batch_id=2),
+    "overwrite": Batch("d", "overwrite", batch_id=2),
+}
+
+
+@pytest.fixture(autouse=True)
+def _with_bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Bases and ranges at every second version or so, so that vacuum takes records, too."""
+    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    with repeatable(CLOCK, IDS):
+        yield
+
+
+class Race:
+    """A batch, and a vacuum for which whatever is not recorded is old enough."""
+
+    def __init__(self, change: str) -> None:
+        more = tuple(Batch("", batch_id=batch_id) for batch_id in range(3, 5))
+        self.batch = BATCHES[change]
+        self.scenario = Scenario(f"vacuum and {change}", (*SETTLED, self.batch, *more), settled=len(SETTLED))
+        self._start = self.scenario.start()
+        self.refused = self.runs = 0
+
+    def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
+        """Run under a schedule, go on, and return how many calls each made."""
+        fs, calls = self.race_once(*schedule)
+        with told(f"{self.scenario.name}, {schedule}"):
+            self.go_on(fs, recorded(fs))
+        return calls
+
+    def race_once(self, *schedule: tuple[str, int]) -> tuple[CrashingFileSystem, dict[str, int]]:
+        fs, turns = self._start.filesystem(), Turns(schedule)
+        errors = turns.run({"batch": lambda: self.commit(fs, turns), "vacuum": lambda: self.vacuum(fs, turns)})
+        self.runs += 1
+        self.refused += errors["batch"] is not None
+        with told(f"{self.scenario.name}, {schedule}, {errors}"):
+            assert errors["vacuum"] is None
+            assert errors["batch"] is None or isinstance(errors["batch"], FtfileError)
+            self.scenario.check(fs, recorded(fs))
+        return fs, turns.calls
+
+    def go_on(self, fs: CrashingFileSystem, notes: Sequence[str]) -> None:
+        """Finish the scenario when the vacuum is over, and vacuum once more."""
+        CLOCK.advance(1)
+        self.scenario.play(fs, 3, notes, lambda _: None)
+        self.scenario.check_finished(fs)
+        CLOCK.advance(1)
+        IDS.start(4, 0)
+        ftfile.vacuum(self.scenario.query(fs, "a").path, dry_run=False, grace="0s", force=True)
+        self.scenario.check_finished(fs)
+
+    def commit(self, fs: CrashingFileSystem, turns: Turns) -> None:
+        query = self.scenario.query(TurnsFileSystem(fs, "batch", turns), "a", 1, driver="batch")
+        IDS.start(1, 0)
+        query.attempts = 4
+        self.scenario.run_batch(self.batch, query, run=2)
+        fs.note(self.batch.note)
+
+    def vacuum(self, fs: CrashingFileSystem, turns: Turns) -> None:
+        query = self.scenario.query(TurnsFileSystem(fs, "vacuum", turns), "a", 2, driver="vacuum")
+        IDS.start(2, 0)
+        ftfile.vacuum(query.path, dry_run=False, grace="0s", force=True)
+
+
+def recorded(fs: CrashingFileSystem) -> list[str]:
+    """Return the notes of the batches that ended."""
+    return [batch.note for batch in SETTLED] + [step.path for step in fs.journal if step.kind == "note"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("change", BATCHES)
+def test_every_pair_of_steps(change: str) -> None:
+    race = Race(change)
+    calls = race.run(("batch", TO_THE_END))
+    assert race.refused == 0
+    for step in range(calls["batch"] + 1):
+        for other_step in (*range(1, calls["vacuum"], 4), TO_THE_END):
+            race.run(("batch", step), ("vacuum", other_step), ("batch", TO_THE_END))
+    print(f"{race.scenario.name}: {race.refused} of {race.runs} batches refused")
+    assert 0 < race.refused < race.runs
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("change", BATCHES)
+def test_power_is_cut_while_both_run(change: str) -> None:
+    race = Race(change)
+    seen: set[tuple[bytes, tuple[str, ...]]] = set()
+    calls = race.run(("batch", TO_THE_END))
+    for step in range(calls["batch"] + 1):
+        fs, _ = race.race_once(("batch", step), ("vacuum", TO_THE_END))
+        for state in crash_states(fs, seen=seen, limit_per_point=2):
+            survived = state.filesystem()
+            with told(f"{race.scenario.name}, {step}, {state}"):
+                race.scenario.check(survived, state.notes)
+                race.go_on(survived, state.notes)
+    print(f"{race.scenario.name}: {len(seen)} different states")
+    assert len(seen) > 1_000
