@@ -10,9 +10,13 @@ from ftfile.commit import layout
 from ftfile.core.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
-    from ftfile.commit.log import CommitLog
+    from collections.abc import Iterable
 
-__all__ = ("created_ms", "version_at")
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("created_ms", "list_log", "newest_at", "version_at")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -31,15 +35,40 @@ def version_at(log: CommitLog, time: datetime) -> int:
     Raises:
         ConfigError: none was, as far as the log goes back.
     """
-    versions = range(log.read_on().version + 1)
+    head = log.read_on()
+    versions = range(head.log_start, head.version + 1)
     time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
-    # A record that is gone was older than any that is there.
-    version = bisect_right(versions, time_ms, key=lambda version: created_ms(log, version) or 0) - 1
-    if version >= 0 and created_ms(log, version) is not None:
-        return version
+    # One that is gone since was older than any that is there.
+    at = bisect_right(versions, time_ms, key=lambda version: created_ms(log, version) or 0) - 1
+    if at >= 0 and created_ms(log, versions[at]) is not None:
+        return versions[at]
     oldest = bisect_left(versions, x=True, key=lambda version: created_ms(log, version) is not None)
-    found = f"version {oldest} of {_text(created_ms(log, oldest))}" if oldest in versions else "none"
+    found = f"version {versions[oldest]} of {_text(created_ms(log, versions[oldest]))}" if versions[oldest:] else "none"
     raise ConfigError(f"no version is as old as {_text(time_ms)}: the oldest that can be read is {found}")
+
+
+def list_log(fs: FileSystem) -> list[FileInfo]:
+    """Return what is in the log's directory."""
+    try:
+        return fs.list(layout.LOG)
+    except NotFound:
+        return []
+
+
+def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int) -> int | None:
+    """Return the newest version that, with all kept ones before it, was created at a time or before; or None.
+
+    Args:
+        listed: the files of the log.
+        head: its state.
+        time_ms: by the store's clock.
+    """
+    names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
+    created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}
+    version = head.log_start
+    while version <= head.version and created.get(version, time_ms + 1) <= time_ms:
+        version += 1
+    return version - 1 if version > head.log_start else None
 
 
 def _text(time_ms: int | None) -> str:

@@ -11,6 +11,7 @@ from ftfile.commit.bases import BASES_KEPT, list_bases, read_base
 from ftfile.commit.model import Remove
 from ftfile.commit.ranges import contained, list_ranges
 from ftfile.commit.snapshot import snapshot_at
+from ftfile.commit.times import list_log, newest_at
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
@@ -78,8 +79,8 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None 
     Raises:
         CorruptData: the log is damaged: nothing may be deleted.
     """
-    listed = _children(log.fs, layout.LOG)
-    since = _newest_before(listed, head, horizon_ms)
+    listed = list_log(log.fs)
+    since = newest_at(listed, head, horizon_ms) or 0
     within = snapshot_at(log, head, since=max(since, head.log_start))
     findings = Findings(_log_start(log, head, since, within.ranges_to) if log_start is None else log_start)
     _look_at_parts(log.fs, head, within, horizon_ms, findings)
@@ -88,19 +89,6 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None 
     _look_at_log(log, head, old, findings)
     _look_at_state(log.fs, horizon_ms, findings)
     return findings
-
-
-def _newest_before(listed: Iterable[FileInfo], head: LogState, horizon_ms: int) -> int:
-    """Return the newest version with which all records before it, too, are older than the horizon; -1 for none."""
-    modified_ms: dict[int, int] = {}
-    for info in listed:
-        name = layout.parse_log_name(info.path)
-        if name is not None and name.nonce is None:
-            modified_ms[name.version] = info.modified_ms
-    version = head.log_start
-    while version <= head.version and modified_ms.get(version, horizon_ms + 1) <= horizon_ms:
-        version += 1
-    return version - 1 if version > head.log_start else -1
 
 
 def _log_start(log: CommitLog, head: LogState, since: int, ranges_to: int) -> int:

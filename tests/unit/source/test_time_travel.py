@@ -13,6 +13,7 @@ import pytest
 import ftfile
 from ftfile.commit import layout
 from ftfile.commit.bases import write_base
+from ftfile.commit.keeping import extend_ranges
 from ftfile.commit.log import CommitLog
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
@@ -85,6 +86,25 @@ def test_the_history_tells_the_same_times(out: str) -> None:
         time = datetime.fromtimestamp(version.time_ms / 1000, timezone.utc)
         assert directory.version_at(time) == version.version
         assert time == START + timedelta(minutes=version.version)
+
+
+def test_what_vacuum_keeps(out: str) -> None:
+    """The newest version that is older than the grace, for who reads at that time, and all that came after it."""
+    log = CommitLog(open_filesystem(out))
+    for _ in range(2):
+        write_base(log.fs, SYSTEM_IDS, log.read_on())
+    extend_ranges(log, log.read_on())
+    since = datetime.now(timezone.utc) - START
+    report = ftfile.vacuum(out, dry_run=False, grace=f"{since.total_seconds() - 90} s")
+    directory = ftfile.open(out)
+    assert (report.oldest_version, directory.oldest_version()) == (1, 1)
+    assert [version.version for version in directory.history()] == [1, 2, 3]
+    assert directory.version_at("2024-07-01T12:01:30Z") == 1
+    assert ids(out, 1) == [0, 1]
+    with pytest.raises(ConfigError, match=r"the oldest that can be read is version 1 of 2024-07-01T12:01:00"):
+        directory.version_at("2024-07-01T12:00:30Z")
+    with pytest.raises(ConfigError, match="versionAsOf=0: the newest version is 3, the oldest 1"):
+        ids(out, 0)
 
 
 class TestReplacedParts:

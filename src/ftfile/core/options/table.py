@@ -344,7 +344,7 @@ _INSTEAD: dict[tuple[str, ...], str] = {
     ("durability",): "every file is synced before its batch is committed",
     ("publish",): "files are renamed once their batch is committed",
     ("replication", "blockSize"): "local disks have neither",
-    ("grace",): "nothing that was committed is ever deleted",
+    ("grace",): "nothing is deleted but by ftfile.vacuum(path, grace='7d'), which takes it as an argument",
     ("filterPushdown",): "filter the DataFrame",
 }
 
