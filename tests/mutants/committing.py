@@ -256,15 +256,15 @@ STAGED = (
     wrong(
         "rewrites of what is gone are accepted",
         "commit/prepare.py",
-        " or not all(head.is_live(add_id, rewrite.known_at) for add_id in inputs)",
+        " or not all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs)",
         "",
         f"{PROTOCOL}::TestRewrites::test_inputs_no_longer_live_drop_the_rewrite_and_delete_nothing",
     ),
     wrong(
         "what was removed too long ago to tell is live",
         "commit/state.py",
-        "known_at >= self.removed_since - 1 and add_id not in self.removed",
-        "add_id not in self.removed",
+        "known_at >= self.removed_since - 1 and add.id not in self.removed",
+        "add.id not in self.removed",
         f"{RECORD}::TestOldBatches::test_a_rewrite_of_what_was_live_too_long_ago_is_dropped",
     ),
     wrong(
@@ -402,8 +402,8 @@ CREATING = (
     wrong(
         "a lost reply counts as failure",
         "commit/log.py",
-        "return self._is_own(record)",
-        "return False",
+        "return size_bytes if self._is_own(record) else None",
+        "return None",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
@@ -447,12 +447,11 @@ CREATING = (
     wrong(
         "the adds of a large record are written after it",
         "commit/log.py",
-        "            self._create_companion(encoded.companion.path, encoded.companion.content)\n"
-        "        doubt: StorageError | None = None\n",
+        "            self._create_companion(encoded.companion.path, encoded.companion.content)\n            size_bytes",
         "            self.fs.create_exclusive(path, encoded.content)\n"
         "            self._create_companion(encoded.companion.path, encoded.companion.content)\n"
-        "            return True\n"
-        "        doubt: StorageError | None = None\n",
+        "            return size_bytes\n"
+        "            size_bytes",
         f"{RECORD}::TestLargeRecords::test_their_adds_are_there_before_they_are",
     ),
     wrong(
@@ -472,8 +471,8 @@ CREATING = (
     wrong(
         "a directory that was deleted is not made anew",
         "commit/log.py",
-        "        self._prepared = False\n        self._state = self._newest_base_state() or LogState()\n",
-        "        self._state = self._newest_base_state() or LogState()\n",
+        "        self._prepared = False\n        self._forget()\n",
+        "        self._forget()\n",
         f"{BASES}::test_a_directory_that_was_deleted_is_made_anew",
     ),
     wrong(

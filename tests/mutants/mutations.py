@@ -8,6 +8,7 @@ from tests.mutants.publishing import PUBLISHING
 from tests.mutants.reading import READING
 from tests.mutants.replacing import REPLACEMENTS
 from tests.mutants.rolling import ROLLED
+from tests.mutants.upkeep import UPKEEP
 from tests.mutants.writing import WRITING
 
-MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED)
+MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED, *UPKEEP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import AROUND_A_BASE, BASES, BATCHES, CHANGED, LOG, PROTOCOL, dropped, wrong
+from tests.mutants.mutant import AROUND_A_BASE, BASES, BATCHES, CHANGED, LOG, LOG_START, PROTOCOL, dropped, wrong
 
 ON = (
     dropped(
@@ -43,11 +43,11 @@ ON = (
         f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
     ),
     wrong(
-        "a reader does not look for holes",
+        "a reader takes a hole for the end",
         "commit/snapshot.py",
-        "        if not log.is_hole(version):\n            return",
-        "        return",
-        f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
+        "            if record is None:\n                raise _missing(version)\n            self",
+        "            if record is None:\n                return\n            self",
+        f"{LOG_START}::TestReaders::test_a_missing_record_that_is_kept_is_an_error",
     ),
     wrong(
         "a hint beyond the end of the log makes a hole",
@@ -69,15 +69,15 @@ BASE = (
     wrong(
         "the oldest base is read",
         "commit/bases.py",
-        "return max(_list_bases(fs), default=None)",
-        "return min(_list_bases(fs), default=None)",
+        "return max(list_bases(fs), default=None)",
+        "return min(list_bases(fs), default=None)",
         f"{BASES}::TestBases::test_the_newest_one_counts",
     ),
     wrong(
         "the newest base is dropped for older ones",
         "commit/bases.py",
-        "for old in sorted(_list_bases(fs))[:-BASES_KEPT]:",
-        "for old in sorted(_list_bases(fs))[BASES_KEPT:]:",
+        "for old in sorted(list_bases(fs))[:-BASES_KEPT]:",
+        "for old in sorted(list_bases(fs))[BASES_KEPT:]:",
         f"{LOG}::TestBases::test_bases_are_written_now_and_then_and_old_ones_dropped",
     ),
     wrong(
@@ -113,9 +113,9 @@ BASE = (
         "commit/protocol.py",
         "    problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)\n"
         "    raise_own(problems, proposal.author, record.version)\n"
-        "    keep_base(log.fs, log.ids, after)\n",
+        "    keep_up(log, after)\n",
         "    unpublished, after.unpublished = after.unpublished, {}\n"
-        "    keep_base(log.fs, log.ids, after)\n"
+        "    keep_up(log, after)\n"
         "    after.unpublished = unpublished\n"
         "    problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)\n"
         "    raise_own(problems, proposal.author, record.version)\n",
@@ -131,8 +131,8 @@ BASE = (
     wrong(
         "a base knows its records by their version alone",
         "commit/state.py",
-        "return (version, nonce) in self.recent",
-        "return version in dict(self.recent)",
+        "return at < len(self.recent) and self.recent[at] == (version, nonce)",
+        "return at < len(self.recent)",
         f"{LOG}::TestBases::test_a_record_in_a_dead_slot_publishes_nothing_and_starts_over",
     ),
     wrong(
@@ -168,27 +168,25 @@ BASE = (
 )
 
 SNAPSHOTS = (
-    dropped(
-        "a snapshot keeps what was removed",
+    wrong(
+        "a snapshot keeps what a record removed",
         "commit/snapshot.py",
-        "del self.adds[remove.id]",
+        "for remove in record.removes if record.version <= self._since else ():",
+        "for remove in ():",
         f"{PROTOCOL}::TestRewrites::test_replaces_and_retires",
     ),
     wrong(
         "a snapshot of a version goes on to the head",
         "commit/snapshot.py",
-        "    if version is not None and snapshot.version != version:\n",
-        "    for record in read_records(log):\n"
-        "        if record.version > snapshot.version:\n"
-        "            snapshot.apply(record)\n"
-        "    if version is not None and snapshot.version < version:\n",
+        "builder = _Builder(version, version if since is None else since)",
+        "builder = _Builder(head.version, head.version)",
         f"{PROTOCOL}::TestRewrites::test_replaces_and_retires",
     ),
     wrong(
         "a version that does not exist is the head",
         "commit/snapshot.py",
-        "if version is not None and snapshot.version != version:",
-        "if False:",
+        "if version is not None and not oldest <= version <= newest:",
+        "if version is not None and version > newest and (version := newest) < oldest:",
         f"{PROTOCOL}::TestSnapshot::test_an_unknown_version_is_an_error",
     ),
     wrong(

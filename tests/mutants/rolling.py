@@ -136,7 +136,7 @@ FLUSHES = (
     wrong(
         "rewrites of segments that are gone are accepted",
         "commit/prepare.py",
-        "or not all(head.is_live(add_id, rewrite.known_at) for add_id in inputs)",
+        "or not all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs)",
         "",
         FLUSH_RACE,
     ),

@@ -86,7 +86,7 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None 
     _look_at_parts(log.fs, head, within, horizon_ms, findings)
     _look_for_returned(log, head, within, findings)
     old = [info for info in listed if info.modified_ms <= horizon_ms]
-    _look_at_log(log, head, old, findings)
+    _look_at_log(log, old, findings)
     _look_at_state(log.fs, horizon_ms, findings)
     return findings
 
@@ -144,7 +144,7 @@ def _look_for_returned(log: CommitLog, head: LogState, within: Snapshot, finding
                 findings.returned.append((Remove.of(removed[info.path]), file))
 
 
-def _look_at_log(log: CommitLog, head: LogState, old: Iterable[FileInfo], findings: Findings) -> None:
+def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:
     """Find records that are not kept, oldest first, and companions of records that were never created."""
     why = "bases and ranges stand for it"
     for info in sorted(old, key=lambda info: info.path):
@@ -153,7 +153,8 @@ def _look_at_log(log: CommitLog, head: LogState, old: Iterable[FileInfo], findin
             continue
         if name.version < findings.log_start:
             findings.files.append(GarbageFile(info.path, info.size_bytes, "record", why))
-        elif name.nonce is not None and name.version <= head.version:
+        elif name.nonce is not None:
+            # One whose version nobody has yet may be about to be created.
             record = log.read_record(name.version)
             if record is not None and record.nonce != name.nonce:
                 lost = "its record was never created: another took its version"

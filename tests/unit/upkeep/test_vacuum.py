@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from ftfile.fs.api import FileSystem
     from ftfile.upkeep.vacuum import VacuumReport
 
 
@@ -48,6 +49,10 @@ class Store(WrapperFileSystem, PickledByReference):
     before_record: Callable[[], object] | None = None
     undeletable: str = "nothing"
 
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.deleted: list[str] = []
+
     def create_exclusive(self, path: str, content: bytes) -> None:
         act, self.before_record = self.before_record, None
         if act is not None:
@@ -58,6 +63,7 @@ class Store(WrapperFileSystem, PickledByReference):
         if self.undeletable in path:
             raise PermissionDenied("delete", path, "no")
         super().delete(path)
+        self.deleted.append(path)
 
 
 @dataclass
@@ -335,6 +341,15 @@ class TestSpools:
         assert [file.path for file in world.vacuum().files] == [spool]
         assert not world.exists(spool)
 
+    def test_one_that_is_recorded_while_it_looks_stays(self, world: World) -> None:
+        world.driver.commit_new(0)
+        world.driver.stage(0)
+        segments = self.spool(world)
+        world.days(8)
+        world.fs.before_record = lambda: world.driver.create_record(author=JobAuthor("late"), adds=segments)
+        assert len(world.vacuum().files) == 1
+        assert world.exists(segments[0].path)
+
     def test_what_is_left_of_a_segment_keeps_it(self, world: World) -> None:
         """A part was made of some of its rows, and the rest is a segment of another name in the same file."""
         (segment, *_) = self.spool(world, count=1)
@@ -386,9 +401,12 @@ class TestLog:
         assert self.versions(world)[0] > 20
 
     def test_a_young_log_keeps_them(self, world: World) -> None:
+        world.driver.stage(0)
+        world.days(2)
         self.fill(world, 12)
         world.days(6)
-        assert world.vacuum().files == ()
+        report = world.vacuum()
+        assert ({file.kind for file in report.files}, report.oldest_version) == ({"staged"}, 0)
 
     @pytest.mark.parametrize("lost", [layout.STATE, layout.RANGES])
     def test_they_stay_where_nothing_stands_for_them(self, world: World, lost: str) -> None:
@@ -436,10 +454,19 @@ class TestLog:
         assert companions[0] > 5
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 12
 
+    def test_records_go_before_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who finds a record without its adds looks whether the record is still there."""
+        monkeypatch.setattr("ftfile.commit.log.encode_record", functools.partial(encode_record, companion_from=100))
+        self.fill(world, 12)
+        world.days(8)
+        world.vacuum()
+        deleted = [path for path in world.fs.deleted if path.startswith(layout.LOG)]
+        assert [path.endswith(".adds") for path in deleted] == [False] * (len(deleted) // 2) + [True] * 9
+
     def test_companions_of_records_that_never_were(self, world: World) -> None:
         self.fill(world, 3)
         lost = layout.companion_path(1, "another")
-        ahead = layout.companion_path(3, "about to be created")
+        ahead = layout.companion_path(7, "ahead")
         for path in (lost, ahead):
             world.fs.create_exclusive(path, b"x")
         world.days(8)
