@@ -185,8 +185,8 @@ DROPS = (
     wrong(
         "a drop takes what was live when it began",
         "upkeep/dropping.py",
-        "dropped[:] = live if isinstance(where, str) else select(head, live, where)",
-        "dropped[:] = dropped or (live if isinstance(where, str) else select(head, live, where))",
+        "dropped[:] = snapshot.adds.values() if isinstance(where, str) else select(head, snapshot, where)",
+        "dropped[:] = dropped or select(head, snapshot, {} if isinstance(where, str) else where)",
         f"{DROPPING}::test_what_comes_before_its_record_goes_and_what_comes_after_stays",
     ),
     wrong(

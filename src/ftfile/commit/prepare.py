@@ -81,8 +81,8 @@ def _replaced(log: CommitLog, head: LogState, proposal: Proposal) -> list[Add]:
     """Return what an overwrite or a drop ends, found out anew for the head it is to follow."""
     if head.version < 0 or not (proposal.overwrite or proposal.drops):
         return []
-    live = snapshot_at(log, head).adds.values()
-    return [*live] if proposal.drops is None else [*proposal.drops(head, live)]
+    snapshot = snapshot_at(log, head)
+    return [*snapshot.adds.values()] if proposal.drops is None else [*proposal.drops(head, snapshot)]
 
 
 def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> list[Rewrite]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add, Author, DueJob, Fingerprint, Record
+    from ftfile.commit.snapshot import Snapshot
     from ftfile.commit.state import LogState
 
 __all__ = ("PlanDue", "Proposal", "Rewrite", "Settle")
@@ -49,7 +50,7 @@ class Proposal:
         letters: files to publish beside the rows; see `Record.letters`.
         rewrites: each dropped, without harm to the rest, when an input is no longer live or its files are too old.
         overwrite: replace everything that is live in the version before the one created.
-        drops: which of the live adds end without a replacement; called with every head that is tried.
+        drops: which of the live adds end without a replacement; called with every head that is tried and its snapshot.
         claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
         tasks: how many tasks wrote it; 0 for none, and then jobs are dealt as before.
         plan_due: which jobs are due after a record; called with the head it follows, the record without any, and the
@@ -67,7 +68,7 @@ class Proposal:
     letters: tuple[Add, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     overwrite: bool = False
-    drops: Callable[[LogState, Iterable[Add]], Iterable[Add]] | None = None
+    drops: Callable[[LogState, Snapshot], Iterable[Add]] | None = None
     claims_replay: bool = False
     fingerprint: Fingerprint | None = None
     tasks: int = 0

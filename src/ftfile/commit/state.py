@@ -75,9 +75,7 @@ class LogView:
             for query_id, last_batch in self.last_batches.items()
         }
         transactions = dict(self.transactions)
-        return LogState(
-            version=self.version, nonce=self.nonce, queries=queries, transactions=transactions, whole=False
-        )
+        return LogState(version=self.version, nonce=self.nonce, queries=queries, transactions=transactions, whole=False)
 
 
 @dataclass(slots=True)

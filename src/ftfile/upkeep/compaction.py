@@ -11,7 +11,7 @@ from ftfile.commit.model import MaintenanceAuthor, Origin
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import catch_up, commit
-from ftfile.commit.snapshot import open_add, take_snapshot
+from ftfile.commit.snapshot import open_add, snapshot_at
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
@@ -99,12 +99,11 @@ def compact(
     with log_context(job=author.job_id):
         with log.lock:
             head, problems = catch_up(log, author, Policy())
-            live = take_snapshot(log, head.version).adds.values() if head.version >= 0 else ()
-            chosen = list(live) if where is None else select(head, live, where)
-            version, definitions = head.version, dict(head.definitions)
+            snapshot = snapshot_at(log, head)
+            chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
         stuck = {add_id for problem in problems for add_id in problem.add_ids}
         merges = _plan((add for add in chosen if add.id not in stuck), target_bytes)
-        rewrites = _merge_all(log.fs, author.job_id, merges, definitions, version)
+        rewrites = _merge_all(log.fs, author.job_id, merges, snapshot.definitions, snapshot.version)
         report = _commit(log, author, rewrites) if rewrites else CompactReport()
         _log.info("compacted: %s", report)
         return report
@@ -214,7 +213,7 @@ def _commit(log: CommitLog, author: MaintenanceAuthor, rewrites: tuple[Rewrite, 
     """Record what was merged; what others have replaced or dropped meanwhile is left out, in the extreme all of it."""
 
     def check(head: LogState) -> None:
-        if not any(all(head.is_live(add.id, rewrite.known_at) for add in rewrite.inputs) for rewrite in rewrites):
+        if not any(all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs) for rewrite in rewrites):
             raise _AllLost
 
     proposal = Proposal(author, rewrites=rewrites, check=check)

@@ -18,9 +18,10 @@ from ftfile.upkeep.where import select
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ftfile.commit.model import Add
+    from ftfile.commit.snapshot import Snapshot
     from ftfile.commit.state import LogState
 
 __all__ = ("ALL", "DropReport", "drop")
@@ -73,8 +74,8 @@ def drop(path: str | os.PathLike[str], where: Mapping[str, object] | str) -> Dro
     log, job_id = open_log(Directory(path).path), SYSTEM_IDS.unique()
     dropped: list[Add] = []
 
-    def drops(head: LogState, live: Iterable[Add]) -> list[Add]:
-        dropped[:] = live if isinstance(where, str) else select(head, live, where)
+    def drops(head: LogState, snapshot: Snapshot) -> list[Add]:
+        dropped[:] = snapshot.adds.values() if isinstance(where, str) else select(head, snapshot, where)
         if not dropped:
             raise _NothingThere
         return dropped

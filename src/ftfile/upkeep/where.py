@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ftfile.commit.model import Add
+    from ftfile.commit.snapshot import Snapshot
     from ftfile.commit.state import LogState
 
 __all__ = ("select",)
 
 
-def select(head: LogState, adds: Iterable[Add], where: Mapping[str, object]) -> list[Add]:
+def select(head: LogState, snapshot: Snapshot, where: Mapping[str, object]) -> list[Add]:
     """Return the adds in whose buckets every named column has (one of) the values asked for, as readers see them.
 
     Args:
-        head: the state of the log; knows how adds are encoded.
-        adds: of its snapshot.
+        head: the state of the log.
+        snapshot: of its version; knows how all adds are encoded, the state only how the last ones are.
         where: by column, case aside, a value or a list of values. A text is what stands in the name of the directory,
             before escaping; None is null.
 
@@ -41,8 +42,8 @@ def select(head: LogState, adds: Iterable[Add], where: Mapping[str, object]) -> 
     named = pa.schema([schema.field(column) for column in columns])
     wanted = {newest["timeZone"]: _directories(named, columns, newest["timeZone"])}
     selected, found = [], dict[tuple[str, str], bool]()
-    for add in adds:
-        time_zone = head.definitions[add.encoding]["timeZone"]
+    for add in snapshot.adds.values():
+        time_zone = snapshot.definitions[add.encoding]["timeZone"]
         if time_zone not in wanted:
             wanted[time_zone] = _directories(named, columns, time_zone)
         place = add.bucket, time_zone

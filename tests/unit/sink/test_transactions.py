@@ -73,7 +73,7 @@ class TestOnce:
         assert ids(out) == [1, 1, 1, 2, 2, 2]
 
     def test_the_last_version_is_in_the_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "BASE_EVERY", 1)
+        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
         write(out, 3)
         forget_logs()
         assert write(out, 3).replayed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ftfile
 from ftfile.commit.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError
 from ftfile.sink.writer import open_log
@@ -33,9 +34,7 @@ def written(path: Path, values: list[Any], kind: str, **options: str) -> str:
 def found(out: str, where: Mapping[str, object]) -> list[str]:
     """Return what comes after `key=` in the names of the directories that the filter names."""
     log = open_log(out)
-    return sorted(
-        add.bucket.partition("=")[2] for add in select(log.read_on(), take_snapshot(log).adds.values(), where)
-    )
+    return sorted(add.bucket.partition("=")[2] for add in select(log.read_on(), take_snapshot(log), where))
 
 
 @pytest.mark.parametrize(
@@ -102,10 +101,10 @@ def test_every_column_named_must_match(tmp_path: Path) -> None:
     query = MicroBatch(out, columns, {"fileFormat": "json", "partitionBy": "year,month"})
     query.run(0, [[{"id": 0, "Year": year, "month": month} for year in (1, 2) for month in (1, 2)]])
     log = open_log(out)
-    head, adds = log.read_on(), take_snapshot(log).adds.values()
-    assert [add.bucket for add in select(head, adds, {"YEAR": 1, "month": "2"})] == ["Year=1/month=2"]
-    assert [add.bucket for add in select(head, adds, {"month": 1})] == ["Year=1/month=1", "Year=2/month=1"]
-    assert len(select(head, adds, {})) == 4
+    head, snapshot = log.read_on(), take_snapshot(log)
+    assert [add.bucket for add in select(head, snapshot, {"YEAR": 1, "month": "2"})] == ["Year=1/month=2"]
+    assert [add.bucket for add in select(head, snapshot, {"month": 1})] == ["Year=1/month=1", "Year=2/month=1"]
+    assert len(select(head, snapshot, {})) == 4
 
 
 def test_an_unknown_column_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
@@ -127,3 +126,18 @@ def test_rows_written_when_the_column_had_another_type_are_found_by_that(tmp_pat
     query.run(1, [[{"id": 0, "key": 7.0}, {"id": 0, "key": 0.5}]])
     assert found(out, {"key": "7"}) == ["7", "7.0"]
     assert found(out, {"key": 0.5}) == ["0.5"]
+
+
+def test_encodings_that_the_state_has_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers remember the last ones, and readers all."""
+    monkeypatch.setattr("ftfile.commit.state.DEFINITIONS_KEPT", 1)
+    out = str(tmp_path / "out")
+    for batch in range(6):
+        options = {"fileFormat": "json", "partitionBy": "key", "dateFormat": f"yyyy-MM-dd'{batch}'"}
+        MicroBatch(out, {"id": "long", "key": "string"}, options).run(
+            batch, [[{"id": batch, "key": "a"}], [{"id": batch, "key": "a"}]]
+        )
+    assert len(open_log(out).read_on().definitions) < 6
+    assert found(out, {"key": "a"}) == ["a"] * 12
+    assert ftfile.compact(out, {"key": "a"}).parts_written == 6
+    assert ftfile.drop(out, {"key": "a"}).rows == 12
