@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from ftfile.testing.crashing import CrashingFileSystem
 
-SETTLED = (Batch("ab", troubled=True), Batch("c", "compact", batch_id=1))
+SETTLED = (Batch("a", troubled=True), Batch("b", "overwrite", batch_id=1), Batch("c", batch_id=2))
 BATCHES = {
-    "append": Batch("d", batch_id=2),
-    "compact": Batch("d", "compact", batch_id=2),
-    "overwrite": Batch("d", "overwrite", batch_id=2),
+    "append": Batch("d", batch_id=3),
+    "compact": Batch("", "compact", "upkeep"),
+    "overwrite": Batch("d", "overwrite", batch_id=3),
 }
 
 
@@ -40,8 +40,9 @@ class Race:
     """A batch, and a vacuum for which whatever is not recorded is old enough."""
 
     def __init__(self, change: str) -> None:
-        more = tuple(Batch("", batch_id=batch_id) for batch_id in range(3, 5))
         self.batch = BATCHES[change]
+        first = 4 if self.batch.is_of_a_stream else 3
+        more = tuple(Batch("", batch_id=batch_id) for batch_id in range(first, first + 2))
         self.scenario = Scenario(f"vacuum and {change}", (*SETTLED, self.batch, *more), settled=len(SETTLED))
         self._start = self.scenario.start()
         self.refused = self.runs = 0

@@ -23,8 +23,8 @@ OVERWRITES = (
     wrong(
         "an overwrite leaves segments",
         "commit/prepare.py",
-        "return [*live] if proposal.drops is None",
-        'return [add for add in live if add.kind == "part"] if proposal.drops is None',
+        "return [*snapshot.adds.values()] if proposal.drops is None",
+        'return [a for a in snapshot.adds.values() if a.kind == "part"] if proposal.drops is None',
         f"{PROTOCOL}::TestRewrites::test_overwrite_replaces_segments_as_well",
     ),
     wrong(
@@ -230,15 +230,15 @@ READS = (
     wrong(
         "a version is not there yet at the time of its creation",
         "commit/times.py",
-        "version = bisect_right(",
-        "version = bisect_left(",
+        "at = bisect_right(",
+        "at = bisect_left(",
         f"{OLD_VERSIONS}::test_the_newest_version_that_was_there",
     ),
     wrong(
         "a version whose record is gone is offered",
         "commit/times.py",
-        "if version >= 0 and created_ms(log, version) is not None:",
-        "if version >= 0:",
+        "if at >= 0 and created_ms(log, versions[at]) is not None:",
+        "if at >= 0:",
         f"{OLD_VERSIONS}::test_versions_whose_records_are_gone_are_not_offered",
     ),
 )

@@ -53,8 +53,8 @@ SMALL = (
     wrong(
         "a view thinks that it knows all segments",
         "commit/state.py",
-        "queries=queries, whole=False)",
-        "queries=queries)",
+        "transactions=transactions, whole=False",
+        "transactions=transactions",
         f"{STATE}::TestRemoved::test_a_view_knows_no_segments",
     ),
     wrong(
@@ -178,9 +178,16 @@ RANGED = (
     wrong(
         "a range of another log is taken",
         "commit/snapshot.py",
-        "if head.includes(content.last, content.nonce) is False:",
+        "if content.last <= head.version and head.includes(content.last, content.nonce) is False:",
         "if False:",
         f"{RANGES}::TestFallback::test_a_range_of_another_log_is_passed_over",
+    ),
+    wrong(
+        "a range that goes beyond the head is none of this log",
+        "commit/snapshot.py",
+        "if content.last <= head.version and head.includes(content.last, content.nonce) is False:",
+        "if head.includes(content.last, content.nonce) is False:",
+        f"{RANGES}::TestFallback::test_a_range_that_goes_on_after_the_head",
     ),
     wrong(
         "ranges are listed once",

@@ -194,7 +194,7 @@ class _Builder:
     def _checked(self, content: Range, head: LogState) -> Range:
         if content.log_start > self._since:
             raise CorruptData(layout.RANGES, f"a range that knows version {self._since}", "one that has forgotten it")
-        if head.includes(content.last, content.nonce) is False:
+        if content.last <= head.version and head.includes(content.last, content.nonce) is False:
             raise CorruptData(layout.RANGES, "a range of this log", f"one of another, to version {content.last}")
         return content
 

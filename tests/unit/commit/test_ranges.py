@@ -263,6 +263,15 @@ class TestFallback:
         write_range(fs, SYSTEM_IDS, make_range(_renonced(RandomLog(6, 20)), 0))
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
+    def test_a_range_that_goes_on_after_the_head(self) -> None:
+        """Others go on and merge while one works with a state."""
+        log, fs, _ = self.log("beyond")
+        write_range(fs, SYSTEM_IDS, make_range(log.records, 0))
+        head = LogState()
+        for record in log.records[:10]:
+            head.apply(record)
+        assert dict(snapshot_at(CommitLog(NoRecords(fs)), head).adds.items()) == log.snapshots[9]
+
     def test_neither_range_nor_records_is_an_error(self) -> None:
         log, fs, names = self.log("neither")
         fs.delete(layout.range_path(names[1]))
