@@ -23,7 +23,7 @@ __all__ = ("RANGE_FORMAT", "Document", "Range", "decode_range", "encode_range")
 
 RANGE_FORMAT = 1
 HEADER_BYTES = 1 << 16
-_ADVICE = "It can be deleted while the records that it stands for are there: ftfile.upkeep.merge_ranges makes it anew"
+_ADVICE = "While the records that it stands for are kept, ftfile.upkeep.ranges.merge_ranges(path) makes it anew"
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,8 @@ class _Builder:
         found = sum(block.without(self._removed) for block in self._blocks)
         if found != len(self._removed):
             told = f"{len(self._removed) - found} others"
-            raise CorruptData(layout.RANGES, "removes of live adds", told, "ftfile.upkeep.merge_ranges makes them anew")
+            advice = "Delete the ranges, and ftfile.upkeep.ranges.merge_ranges(path) makes them anew of the records"
+            raise CorruptData(layout.RANGES, "removes of live adds", told, advice)
         adds = AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
