@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 from ftfile.commit.columns import decode_adds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from ftfile.commit.model import Add
 
@@ -31,13 +33,13 @@ class Block:
     rest: bytes
     chosen: Sequence[bool] | None = None
 
-    def without(self, removed: Collection[str]) -> int:
+    def without(self, removed: AbstractSet[str]) -> int:
         """Take adds out and return how many they were."""
+        if removed.isdisjoint(self.ids):
+            return 0
         before = self.count()
         kept = [add_id not in removed for add_id in self.ids]
-        if not all(kept):
-            both = zip(kept, self.chosen, strict=True) if self.chosen is not None else ((keep, True) for keep in kept)
-            self.chosen = [keep and chosen for keep, chosen in both]
+        self.chosen = kept if self.chosen is None else list(map(operator.and_, kept, self.chosen))
         return before - self.count()
 
     def count(self) -> int:

@@ -56,7 +56,7 @@ class Findings:
 
     Attributes:
         log_start: the oldest record that is to be kept.
-        files: to be deleted, in this order.
+        files: to be deleted.
         returned: removed parts to be hidden again.
         directories: of the stage, that are or will be empty; what is in a directory comes before it.
     """
@@ -136,6 +136,8 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
 def _look_for_returned(log: CommitLog, head: LogState, within: Snapshot, findings: Findings) -> None:
     """Find removed parts at their final names: where publishing copies, a late copy may have brought them back."""
     live = set(snapshot_at(log, head).adds)
+    if len(live) == len(within.adds):
+        return
     removed = {add.final_path: add for add in within.adds.values() if add.final_path is not None and add.id not in live}
     for directory in {layout.parent(path) for path in removed}:
         for info in _children(log.fs, directory):
