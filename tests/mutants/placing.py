@@ -61,7 +61,7 @@ NAMING = (
     wrong(
         "the name of a removed part is given again",
         "commit/state.py",
-        "self.reserved[remove.final_path] = record.version",
+        "self.reserved[remove.final_path] = version",
         "pass",
         f"{NAMES}::TestNamesThatAreTaken::test_by_a_part_that_was_removed",
     ),

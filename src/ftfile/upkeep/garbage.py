@@ -105,7 +105,8 @@ def _log_start(log: CommitLog, head: LogState, since: int, ranges_to: int) -> in
     except (CorruptData, NotFound) as error:
         _log.warning("records are kept: %s", error)
         return head.log_start
-    return max(head.log_start, min(since, bases[0].version, ranges_to + 1))
+    # Names that a part to be retired has are reserved for as long as its record is kept.
+    return max(head.log_start, min(since, bases[0].version, ranges_to + 1, *head.unpublished))
 
 
 def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
@@ -120,6 +121,9 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     for add in within.adds.values():
         staged.pop(add.path, None)
         retired.pop(add.id, None)
+    # Dead letters are in no snapshot: until they are published, only this list knows of them.
+    for add in (add for entry in head.unpublished.values() for add in entry.adds):
+        staged.pop(add.path, None)
     why = "it is in no record, or what was in it was removed before the horizon"
     findings.files.extend(GarbageFile(path, info.size_bytes, "staged", why) for path, info in staged.items())
     why = "it was removed before the horizon"
@@ -138,7 +142,10 @@ def _look_for_returned(log: CommitLog, head: LogState, within: Snapshot, finding
     live = set(snapshot_at(log, head).adds)
     if len(live) == len(within.adds):
         return
-    removed = {add.final_path: add for add in within.adds.values() if add.final_path is not None and add.id not in live}
+    parts = [add for add in within.adds.values() if add.final_path is not None]
+    removed = {add.final_path: add for add in parts if add.id not in live and add.final_path is not None}
+    for add in (add for add in parts if add.id in live):
+        removed.pop(add.final_path or "", None)
     for directory in {layout.parent(path) for path in removed}:
         for info in _children(log.fs, directory):
             if info.path in removed and not info.is_directory:

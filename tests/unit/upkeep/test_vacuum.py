@@ -48,6 +48,7 @@ class Store(WrapperFileSystem, PickledByReference):
 
     before_record: Callable[[], object] | None = None
     undeletable: str = "nothing"
+    unmovable: str = "nothing"
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
@@ -58,6 +59,11 @@ class Store(WrapperFileSystem, PickledByReference):
         if act is not None:
             act()
         super().create_exclusive(path, content)
+
+    def rename(self, source: str, target: str) -> None:
+        if source == self.unmovable:
+            raise PermissionDenied("rename", source, "no")
+        super().rename(source, target)
 
     def delete(self, path: str) -> None:
         if self.undeletable in path:
@@ -532,6 +538,68 @@ class TestLog:
         assert content.log_start > 6
         assert content.ended == ()
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 11
+
+
+@pytest.mark.usefixtures("_often")
+class TestNames:
+    """Of parts whose names lack what makes them unique."""
+
+    def replaced(self, world: World) -> Add:
+        old = world.driver.stage(0, name="same.txt")
+        world.driver.commit(0, old)
+        world.compact(1, old)
+        assert world.driver.log.read_on().reserved.keys() == {"same.txt"}
+        return old
+
+    def test_names_are_reserved_for_the_grace(self, world: World) -> None:
+        self.replaced(world)
+        for batch in range(1, 9):
+            world.driver.commit_new(batch)
+        world.days(6)
+        assert ftfile.vacuum(world.url, dry_run=False).oldest_version == 0
+        assert CommitLog(world.fs).read_on().reserved
+        world.days(2)
+        assert ftfile.vacuum(world.url, dry_run=False).oldest_version > 1
+        assert CommitLog(world.fs).read_on().reserved == {}
+        world.driver.commit(9, world.driver.stage(9, b"new\n", name="same.txt"))
+        ftfile.vacuum(world.url, dry_run=False)
+        assert world.fs.read("same.txt") == b"new\n"
+
+    def test_what_is_still_to_be_hidden_keeps_its_name(self, world: World) -> None:
+        """Hiding it fails for days; whoever succeeds at last must not hide another part of that name."""
+        old = world.driver.stage(0, name="same.txt")
+        world.driver.create_record(author=JobAuthor("first"), adds=(old,))
+        world.driver.commit_new(0)
+        world.fs.unmovable = "same.txt"
+        world.driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))
+        for batch in range(1, 9):
+            world.driver.commit_new(batch)
+        world.days(8)
+        assert ftfile.vacuum(world.url, dry_run=False).oldest_version <= 2
+        assert CommitLog(world.fs).read_on().reserved.keys() == {"same.txt"}
+
+    def test_a_live_part_of_the_same_name_stays(self, world: World) -> None:
+        self.replaced(world)
+        world.driver.commit(1, world.driver.stage(1, b"new\n", name="same.txt"))
+        ftfile.vacuum(world.url, dry_run=False)
+        assert world.fs.read("same.txt") == b"new\n"
+
+
+class TestDeadLetters:
+    def test_they_stay_until_they_are_published_and_then(self, world: World) -> None:
+        letter = world.driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "letter"))
+        world.driver.create_record(author=world.driver.author(0), letters=(letter,), lineage_start=0)
+        lost = world.driver.stage(0)
+        world.fs.unmovable = letter.path
+        world.days(30)
+        assert [file.path for file in ftfile.vacuum(world.url, dry_run=False).files] == [lost.path]
+        assert world.exists(letter.path)
+        world.fs.unmovable = "nothing"
+        world.driver.commit_new(1)
+        assert world.exists(letter.final_path)
+        world.days(30)
+        world.vacuum()
+        assert world.exists(letter.final_path)
 
 
 class TestFailing:
