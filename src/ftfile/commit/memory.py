@@ -30,10 +30,13 @@ def remember(memory: Memory, changes: Mapping[str, Any], now_ms: int) -> None:
             table.pop(key, None)
             table[key] = [now_ms, value]
         oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
-        while table:
-            key, (set_ms, _) = next(iter(table.items()))
-            if len(table) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
+        forgotten: list[str] = []
+        # One pass: each new beginning would go over all the places that are empty by now.
+        for key, (set_ms, _) in table.items():
+            if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
                 break
+            forgotten.append(key)
+        for key in forgotten:
             del table[key]
         if not table:
             del memory[name]
