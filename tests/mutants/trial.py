@@ -75,7 +75,19 @@ def copy_code(folder: Path) -> None:
 
 def run_tests(tests: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run tests of this checkout against the code in `folder`, up to the first failure."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests]
+    # Plain asserts: nobody reads why a test failed, and with CI set pytest compares long lists for minutes.
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "--tb=no",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     environment = os.environ | {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
