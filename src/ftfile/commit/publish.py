@@ -48,6 +48,7 @@ __all__ = (
     "raise_own",
     "retire",
     "roll_forward",
+    "skip_published",
     "still_live",
     "sync_names",
     "wait_for_removed",
@@ -92,7 +93,7 @@ def roll_forward(
     Returns:
         What could not be published; it stays on the list of the state, and so of the next base.
     """
-    _skip_published(log, head)
+    skip_published(log, head)
     if not head.unpublished:
         return []
     problems = []
@@ -113,6 +114,16 @@ def roll_forward(
     if not head.unpublished:
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     return problems
+
+
+def skip_published(log: CommitLog, head: LogState) -> None:
+    """Believe the hint if the record it names is part of the log; one behind the newest base may be a dead one.
+
+    The state tells of the last records only: an older hint saves little work.
+    """
+    hint = read_published(log.fs) if head.unpublished else None
+    if hint is not None and head.includes(hint.version, hint.nonce):
+        head.unpublished = {version: entry for version, entry in head.unpublished.items() if version > hint.version}
 
 
 def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
@@ -257,16 +268,6 @@ def _look(fs: FileSystem, path: str) -> FileInfo | None:
         return fs.stat(path)
     except NotFound:
         return None
-
-
-def _skip_published(log: CommitLog, head: LogState) -> None:
-    """Believe the hint if the record it names is part of the log; one behind the newest base may be a dead one.
-
-    The state tells of the last records only: an older hint saves little work.
-    """
-    hint = read_published(log.fs) if head.unpublished else None
-    if hint is not None and head.includes(hint.version, hint.nonce):
-        head.unpublished = {version: entry for version, entry in head.unpublished.items() if version > hint.version}
 
 
 def _in_pool(fs: FileSystem, call: Callable[[_Item], _Step | None], items: Sequence[_Item]) -> list[_Step | None]:

@@ -12,7 +12,7 @@ from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.publish import retire
+from ftfile.commit.publish import raise_own, retire, roll_forward, skip_published
 from ftfile.commit.ranges import cover, list_ranges
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
@@ -102,7 +102,11 @@ def vacuum(
 
 
 def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> VacuumReport:
-    head = log.read_on(durable=True)
+    head, author = log.read_on(durable=True), MaintenanceAuthor("vacuum", job_id)
+    if dry_run:
+        skip_published(log, head)
+    else:
+        raise_own(roll_forward(log, head, Policy(), author), author)
     horizon_ms = store_now_ms(log.fs) - grace_ms
     findings = look(log, head, horizon_ms)
     if dry_run:
@@ -111,7 +115,6 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
         _remove_directories(log.fs, findings)
         _merge(log, head, head.log_start)
         return VacuumReport(None, horizon_ms, head.log_start, ())
-    author = MaintenanceAuthor("vacuum", job_id)
     proposal = Proposal(author, horizon_ms=horizon_ms, log_start=findings.log_start)
     before, version = head.log_start, commit(log, proposal, Policy()).version
     # Whoever commits from here on knows the horizon. What was committed before is found needed at this second look.

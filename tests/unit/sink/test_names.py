@@ -206,7 +206,7 @@ class TestNumbers:
             assert visible(out)[-1] == f"part.{number}"
 
     def test_survive_in_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.commit.bases.BASE_EVERY", 2)
+        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 0)
         counting = query(out, partFileName=self.TEMPLATE, ifExists="fail")
         for batch in range(4):
             counting.run(batch, [rows("a")])
