@@ -76,6 +76,24 @@ def test_assembly(tmp_path: Path) -> None:
     assert all(row["assembly ms"] > 0 for row in rows)
 
 
+def test_growth(tmp_path: Path) -> None:
+    (rows,) = run_smoke("growth", tmp_path)
+    assert [row["files"] for row in rows] == [40, 80, 200]
+    assert all(row["commit p50 ms"] > 0 and row["restart ms"] > 0 for row in rows)
+
+
+def test_buckets(tmp_path: Path) -> None:
+    (rows,) = run_smoke("buckets", tmp_path)
+    assert [row["buckets"] for row in rows] == [1, 1000] * 4
+
+
+def test_rolling(tmp_path: Path) -> None:
+    files, reads = run_smoke("rolling", tmp_path)
+    assert [row["files"] for row in files] == [6, 1, 6]
+    assert all(row["bytes written per byte"] > 1 for row in files)
+    assert all(min(row[reader] for reader in ("Spark s", "DuckDB s", "pandas s")) > 0 for row in reads)
+
+
 def test_unknown_names_are_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "bulkk"], cwd=ROOT, check=False, capture_output=True, text=True

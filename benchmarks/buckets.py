@@ -1,0 +1,93 @@
+"""Memory of a task that writes many buckets at once, each in a fresh process."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy
+import pyarrow
+
+from benchmarks.report import Cell, Table
+from benchmarks.rows import make_rows
+from benchmarks.spark_session import in_own_process
+from ftfile.encoding.spark_types import spark_schema_json
+from ftfile.sink.config import SinkConfig
+from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.sink.writer import SinkWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.settings import Settings
+
+__all__ = ("run",)
+
+LOGGER = logging.getLogger(__name__)
+ROWS, SMOKE_ROWS = 2_000_000, 2_000
+BATCH_ROWS = 10_000
+BUCKETS = (1, 1_000)
+OPEN_MIB = 64
+OVERHEAD_MIB = 96
+COLUMNS = ("files", "format", "buckets", "peak MiB above the start", "aim MiB")
+NOTE = (
+    f"maxOpenBytes is {OPEN_MIB} MiB. The start is after a small task of the same kind; the aim is {OVERHEAD_MIB} MiB "
+    "and 1.25 times maxOpenBytes."
+)
+AIM_MIB = OVERHEAD_MIB + 1.25 * OPEN_MIB
+
+
+def run(settings: Settings) -> list[Table]:
+    """Write the same rows into one bucket and into many, finished in the batch and kept open."""
+    rows = SMOKE_ROWS if settings.smoke else ROWS
+    lines: list[tuple[Cell, ...]] = []
+    for rolling in ("batch", "policy"):
+        for file_format in ("json", "parquet"):
+            for buckets in BUCKETS:
+                directory = settings.directory / f"{rolling}-{file_format}-{buckets}"
+                peak = in_own_process(_peak_mib, directory, rolling, file_format, rows, buckets)
+                label = "finished in the batch" if rolling == "batch" else "kept open"
+                lines.append((label, file_format, buckets, peak, AIM_MIB))
+                LOGGER.info("buckets: %s", lines[-1])
+    return [Table(f"memory of a task of {rows:,} rows", COLUMNS, tuple(lines), NOTE)]
+
+
+def _peak_mib(directory: Path, rolling: str, file_format: str, rows: int, buckets: int) -> float:
+    schema = next(_batches(1, buckets)).schema
+    options = {
+        "path": str(directory / "out"),
+        "fileFormat": file_format,
+        "partitionBy": "key",
+        "rolling": rolling,
+        "maxOpenBytes": f"{OPEN_MIB}m",
+    }
+    writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema_json(schema)))
+    author = JobIdentity if rolling == "batch" else None
+    for batch_id, count in enumerate((BATCH_ROWS // 10, rows)):
+        identity = author(f"{batch_id}") if author else StreamIdentity("query", "run", batch_id)
+        before = _memory_mib("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+        message = writer.write(TaskIdentity(identity, 0, 0), _batches(count, buckets))
+        peak = _memory_mib("VmHWM") - before
+        found = sum(part.rows for part in message.parts) + sum(segment.rows for segment in message.segments)
+        if found != count:
+            raise RuntimeError(f"{found} rows of {count} were written")
+        writer.commit([message], batch_id)
+    return peak
+
+
+def _batches(rows: int, buckets: int) -> Iterator[pyarrow.RecordBatch]:
+    names = pyarrow.array([f"key-{number}" for number in range(buckets)])
+    random = numpy.random.default_rng(buckets)
+    for start in range(0, rows, BATCH_ROWS):
+        count = min(BATCH_ROWS, rows - start)
+        keys = names.take(pyarrow.array(random.integers(0, buckets, count)))
+        yield from make_rows(count, seed=start).append_column("key", keys).to_batches()
+
+
+def _memory_mib(name: str) -> float:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"the kernel does not tell {name}")
