@@ -54,15 +54,15 @@ JOBS = (
     wrong(
         "every task does every job",
         "sink/rolling/share.py",
-        "head.due[partition :: head.tasks]",
-        "head.due[:]",
+        "jobs[stage.partition :: tasks]",
+        "jobs[:]",
         f"{ROLLING}::TestShares",
     ),
     wrong(
         "a task that did not write the record takes jobs",
         "sink/rolling/share.py",
-        "if not head.due or partition >= head.tasks:",
-        "if not head.due:",
+        "if stage.partition >= tasks:",
+        "if not tasks:",
         f"{ROLLING}::TestShares",
     ),
     wrong(

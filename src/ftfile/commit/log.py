@@ -237,8 +237,8 @@ class CommitLog:
         if self._state is not None and self._state.version >= 0:
             record = self.read_record(self._state.version)
             if record is not None and record.nonce == self._state.nonce:
-                # A view does not have them.
-                self._state.due, self._state.tasks = record.due, record.tasks
+                # A view does not have it.
+                self._state.due = record.due
                 return self._state
         self._prepared = False
         self._forget()

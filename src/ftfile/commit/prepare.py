@@ -54,7 +54,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         removes=tuple(Remove.of(add) for add in removed),
         overwrite=proposal.overwrite,
         letters=proposal.letters,
-        tasks=proposal.tasks or head.tasks,
+        tasks=proposal.tasks,
         lineage_start=lineage_start,
         horizon_ms=proposal.horizon_ms,
         log_start=proposal.log_start,

@@ -52,7 +52,7 @@ class Proposal:
         overwrite: replace everything that is live in the version before the one created.
         drops: which of the live adds end without a replacement; called with every head that is tried and its snapshot.
         claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
-        tasks: how many tasks wrote it; 0 for none, and then jobs are dealt as before.
+        tasks: how many tasks wrote it; 0 for none.
         plan_due: which jobs are due after a record; called with the head it follows, the record without any, and the
             jobs of the head that can still be done. Without it, those stay due.
         horizon_ms: for vacuum, see `Record`.

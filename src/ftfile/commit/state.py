@@ -113,7 +113,6 @@ class LogState:
     segments: dict[str, Add] = field(default_factory=dict)
     segment_changes: deque[SegmentChange] = field(default_factory=lambda: deque(maxlen=RECENT_CHANGES), compare=False)
     due: tuple[DueJob, ...] = ()
-    tasks: int = 0
     removed: dict[str, int] = field(default_factory=dict)
     removed_since: int = 0
     reserved: dict[str, int] = field(default_factory=dict)
@@ -148,7 +147,7 @@ class LogState:
         self.segments.update((add.id, add) for add in opened)
         self.segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
         self._apply_definitions(record)
-        self.due, self.tasks = record.due, record.tasks
+        self.due = record.due
         remember(self.memory, record.memory, record.time_ms)
         parts = (*(add for add in record.adds if add.kind == "part"), *record.letters)
         removes = tuple(remove for remove in record.removes if remove.kind == "part")

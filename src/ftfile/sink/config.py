@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ftfile.commit.model import Transaction
 from ftfile.commit.policy import Policy
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
 from ftfile.encoding.registry import format_from_options
 from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
@@ -189,6 +189,8 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...])
     final, event = (name and spelling[name.lower()] for name in names.values())
     if final is not None and not pa.types.is_boolean(schema.field(final).type):
         raise ConfigError(f"finalizeColumn={final!r} is {schema.field(final).type}, and a boolean column is needed")
+    if final is not None and len(spelling) == 1:
+        raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
     if event is not None and not pa.types.is_timestamp(schema.field(event).type):
         raise ConfigError(f"eventTimeInterval: {event!r} is {schema.field(event).type}, and a timestamp is needed")
     if settings.policy is not None:

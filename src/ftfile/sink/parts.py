@@ -69,6 +69,10 @@ class PartWriter:
         """Return how much memory the unwritten rows of all buckets take."""
         return self._later.held_bytes + self._parts_bytes
 
+    def has_room_for(self, bucket: str) -> bool:
+        """Say whether a part of the bucket is open, or can be, without more open files than there may be."""
+        return bucket in self._open or len(self._open) < self._open_max
+
     def finish(self) -> None:
         """End every part."""
         self._route()

@@ -91,7 +91,8 @@ class SpoolWriter:
         kept, others = [], []
         for bucket, start, count in buckets:
             of_bucket = rows.slice(start, count)
-            if self._spooled_bytes.get(bucket, 0) >= self._large_bytes:
+            is_large = self._spooled_bytes.get(bucket, 0) >= self._large_bytes
+            if is_large and self._parts.has_room_for(bucket):
                 self._parts.write_bucket(bucket, of_bucket)
             else:
                 kept.append(of_bucket)

@@ -109,6 +109,7 @@ class Stage:
         self._fs = fs
         self._ids = ids
         self._identity = identity
+        self.owner = identity.writer.owner
         self.partition = identity.partition
         self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
         self._opened: list[StagedFile] = []

@@ -82,9 +82,7 @@ def write_task(
         raise
     # A batch write leaves what is open to its queries, and an overwrite leaves nothing open.
     shares = isinstance(author, StreamAuthor) and not config.overwrite
-    assembled, failed = (
-        do_share(fs, stage, head, planned.definitions, identity.partition) if head is not None and shares else ((), ())
-    )
+    assembled, failed = do_share(fs, stage, head, planned.definitions) if head is not None and shares else ((), ())
     return TaskCommit(
         identity,
         tuple(stage.finished),

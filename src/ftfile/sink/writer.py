@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
 
 __all__ = ("SinkWriter", "forget_logs", "open_log")
 
-LOGS_KEPT = 16
+LOGS_KEPT = PLANNERS_KEPT = 16
 
 Settings = tuple[tuple[str, str], ...]
 
 _log = get_logger(__name__)
 _logs: dict[tuple[str, Settings], CommitLog] = {}
-_planners: dict[str, RollingPlanner] = {}
+_planners: dict[tuple[str, str], RollingPlanner] = {}  # by directory and query
 
 
 def open_log(path: str, settings: Settings = ()) -> CommitLog:
@@ -56,9 +57,7 @@ def open_log(path: str, settings: Settings = ()) -> CommitLog:
     key = (path, settings)
     if key not in _logs:
         if len(_logs) >= LOGS_KEPT:
-            oldest = next(iter(_logs))
-            _logs.pop(oldest)
-            _planners.pop(oldest[0], None)
+            _logs.pop(next(iter(_logs)))
         _logs[key] = CommitLog(open_filesystem(path, settings=dict(settings)))
     return _logs[key]
 
@@ -116,31 +115,42 @@ class SinkWriter:
         log, writer = open_log(self.config.path, self.config.publishing.storage), whole[0].identity.writer
         with _context(writer):
             with log.lock:
-                proposal = make_proposal(self.config, whole, self._plan_due(whole), log.clock.now_ms())
+                planner = self._planner(writer)
+                proposal = make_proposal(self.config, whole, _plan_due(planner, whole), log.clock.now_ms())
                 done = commit(log, proposal, self.config.policy)
             if done.replayed and self.config.transaction is not None:
                 _log.warning("%s was written before, and none of these rows are now", self.config.transaction)
             _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
+            if planner is not None and planner.in_progress and self.config.rolling is not None:
+                self._tell_of_open(planner)
             self._announce(log, writer, done)
             return done
 
-    def _plan_due(self, messages: Sequence[TaskCommit]) -> PlanDue | None:
-        """Return what says which open parts end after the record; a batch write leaves those to their queries."""
-        writer, rolling = messages[0].identity.writer, self.config.rolling or ALL_END
+    def _planner(self, writer: WriterIdentity) -> RollingPlanner | None:
+        """Return what says which open parts end after a record; a batch write leaves those to their queries."""
         if not isinstance(writer, StreamIdentity):
             return None
+        key, rolling = (self.config.path, writer.query_id), self.config.rolling or ALL_END
         encoding = definition_key(self.config.encoding())
-        planner = _planners.get(self.config.path)
-        if planner is None or not planner.is_for(writer.query_id, encoding, rolling):
-            planner = _planners[self.config.path] = RollingPlanner(writer.query_id, encoding, rolling, SYSTEM_IDS)
-            if self.config.rolling is not None:
-                _log.warning(
-                    "files stay open over batches; when no batch comes, ftfile.spark.attach(spark), called before, or "
-                    "ftfile.flush(%r) finishes them",
-                    self.config.path,
-                )
-        failed = frozenset(job for message in messages for job in message.failed)
-        return lambda head, record, left: planner.plan(head, record, left, failed)
+        # Queries that share a directory may share a process, too.
+        planner = _planners.pop(key, None)
+        if planner is None or not planner.is_for(encoding, rolling):
+            planner = RollingPlanner(writer.query_id, encoding, rolling, SYSTEM_IDS)
+        _planners[key] = planner
+        if len(_planners) > PLANNERS_KEPT:
+            _planners.pop(next(iter(_planners)))
+        return planner
+
+    def _tell_of_open(self, planner: RollingPlanner) -> None:
+        """Say what no plain reader sees yet, and how it gets to be seen; the first time so that it is noticed."""
+        _log.log(
+            logging.INFO if planner.is_told else logging.WARNING,
+            "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
+            "called before, or ftfile.flush(%r) finishes them",
+            planner.in_progress,
+            self.config.path,
+        )
+        planner.is_told = True
 
     def _announce(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
         """Tell the world outside of what is committed and published; for a replay again, as nobody knows of the first.
@@ -190,6 +200,11 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
         )
     if config.bucketing.is_single:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
+
+
+def _plan_due(planner: RollingPlanner | None, messages: Sequence[TaskCommit]) -> PlanDue | None:
+    failed = frozenset(job for message in messages for job in message.failed)
+    return None if planner is None else lambda head, record, left: planner.plan(head, record, left, failed)
 
 
 def _definitions_due(head: LogState) -> dict[str, Any]:

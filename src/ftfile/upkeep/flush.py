@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import raise_own, roll_forward
-from ftfile.core.errors import ConfigError, FtfileError, NotFound
+from ftfile.core.errors import ConfigError, FtfileError, NotFound, Retry
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise, open_filesystem
@@ -24,23 +23,24 @@ from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing import DEFAULT_PUBLISHING, Publishing
 from ftfile.sink.rolling.assembly import Assembler
 from ftfile.sink.rolling.groups import Group, key_of
-from ftfile.sink.rolling.plan import jobs_of
+from ftfile.sink.rolling.plan import jobs_of, singly
 from ftfile.sink.rolling.rules import reason_to_end
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 from ftfile.sink.staging import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ftfile.commit.model import Add, Record
     from ftfile.commit.proposal import Rewrite
     from ftfile.commit.state import LogState
+    from ftfile.sink.message import Assembled
 
 __all__ = ("FlushReport", "flush")
 
 PARTS_PER_RECORD = 64
-# Numbers after those of the batch itself, so that names sort as rows do.
-FIRST_NUMBER = 50_000
+# Numbers after those of the batch itself, so that names sort as rows do; and other ones after each version.
+FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
 
 _log = get_logger(__name__)
 
@@ -94,8 +94,7 @@ class _Flush:
         self._job_id = job_id
         self._query_id = query_id
         self._due_only = due_only
-        self._taken: dict[str, Counter[str]] = {}
-        self._tried: set[str] = set()
+        self._tried: set[tuple[str, ...]] = set()
         self._error: FtfileError | None = None
         self._files = 0
         self._rows = 0
@@ -120,13 +119,10 @@ class _Flush:
             log = self._log_with(publishing.storage)
             rewrites = self._rewrites(log, head, query_id)
             if rewrites:
-                taken = self._taken.setdefault(query_id, Counter())
-                stem = f"{head.queries[query_id].last_batch:010d}"
-                namer = Namer(publishing.naming, stem, log.clock.now_ms(), query_id, taken, FIRST_NUMBER)
-                done = commit(log, Proposal(author, rewrites=tuple(rewrites), settle=namer.settle), Policy())
+                done = commit(log, _proposal(author, rewrites, publishing, query_id), Policy())
                 record = log.read_record(done.version)
                 assert record is not None, done
-                self._count(record, taken)
+                self._count(record)
                 if publishing.on_publish is not None:
                     tell_hook(publishing.on_publish, self._url, record)
                 return True
@@ -135,9 +131,8 @@ class _Flush:
     def _log_with(self, storage: tuple[tuple[str, str], ...]) -> CommitLog:
         return CommitLog(open_filesystem(self._url, settings=dict(storage))) if storage else self._log
 
-    def _count(self, record: Record, taken: Counter[str]) -> None:
+    def _count(self, record: Record) -> None:
         parts = [add for add in record.adds if add.kind == "part"]
-        taken.update(part.bucket for part in parts)
         self._files += len(parts)
         self._rows += sum(part.rows for part in parts)
         _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
@@ -151,15 +146,22 @@ class _Flush:
         for job in self._jobs(head, query_id):
             if parts >= PARTS_PER_RECORD:
                 break
-            try:
-                assembled = assembler.assemble(job)
-            except FtfileError as error:
-                _log.error("making a file of %d segments failed: %s", len(job.inputs), error)
-                self._error = self._error or error
-                continue
-            parts += len(assembled.parts)
-            rewrites.append(rewrite_of(assembled))
+            for assembled in self._assembled(assembler, job):
+                parts += len(assembled.parts)
+                rewrites.append(rewrite_of(assembled))
         return rewrites
+
+    def _assembled(self, assembler: Assembler, job: DueJob) -> Iterator[Assembled]:
+        """Do a job; where a segment is damaged, the others become files of their own."""
+        try:
+            yield assembler.assemble(job)
+        except FtfileError as error:
+            _log.error("making a file of %d segments failed: %s", len(job.inputs), error)
+            if error.retry is not Retry.NEVER or len(job.inputs) == 1:
+                self._error = self._error or error
+                return
+            for each in singly(job):
+                yield from self._assembled(assembler, each)
 
     def _jobs(self, head: LogState, query_id: str) -> Iterator[DueJob]:
         """Yield what is to be done; nothing that was tried before: whoever was faster has done it, or it fails."""
@@ -178,9 +180,25 @@ class _Flush:
             if not reason:
                 continue
             for job in jobs_of(group.in_order(), reason, settings, SYSTEM_IDS):
-                if job.inputs[0].id not in self._tried:
-                    self._tried.add(job.inputs[0].id)
+                inputs = tuple(segment.id for segment in job.inputs)
+                if inputs not in self._tried:
+                    self._tried.add(inputs)
                     yield job
+
+
+def _proposal(
+    author: MaintenanceAuthor, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str
+) -> Proposal:
+    """Return what is to be committed: parts of one query, called as that calls its own."""
+
+    def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
+        query = head.queries[query_id]
+        first_number = FIRST_NUMBER + NUMBERS_PER_VERSION * (head.version - query.version)
+        stem = f"{query.last_batch:010d}"
+        namer = Namer(publishing.naming, stem, log.clock.now_ms(), query_id, first_number)
+        return namer.settle(proposal, log, head)
+
+    return Proposal(author, rewrites=tuple(rewrites), settle=settle)
 
 
 def _settings_of(head: LogState, query_id: str) -> RollingSettings:

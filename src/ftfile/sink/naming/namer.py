@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
@@ -37,7 +37,6 @@ class Namer:
         batch: the middle of the names; sorts as commits do.
         time_ms: when the batch was planned.
         query_id: the streaming query, or the id of the batch write.
-        taken: by bucket, how many parts have that batch in their names already.
         first_index: of the parts of each bucket.
     """
 
@@ -45,7 +44,6 @@ class Namer:
     batch: str
     time_ms: int
     query_id: str
-    taken: Mapping[str, int] = field(default_factory=dict)
     first_index: int = 0
 
     def settle(self, proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
@@ -84,7 +82,7 @@ class _Round:
         self._remembered = head.memory.get(NUMBERS, {})
         self._names = _Names(head, fs) if namer.naming.if_exists == "fail" else None
         self._extensions: dict[str, str] = {}
-        self._indexes: Counter[str] = Counter(namer.taken)
+        self._indexes: Counter[str] = Counter()
         self.numbers: dict[str, int] = {}
 
     def with_names(self, rewrite: Rewrite) -> Rewrite:

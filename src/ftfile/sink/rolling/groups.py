@@ -139,6 +139,7 @@ class GroupIndex:
         self._keys: dict[str, GroupKey] = {}
         self._deadline_ms = deadline_ms
         self._deadlines: list[tuple[int, GroupKey]] = []
+        self._noted: dict[GroupKey, int] = {}
         self._at = (-1, "")
 
     def follow(self, head: LogState) -> None:
@@ -155,7 +156,7 @@ class GroupIndex:
         self._at = (head.version, head.nonce)
 
     def after(self, record: Record) -> dict[GroupKey, Group]:
-        """Return the groups that a record changes, as they will be; without those that will be no more."""
+        """Return the groups that a record changes, as they will be; those that will be no more are empty."""
         opened: dict[GroupKey, list[Add]] = {}
         ended: dict[GroupKey, list[str]] = {}
         for add in record.adds:
@@ -167,28 +168,33 @@ class GroupIndex:
         found = {}
         for key in {**opened, **ended}:
             before = self.groups.get(key) or Group.of(key, ())
-            group = before.changed(opened.get(key, ()), ended.get(key, ()))
-            if group.totals.segments:
-                found[key] = group
+            found[key] = before.changed(opened.get(key, ()), ended.get(key, ()))
         return found
+
+    def count_with(self, changed: dict[GroupKey, Group]) -> int:
+        """Return how many groups there will be once some have changed."""
+        return len(self.groups) + sum(
+            (group.totals.segments > 0) - (key in self.groups) for key, group in changed.items()
+        )
 
     def overdue(self, now_ms: int) -> list[Group]:
         """Return the groups whose deadline has passed, in its order."""
-        found: dict[GroupKey, tuple[int, Group]] = {}
+        found: list[Group] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
-            _, key = heapq.heappop(self._deadlines)
+            noted_ms, key = heapq.heappop(self._deadlines)
+            if self._noted.get(key) != noted_ms:
+                continue  # an earlier one was noted since
+            del self._noted[key]
             group = self.groups.get(key)
             deadline_ms = self._deadline_ms(key, group.totals) if group is not None else None
-            if group is None or deadline_ms is None or key in found:
-                continue
-            if deadline_ms <= now_ms:
-                found[key] = (deadline_ms, group)
-            else:
-                heapq.heappush(self._deadlines, (deadline_ms, key))
+            if group is not None and deadline_ms is not None and deadline_ms <= now_ms:
+                found.append(group)
+            elif group is not None:
+                self._note_deadline(key)
         # They stay due until a record ends them.
-        for key, (deadline_ms, _) in found.items():
-            heapq.heappush(self._deadlines, (deadline_ms, key))
-        return [group for _, group in found.values()]
+        for group in found:
+            self._note_deadline(group.key)
+        return found
 
     def _apply(self, opened: Iterable[Add], ended: Iterable[str]) -> None:
         touched: dict[GroupKey, list[str]] = {}
@@ -220,6 +226,7 @@ class GroupIndex:
                 self.groups[key] = after
             else:
                 self.groups.pop(key, None)
+                self._noted.pop(key, None)
         for key in changed & self.groups.keys():
             self._note_deadline(key)
 
@@ -229,13 +236,15 @@ class GroupIndex:
             by_key.setdefault(key_of(segment), []).append(segment)
         self.groups = {key: Group.of(key, segments) for key, segments in by_key.items()}
         self._keys = {segment.id: key for key, segments in by_key.items() for segment in segments}
-        self._deadlines = []
+        self._deadlines, self._noted = [], {}
         for key in self.groups:
             self._note_deadline(key)
 
     def _note_deadline(self, key: GroupKey) -> None:
+        """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""
         deadline_ms = self._deadline_ms(key, self.groups[key].totals)
-        if deadline_ms is not None:
+        if deadline_ms is not None and deadline_ms < self._noted.get(key, deadline_ms + 1):
+            self._noted[key] = deadline_ms
             heapq.heappush(self._deadlines, (deadline_ms, key))
 
 

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from ftfile.sink.rolling.groups import Group, GroupKey, GroupTotals
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("RollingPlanner", "jobs_of")
+__all__ = ("RollingPlanner", "jobs_of", "singly")
 
 DUE_JOBS_MAX = 1_000
 DUE_SEGMENTS_MAX = 10_000
+# Records repeat the jobs of other queries for so long.
+AWAITED_RECORDS = 1_000
 OTHER_ENCODING, TOO_MANY_OPEN, SINGLY = "encoding", "openSegments", "singly"
 
 _log = get_logger(__name__)
@@ -38,6 +40,10 @@ class RollingPlanner:
         encoding: of the parts it writes now; groups of another end.
         settings: the rules.
         ids: for the jobs.
+
+    Attributes:
+        in_progress: how many parts of the directory were open after the record that was planned last.
+        is_told: whether somebody has said so.
     """
 
     def __init__(self, query_id: str, encoding: str, settings: RollingSettings, ids: IdSource) -> None:
@@ -46,10 +52,12 @@ class RollingPlanner:
         self._settings = settings
         self._ids = ids
         self._index = GroupIndex(self._deadline_ms)
+        self.in_progress = 0
+        self.is_told = False
 
-    def is_for(self, query_id: str, encoding: str, settings: RollingSettings) -> bool:
+    def is_for(self, encoding: str, settings: RollingSettings) -> bool:
         """Say whether this planner was made for the same."""
-        return (self._query_id, self._encoding, self._settings) == (query_id, encoding, settings)
+        return (self._encoding, self._settings) == (encoding, settings)
 
     def plan(
         self, head: LogState, record: Record, left: Iterable[DueJob], failed: Collection[str]
@@ -63,10 +71,13 @@ class RollingPlanner:
             failed: ids of those that somebody tried in vain.
         """
         self._index.follow(head)
-        jobs = [again for job in left for again in self._again(job, failed)]
+        left = tuple(left)
+        others = [job for job in left if self._is_of_another(job) and self._is_awaited(job, head)]
+        jobs = [again for job in left if not self._is_of_another(job) for again in self._again(job, failed)]
         taken = {add.id for job in jobs for add in job.inputs}
         room = DUE_SEGMENTS_MAX - len(taken)
         changed = self._index.after(record)
+        self.in_progress = self._index.count_with(changed)
         ended = {remove.id for remove in record.removes}
         for group, reason in self._due(changed, ended, head, record.time_ms):
             inputs = [segment for segment in group.in_order() if segment.id not in ended][: self._settings.max_segments]
@@ -76,7 +87,17 @@ class RollingPlanner:
                 break
             jobs += jobs_of(inputs, reason, self._settings, self._ids)
             room -= len(inputs)
-        return tuple(jobs)
+        # The last record may be another query's when the tasks of the next batch divide the jobs.
+        dealt = (replace(job, payload=job.payload | {"tasks": record.tasks}) for job in jobs)
+        return (*others, *dealt)
+
+    def _is_of_another(self, job: DueJob) -> bool:
+        return job.inputs[0].origin.query_id != self._query_id
+
+    def _is_awaited(self, job: DueJob, head: LogState) -> bool:
+        """Say whether the job's query still writes; one that comes back after long finds out anew what is due."""
+        query = head.queries.get(job.inputs[0].origin.query_id)
+        return query is not None and head.version - query.version < AWAITED_RECORDS
 
     def _due(
         self, changed: dict[GroupKey, Group], ended: set[str], head: LogState, now_ms: int
@@ -118,10 +139,15 @@ class RollingPlanner:
         if job.attempts < self._settings.attempts or len(job.inputs) == 1:
             return [job]
         _log.warning("job %s failed %d times: its segments become files of their own", job.id, job.attempts)
-        payload = job.payload | {"keepTail": False}
-        return [
-            DueJob(f"{job.id}.{place}", (segment,), SINGLY, payload=payload) for place, segment in enumerate(job.inputs)
-        ]
+        return singly(job)
+
+
+def singly(job: DueJob) -> list[DueJob]:
+    """Return the jobs that make a part of each segment of a job."""
+    payload = job.payload | {"keepTail": False}
+    return [
+        DueJob(f"{job.id}.{place}", (segment,), SINGLY, payload=payload) for place, segment in enumerate(job.inputs)
+    ]
 
 
 def jobs_of(inputs: list[Add], reason: str, settings: RollingSettings, ids: IdSource) -> list[DueJob]:

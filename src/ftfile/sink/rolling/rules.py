@@ -122,13 +122,19 @@ def _has_struck(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> 
 
 def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:
     """Return the first moment after another at which the clocks of a zone show a multiple of a period."""
-    instant = from_numpy(np.array([after_ms * 1000]), pa.timestamp("us", "UTC"))
-    clock_us = int(values_of(clocks_of(instant, zone), np.int64)[0])
-    midnight_us = clock_us // DAY_US * DAY_US
-    period_us = period_ms * 1000
-    next_us = midnight_us + ((clock_us - midnight_us) // period_us + 1) * period_us
-    next_clock = from_numpy(np.array([next_us]), pa.timestamp("us"))
-    return int(values_of(instants_of(next_clock, zone), np.int64)[0]) // 1000
+    clock_us, period_us = _clock_us(after_ms * 1000, zone), period_ms * 1000
+    wait_us = period_us - clock_us % DAY_US % period_us
+    # Also when clocks are set back meanwhile, and show it sooner, or show it in both of two equal hours.
+    then_us = after_ms * 1000 + wait_us
+    if _clock_us(then_us, zone) % DAY_US % period_us:
+        next_clock = from_numpy(np.array([clock_us + wait_us]), pa.timestamp("us"))
+        then_us = int(values_of(instants_of(next_clock, zone), np.int64)[0])
+    return max(then_us // 1000, after_ms + 1)
+
+
+def _clock_us(instant_us: int, zone: str) -> int:
+    instant = from_numpy(np.array([instant_us]), pa.timestamp("us", "UTC"))
+    return int(values_of(clocks_of(instant, zone), np.int64)[0])
 
 
 _Rule = tuple[str, "Callable[[RollingSettings, GroupTotals, int], bool]"]

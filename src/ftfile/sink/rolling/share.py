@@ -25,18 +25,21 @@ _log = get_logger(__name__)
 
 
 def do_share(
-    fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any], partition: int
+    fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any]
 ) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
-    """Do every job that falls to a partition, and return what came of it, and the ids of those that failed.
+    """Do every job of the stage's query that falls to its partition; return what came of it, and the ids of failures.
 
-    Of the tasks that wrote the last record, each takes an equal share; what nobody takes stays due. Raises nothing.
+    Of the tasks that wrote the query's last record, each takes an equal share; what nobody takes stays due. Jobs of
+    other queries are left to those, who know what their files are called and who hears of them. Raises nothing.
     """
-    if not head.due or partition >= head.tasks:
+    jobs = [job for job in head.due if job.inputs[0].origin.query_id == stage.owner]
+    tasks = max((job.payload["tasks"] for job in jobs), default=0)
+    if stage.partition >= tasks:
         return (), ()
     began_s = SYSTEM_CLOCK.monotonic_s()
     assembler = Assembler(fs, stage, definitions, head.version)
     done, failed = [], []
-    for job in head.due[partition :: head.tasks]:
+    for job in jobs[stage.partition :: tasks]:
         if SYSTEM_CLOCK.monotonic_s() - began_s > BUDGET_S:
             break
         if not assembler.can_do(job):
