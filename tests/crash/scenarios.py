@@ -39,6 +39,14 @@ ROLLING = Scenario(
     options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
+# Of two queries, each makes the parts of its own.
+TWO_ROLLING = Scenario(
+    "two-rolling",
+    (Batch("ab"), Batch("c", query="b"), Batch("d", batch_id=1), Batch("", query="b", batch_id=1)),
+    settled=2,
+    options=(("maxBatchesPerFile", "1"), ("onNewQuery", "continue")),
+    flush=True,
+)
 # Names go on counting, and are not unique by themselves; some rows become dead letters.
 NAMED = Scenario(
     "named",

@@ -27,6 +27,7 @@ from tests.crash.scenarios import (
     REPLACING,
     ROLLING,
     TWO_QUERIES,
+    TWO_ROLLING,
     VACUUMED,
 )
 from tests.crash.world import CLOCK, IDS, Scenario, told
@@ -45,6 +46,7 @@ STATES_MIN = {
     REPEATING: 6_000,
     ROLLING: 15_000,
     TWO_QUERIES: 2_000,
+    TWO_ROLLING: 2_000,
 }
 
 

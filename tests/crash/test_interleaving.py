@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ftfile.testing.crashing import CrashingFileSystem
 
 CONTINUE = (("onNewQuery", "continue"),)
+ROLLING = (("rolling", "policy"),)
 COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")
 
 
@@ -30,8 +31,8 @@ class Race:
     """What two drivers do at the same time, after a first batch of two parts.
 
     Attributes:
-        first: batches of the driver that begins.
-        second: those of the other; without any, it flushes what is open.
+        first: batches of the driver that begins; without any, it flushes what is open.
+        second: those of the other, likewise.
         options: of both.
     """
 
@@ -43,7 +44,8 @@ class Race:
     def scenario(self) -> Scenario:
         batches = {batch.note: batch for batch in (Batch("ax"), *self.first, *self.second)}
         options = (*CONTINUE, *self.options)
-        return Scenario(self.name, tuple(batches.values()), settled=1, options=options, flush=not self.second)
+        flushes = not (self.first and self.second) or ("rolling", "policy") in options
+        return Scenario(self.name, tuple(batches.values()), settled=1, options=options, flush=flushes)
 
 
 # All pairs of steps are tried for the first four.
@@ -58,12 +60,31 @@ RACES = [
     Race("drop and append", (DROP,), (Batch("b", batch_id=1),)),
     Race("one transaction twice", (Batch("b", "transaction", "app"),), (Batch("b", "transaction", "app"),)),
     Race("zombie that is ahead", (Batch("b", batch_id=1), Batch("c", batch_id=2)), (Batch("b", batch_id=1),)),
-    Race("drop and a flush", (DROP,), (), (("rolling", "policy"),)),
+    Race("drop and a flush", (DROP,), (), ROLLING),
+    Race("two flushes", (), (), ROLLING),
     Race(
         "batches and a flush",
         (Batch("bc", batch_id=1), Batch("", batch_id=2)),
         (),
-        (("maxRecordsPerFile", "2"), ("rolling", "policy")),
+        (*ROLLING, ("maxRecordsPerFile", "2")),
+    ),
+    Race(
+        "two queries with open files",
+        (Batch("b", batch_id=1), Batch("", batch_id=2)),
+        (Batch("c", query="q"), Batch("", query="q", batch_id=1)),
+        (*ROLLING, ("maxRecordsPerFile", "1")),
+    ),
+    Race(
+        "open files and overwrite",
+        (Batch("b", batch_id=1), Batch("", batch_id=2)),
+        (Batch("c", "overwrite", query="q"),),
+        (*ROLLING, ("maxRecordsPerFile", "1")),
+    ),
+    Race(
+        "open files and compaction",
+        (Batch("b", batch_id=1), Batch("", batch_id=2)),
+        (COMPACT,),
+        (*ROLLING, ("maxRecordsPerFile", "1")),
     ),
 ]
 

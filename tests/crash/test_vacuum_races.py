@@ -24,7 +24,9 @@ BATCHES = {
     "append": Batch("d", batch_id=3),
     "compact": Batch("", "compact", "upkeep"),
     "overwrite": Batch("d", "overwrite", batch_id=3),
+    "open files": Batch("d", batch_id=3),
 }
+ROLLING = (("rolling", "policy"), ("maxRecordsPerFile", "1"))
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,14 @@ class Race:
         self.batch = BATCHES[change]
         first = 4 if self.batch.is_of_a_stream else 3
         more = tuple(Batch("", batch_id=batch_id) for batch_id in range(first, first + 2))
-        self.scenario = Scenario(f"vacuum and {change}", (*SETTLED, self.batch, *more), settled=len(SETTLED))
+        rolls = change == "open files"
+        self.scenario = Scenario(
+            f"vacuum and {change}",
+            (*SETTLED, self.batch, *more),
+            settled=len(SETTLED),
+            options=ROLLING if rolls else (),
+            flush=rolls,
+        )
         self._start = self.scenario.start()
         self.refused = self.runs = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import FLUSH_RACE, ROLLING, ROLLING_CRASHES, ROLLING_FAULTS, dropped, wrong
+from tests.mutants.mutant import FLUSH_RACE, ROLLING, ROLLING_CRASHES, ROLLING_FAULTS, TOGETHER, dropped, wrong
 
 SEGMENTS = (
     wrong(
@@ -106,8 +106,8 @@ RULES = (
     wrong(
         "deadlines are forgotten once they were looked at",
         "sink/rolling/groups.py",
-        "        for key, (deadline_ms, _) in found.items():\n",
-        "        for key, (deadline_ms, _) in ():\n",
+        "        for group in found:\n",
+        "        for group in found[:0]:\n",
         f"{ROLLING}::test_many_files_that_are_due_wait_for_their_turn",
     ),
     wrong(
@@ -142,4 +142,101 @@ FLUSHES = (
     ),
 )
 
-ROLLED = (*SEGMENTS, *JOBS, *RULES, *FLUSHES)
+QUERIES = (
+    wrong(
+        "a query makes the files of others",
+        "sink/rolling/share.py",
+        "if job.inputs[0].origin.query_id == stage.owner]",
+        "]",
+        f"{TOGETHER}::TestQueries::test_each_calls_its_files_its_own_way",
+    ),
+    wrong(
+        "jobs are dealt to one task of the next batch",
+        "sink/rolling/plan.py",
+        '{"tasks": record.tasks}',
+        '{"tasks": 1}',
+        f"{TOGETHER}::TestQueries::test_tasks_share_the_jobs_whoever_wrote_last",
+    ),
+    wrong(
+        "records repeat for ever what is due of a query that is gone",
+        "sink/rolling/plan.py",
+        "query is not None and head.version - query.version < AWAITED_RECORDS",
+        "query is not None",
+        f"{TOGETHER}::TestQueries::test_records_do_not_repeat_for_ever_what_a_query_that_is_gone_left_due",
+    ),
+    wrong(
+        "a record forgets what is due of other queries",
+        "sink/rolling/plan.py",
+        "return (*others, *dealt)",
+        "return (*others[:0], *dealt)",
+        f"{TOGETHER}::TestQueries",
+    ),
+    wrong(
+        "what is due of one query takes room from another",
+        "sink/rolling/plan.py",
+        "if len(jobs) >= DUE_JOBS_MAX or",
+        "if len(jobs) + len(others) >= DUE_JOBS_MAX or",
+        f"{TOGETHER}::TestQueries::test_what_one_left_due_takes_no_room_from_the_other",
+    ),
+    wrong(
+        "a query forgets its groups when another one commits",
+        "sink/writer.py",
+        "key, rolling = (self.config.path, writer.query_id), self.config.rolling or ALL_END",
+        'key, rolling = (self.config.path, ""), self.config.rolling or ALL_END',
+        f"{TOGETHER}::TestQueries::test_each_keeps_what_it_knows_of_its_files",
+    ),
+)
+
+OPEN_FOR_LONG = (
+    wrong(
+        "a deadline is noted with every change",
+        "sink/rolling/groups.py",
+        "if deadline_ms is not None and deadline_ms < self._noted.get(key, deadline_ms + 1):",
+        "if deadline_ms is not None:",
+        f"{TOGETHER}::TestDeadlines::test_a_file_that_changes_often_is_noted_once",
+    ),
+    wrong(
+        "a deadline that moved is forgotten",
+        "sink/rolling/groups.py",
+        "            elif group is not None:\n                self._note_deadline(key)\n",
+        "",
+        f"{TOGETHER}::TestDeadlines::test_one_that_moves_is_looked_at_when_it_passes",
+    ),
+    wrong(
+        "in the hour that clocks show twice every file is due",
+        "sink/rolling/rules.py",
+        "if _clock_us(then_us, zone) % DAY_US % period_us:",
+        "if then_us:",
+        f"{TOGETHER}::TestDeadlines",
+    ),
+    wrong(
+        "large buckets open as many files",
+        "sink/spool.py",
+        "if is_large and self._parts.has_room_for(bucket):",
+        "if is_large:",
+        f"{TOGETHER}::TestTasks::test_no_more_files_are_open_than_may_be",
+    ),
+    wrong(
+        "a flush gives up what it lost in part",
+        "upkeep/flush.py",
+        "tuple(segment.id for segment in job.inputs)",
+        "(job.inputs[0].id,)",
+        f"{TOGETHER}::TestFlush::test_takes_again_what_it_lost_in_part",
+    ),
+    wrong(
+        "a damaged segment keeps the others of its file back",
+        "upkeep/flush.py",
+        "if error.retry is not Retry.NEVER or len(job.inputs) == 1:",
+        "if error:",
+        f"{TOGETHER}::TestFlush::test_of_a_file_with_a_damaged_piece_the_others_are_finished",
+    ),
+    wrong(
+        "each flush after a batch counts from the same number",
+        "upkeep/flush.py",
+        "NUMBERS_PER_VERSION * (head.version - query.version)",
+        "NUMBERS_PER_VERSION",
+        f"{TOGETHER}::TestFlush::test_again_before_the_next_batch_gives_other_names",
+    ),
+)
+
+ROLLED = (*SEGMENTS, *JOBS, *RULES, *FLUSHES, *QUERIES, *OPEN_FOR_LONG)
