@@ -43,6 +43,10 @@ crash: environment ## every crash and every fault, enumerated
 long: environment ## 100,000 batches into one directory: what a commit costs does not grow
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 
+.PHONY: kills
+kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
+	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
+
 .PHONY: spark
 spark: java environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark

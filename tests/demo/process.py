@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("ProcessEntry", "SparkApp", "list_processes", "session_members")
+__all__ = ("ProcessEntry", "SparkApp", "list_processes", "own_environment", "session_members")
 
 LAST_WORDS_LINES = 25
 END_TIMEOUT_S = 20.0
@@ -48,6 +48,11 @@ class SparkApp:
                 env=dict(environment),
                 start_new_session=True,
             )
+
+    @property
+    def session(self) -> int:
+        """The id of the session, which is that of the script's process."""
+        return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
@@ -92,6 +97,18 @@ class SparkApp:
         """Return the last lines the application printed."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-LAST_WORDS_LINES:])
+
+
+def own_environment(home: Path) -> dict[str, str]:
+    """Return our environment, with this interpreter's own Spark and this interpreter for its workers."""
+    foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
+    environment = {name: value for name, value in os.environ.items() if name not in foreign}
+    # The application runs in another directory: what was relative to ours must not be any more.
+    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in entries)
+    environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environment["TMPDIR"] = str(home / "scratch")
+    return environment
 
 
 def session_members(session: int) -> tuple[int, ...]:

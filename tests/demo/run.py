@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.demo import data
 from tests.demo.check import Verdict, check_directory, connect
 from tests.demo.kill import Hit, Kill, hunt, plan_kills
-from tests.demo.process import SparkApp
+from tests.demo.process import SparkApp, own_environment
 from tests.demo.sinks import State, Target, is_log_complete, observe
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ class Job:
 
     def _start(self) -> SparkApp:
         log = self._argument.with_suffix(".log")
-        return SparkApp(Path(__file__).with_name("job.py"), self._argument, log, _environment(log.parent))
+        return SparkApp(Path(__file__).with_name("job.py"), self._argument, log, own_environment(log.parent))
 
 
 class Watch:
@@ -237,15 +235,3 @@ def _write_job(settings: Settings, root: Path, targets: tuple[Target, ...]) -> P
     }
     argument.write_text(json.dumps(job, default=str, indent=2), encoding="utf-8")
     return argument
-
-
-def _environment(home: Path) -> dict[str, str]:
-    """Return our environment, with this interpreter's own Spark and this interpreter for its workers."""
-    foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
-    environment = {name: value for name, value in os.environ.items() if name not in foreign}
-    # The application runs in another directory: what was relative to ours must not be any more.
-    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in entries)
-    environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    environment["TMPDIR"] = str(home / "scratch")
-    return environment

@@ -107,7 +107,8 @@ def unpublished_parts(target: Target, batch: int) -> int:
         return 0  # writes its files in place, before its record
     record = next(record for recorded, record in _records(target) if recorded == batch)
     adds = json.loads(record.read_text(encoding="utf-8").splitlines()[1])["adds"]
-    return sum(not (target.output / add["finalPath"]).exists() for add in adds)
+    names = [add["finalPath"] for add in adds if add["finalPath"] is not None]  # segments of open files have none
+    return sum(not (target.output / name).exists() for name in names)
 
 
 def batches_in(directory: Path) -> set[int]:

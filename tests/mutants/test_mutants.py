@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -39,6 +40,20 @@ def test_every_mistake_has_tests_that_there_are() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *tests]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_page_of_tests_names_mistakes_and_what_catches_them() -> None:
+    _, _, table = (ROOT / "docs/testing.md").read_text().partition("| clause | test | mistake |")
+    rows = re.findall(r"^\| .* \| `(.*)` \| (.*) \|$", table, re.MULTILINE)
+    tests = {mutant.name: mutant.tests for mutant in MUTANTS}
+    folders = {"crash": "tests", "": "tests/unit/commit"}
+    wrong = []
+    for test, mistake in rows:
+        folder = folders.get(test.rpartition("/")[0], "tests/unit")
+        if not any(caught_by.startswith(f"{folder}/{test}") for caught_by in tests.get(mistake, ())):
+            wrong.append((test, mistake, tests.get(mistake)))
+    assert not wrong
+    assert len(rows) > 40
 
 
 def test_the_tests_run_against_the_changed_copy(tmp_path: Path) -> None:

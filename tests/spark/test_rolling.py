@@ -10,6 +10,7 @@ import pytest
 
 import ftfile
 import ftfile.spark
+from ftfile.commit.log import CommitLog
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from tests.spark.scripted_source import Row, Script, run, start
@@ -78,6 +79,34 @@ def test_attached_an_idle_stream_ends_files_in_time(spark: SparkSession, paths: 
     finally:
         query.stop()
         spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, paths: Paths, tmp_path: Path) -> None:
+    """Partitions, limits, the format, and where the directory is."""
+
+    def dealt(batch: int, partitions: int) -> list[list[Row]]:
+        rows: list[Row] = [(12 * batch + n, "xyz"[n % 3]) for n in range(12)]
+        return [rows[partition::partitions] for partition in range(partitions)]
+
+    partitions = [1, 1, 4, 2, 1, 3, 8, 1, 1]
+    batches = [dealt(batch, count) for batch, count in enumerate(partitions)]
+    batches[7:] = [[[]], [[]] * 3]
+    script = Script(paths["script"]).write(batches, available=0)
+    options = {"partitionBy": "word", "maxBatchesPerFile": "2"}
+    run(spark, paths, script, 2, **options)
+    assert len(CommitLog(open_filesystem(paths["out"])).read_on().due) == 3
+    run(spark, paths, script, 4, **{**options, "maxRecordsPerFile": "6"})
+    assert [file.rows for file in ftfile.open(paths["out"]).files()] == [8] * 3
+    Path(paths["out"]).rename(tmp_path / "moved")
+    moved = paths | {"out": str(tmp_path / "moved")}
+    run(spark, moved, script, 5, **{**options, "maxRecordsPerFile": "6"})
+    run(spark, moved, script, 9, **options, fileFormat="parquet")
+    assert ids(moved["out"]) == list(range(84))
+    found = {suffix: [*Path(moved["out"]).rglob(f"*.{suffix}")] for suffix in ("json", "parquet")}
+    assert len(found["json"]) == 12  # in each directory one of 8 records, of 6 and 2, and of the fifth batch alone
+    assert len(found["parquet"]) == 3
+    assert not CommitLog(open_filesystem(moved["out"])).read_on().segments
+    check_directory(open_filesystem(moved["out"]), rows_of=lambda _: ())
 
 
 def in_files_or_none(spark: SparkSession, paths: Paths) -> list[int]:

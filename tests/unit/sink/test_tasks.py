@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
+from ftfile.commit import bases, layout
 from ftfile.core.errors import CorruptData, InvalidMessages, PermissionDenied, SchemaError
+from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.by_reference import PickledByReference
@@ -69,6 +71,21 @@ def test_a_replay_of_one_task_alone_commits_nothing(query: MicroBatch) -> None:
     with pytest.raises(InvalidMessages, match="no record"):
         query.commit(0, [first, replace(second, parts=(), found_committed=True)])
     assert ftfile.open(query.path).history() == []
+
+
+def test_a_task_planned_long_ago_starts_over_from_a_base(query: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records behind a base may be gone: what lies there looks like the end of the log."""
+    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
+    query.run(0, [ROWS])
+    planned = query.plan()
+    for batch in range(1, 4):
+        query.run(batch, [ROWS])
+    fs = open_filesystem(query.path)
+    for version in (1, 2):
+        fs.delete(layout.record_path(version))
+    message = query.run_task(planned, query.identity(2), 0, ROWS)
+    assert message.found_committed
+    assert not message.parts
 
 
 def test_a_schema_that_changed_since_the_plan_is_refused(query: MicroBatch) -> None:
