@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
 from ftfile.commit.model import Add, Record, Remove
@@ -63,11 +64,18 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         settings=proposal.settings,
         definitions={key: text for key, text in proposal.definitions.items() if key not in head.definitions},
         fingerprint=proposal.fingerprint,
-        metrics=proposal.metrics,
+        metrics=proposal.metrics | _rolled(proposal, accepted),
         memory=proposal.memory,
         payload=proposal.payload,
     )
     return replace(record, due=_due(head, proposal, record))
+
+
+def _rolled(proposal: Proposal, accepted: Iterable[Rewrite]) -> dict[str, Any]:
+    """Return how many parts ended for which reason."""
+    counts = Counter(proposal.metrics.get("rolled", {}))
+    counts.update(each.reason for each in accepted if each.reason for add in each.adds if add.kind == "part")
+    return {"rolled": dict(counts)} if counts else {}
 
 
 def _due(head: LogState, proposal: Proposal, record: Record) -> tuple[DueJob, ...]:

@@ -34,11 +34,13 @@ class Rewrite:
         inputs: the adds it replaces.
         adds: what replaces them.
         known_at: the version at which the inputs were seen to be live.
+        reason: code of why it was made, which the record counts by the parts of what it accepts; empty for none.
     """
 
     inputs: tuple[Add, ...]
     adds: tuple[Add, ...]
     known_at: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

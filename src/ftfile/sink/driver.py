@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     from ftfile.sink.message import StagedPart, StagedSegment, TaskCommit
 
 __all__ = ("check_head", "check_messages", "make_proposal")
+
+# Why parts ended that a task wrote at once, where others stay open.
+LARGE = "large"
 
 
 def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:
@@ -97,7 +99,7 @@ def make_proposal(
         schema=definition_key(schema),
         encoding=definition_key(encoding),
         definitions=definitions,
-        metrics=_metrics(messages),
+        metrics=_metrics(config, messages),
         check=lambda head: check_head(config, head),
         settle=_settle(config, messages[0]),
     )
@@ -194,18 +196,16 @@ def _fingerprint(config: SinkConfig, messages: Sequence[TaskCommit]) -> Fingerpr
     return Fingerprint(total.kind, total.digest(), covers_content=True)
 
 
-def _metrics(messages: Sequence[TaskCommit]) -> dict[str, Any]:
+def _metrics(config: SinkConfig, messages: Sequence[TaskCommit]) -> dict[str, Any]:
     written: list[StagedPart | StagedSegment] = []
     for message in messages:
         written += (*message.parts, *message.segments)
-    assembled = [each for message in messages for each in message.assembled]
-    rolled = Counter(each.reason for each in assembled for _ in each.parts)
+    large = sum(len(message.parts) for message in messages) if config.rolling is not None else 0
     bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
     return {
         "rows": sum(each.rows for each in written),
         "bytes": sum(each.length for each in written),
-        "files": sum(len(message.parts) for message in messages) + sum(rolled.values()),
-        **({"rolled": dict(rolled)} if rolled else {}),
+        **({"rolled": {LARGE: large}} if large else {}),
         **({"badRecords": bad} if bad else {}),
         "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
     }

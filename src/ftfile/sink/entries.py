@@ -42,4 +42,4 @@ def rewrite_of(assembled: Assembled) -> Rewrite:
         first, last = min(each.first_batch for each in origins), max(each.last_batch for each in origins)
         origin = Origin(segments[0].origin.query_id, first, last)
         parts.append(add_of(part, segments[0].encoding, origin, ranges))
-    return Rewrite(segments, (*parts, *assembled.rests), assembled.known_at)
+    return Rewrite(segments, (*parts, *assembled.rests), assembled.known_at, assembled.reason)

@@ -148,6 +148,8 @@ class TestFlush:
         assert len(message.assembled) == 1
         ftfile.flush(out)
         query.commit(1, [message])
+        rolled = [record.metrics.get("rolled") for record in read_records(CommitLog(open_filesystem(out)))]
+        assert rolled == [None, {"flush": 1}, None]
         assert committed(out) == ["a", "b"]
         assert visible(out) == [["a"]]
         check_directory(open_filesystem(out))

@@ -337,6 +337,8 @@ class TestTasks:
         message = pickle.loads(planned).write(TaskIdentity(identity, 0, 0), batches)
         assert max(opened) == 2
         query.commit(0, [message])
+        (record,) = read_records(CommitLog(open_filesystem(out)))
+        assert record.metrics["rolled"] == {"large": len(message.parts)}
         assert Counter(committed(out)) == dict.fromkeys("uvwxyz", 30)
         flush(out)
         assert Counter(word for words in visible(out).values() for word in words) == dict.fromkeys("uvwxyz", 30)
@@ -371,14 +373,20 @@ def test_every_rule_says_its_reason(out: str) -> None:
             "segments": {"maxSegmentsPerPart": "1"},
             "openSegments": {"maxOpenSegments": "1"},
             "own": {"rollingPolicy": f"{__name__}:AtOnce"},
+            "encoding": {},
+            "flush": {},
         }
         for reason, chosen in options.items():
             query = query_of(f"{out}/{reason}", **{"inactivityInterval": "9h"} | chosen)
             query.run(0, [rows_of("x", "y")])
+            if reason == "flush":
+                ftfile.flush(query.path)
             clock.advance(3600)
+            query.options = {**query.options, **({"lineSep": ";"} if reason == "encoding" else {})}
             query.run(1, [[]])
             assert {job.reason for job in due_of(query.path, "a")} <= {reason}
             query.run(2, [[]])
             records = [*read_records(CommitLog(open_filesystem(query.path)))]
             rolled = sum((Counter(record.metrics.get("rolled", {})) for record in records), Counter[str]())
             assert set(rolled) == {reason}, (reason, rolled)
+            assert rolled[reason] == len(visible(query.path))
