@@ -231,6 +231,13 @@ OPEN_FOR_LONG = (
         f"{TOGETHER}::TestFlush::test_takes_again_what_it_lost_in_part",
     ),
     wrong(
+        "a flush does not notice that its files were too old",
+        "upkeep/flush.py",
+        "            if first in ended:\n",
+        "            if True:\n",
+        f"{TOGETHER}::TestFlush::test_makes_again_what_a_vacuum_made_too_old",
+    ),
+    wrong(
         "a damaged segment keeps the others of its file back",
         "upkeep/flush.py",
         "if error.retry is not Retry.NEVER or len(job.inputs) == 1:",

@@ -12,7 +12,7 @@ from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import raise_own, roll_forward
-from ftfile.core.errors import ConfigError, FtfileError, NotFound, Retry
+from ftfile.core.errors import ConfigError, FtfileError, NotFound, Retry, StaleFiles
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise, open_filesystem
@@ -95,6 +95,7 @@ class _Flush:
         self._query_id = query_id
         self._due_only = due_only
         self._tried: set[tuple[str, ...]] = set()
+        self._dropped: set[str] = set()
         self._error: FtfileError | None = None
         self._files = 0
         self._rows = 0
@@ -123,6 +124,7 @@ class _Flush:
                 record = log.read_record(done.version)
                 assert record is not None, done
                 self._count(record)
+                self._look_for_dropped(record, rewrites)
                 if publishing.on_publish is not None:
                     tell_hook(publishing.on_publish, self._url, record)
                 return True
@@ -136,6 +138,21 @@ class _Flush:
         self._files += len(parts)
         self._rows += sum(part.rows for part in parts)
         _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
+
+    def _look_for_dropped(self, record: Record, rewrites: Sequence[Rewrite]) -> None:
+        """Let what was not accepted be made again: others took a part of it, or it is too old beside a vacuum."""
+        ended = {remove.id for remove in record.removes}
+        for first in (rewrite.inputs[0].id for rewrite in rewrites):
+            if first in ended:
+                continue
+            if first in self._dropped:
+                self._error = self._error or StaleFiles(
+                    "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
+                    "longer grace"
+                )
+            else:
+                self._dropped.add(first)
+                self._tried = {inputs for inputs in self._tried if inputs[0] != first}
 
     def _rewrites(self, log: CommitLog, head: LogState, query_id: str) -> list[Rewrite]:
         """Make parts for one record."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import pickle
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,12 @@ import pytest
 
 import ftfile
 from ftfile.commit.log import CommitLog
+from ftfile.commit.model import MaintenanceAuthor
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
 from ftfile.commit.snapshot import read_records
-from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.core.errors import CorruptData, SchemaError, StaleFiles
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.encoding.text_lines import TextLines
 from ftfile.fs.registry import open_filesystem
@@ -275,6 +280,25 @@ class TestFlush:
         assert (report.files, report.rows) == (1, 2)
         assert sorted(visible(out).values()) == [["x0", "x2"], ["x1"]]
         check_directory(open_filesystem(out))
+
+    def test_makes_again_what_a_vacuum_made_too_old(self, out: str, meanwhile: list[Any]) -> None:
+        query_of(out).run(0, [rows_of("x")])
+
+        def vacuum() -> None:
+            ftfile.vacuum(out, dry_run=False, grace="0s", force=True)
+            time.sleep(0.01)
+
+        meanwhile.append(vacuum)
+        assert ftfile.flush(out).files == 1
+        assert [*visible(out).values()] == [["x"]]
+
+    def test_says_so_when_a_vacuum_makes_everything_too_old(self, out: str) -> None:
+        query_of(out).run(0, [rows_of("x")])
+        far_future = Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=10**15)
+        commit(CommitLog(open_filesystem(out)), far_future, Policy())
+        with pytest.raises(StaleFiles, match="vacuum with a longer grace"):
+            ftfile.flush(out)
+        assert committed(out) == ["x"]
 
     def test_of_a_file_with_a_damaged_piece_the_others_are_finished(self, out: str) -> None:
         query = query_of(out)

@@ -1,0 +1,101 @@
+"""Two queries with open files, and all upkeep, at once: in turns of any length, drawn by lot."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.commit import bases, keeping
+from ftfile.core.errors import CorruptData, NotFound, StaleFiles
+from ftfile.testing.checker import check_directory
+from ftfile.testing.repeatable import repeatable
+from tests.crash.turns import Turns, TurnsFileSystem
+from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.testing.crashing import CrashingFileSystem
+
+QUERIES = {
+    "a": (Batch("bcd", batch_id=1), Batch("", batch_id=2), Batch("e", batch_id=3), Batch("", batch_id=4)),
+    "q": (Batch("u", query="q"), Batch("vw", query="q", batch_id=1), Batch("", query="q", batch_id=2)),
+}
+SCENARIO = Scenario(
+    "any schedule",
+    (Batch("ax"), *QUERIES["a"], *QUERIES["q"]),
+    settled=1,
+    options=(("onNewQuery", "continue"), ("rolling", "policy"), ("maxRecordsPerFile", "2")),
+    flush=True,
+)
+UPKEEP: dict[str, Callable[[str], object]] = {
+    "flush": ftfile.flush,
+    "compact": ftfile.compact,
+    "vacuum": lambda path: ftfile.vacuum(path, dry_run=False, grace="0s", force=True),
+}
+TRIES = 30
+
+
+@pytest.fixture(autouse=True)
+def _with_bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Bases and ranges at every second version or so, so that vacuum takes records, too."""
+    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    with repeatable(CLOCK, IDS):
+        yield
+
+
+def run_query(fs: CrashingFileSystem, turns: Turns, name: str, run: int) -> None:
+    """Run the batches of a query; one that came too late for a vacuum again, as Spark does when it is started anew."""
+    for step, batch in enumerate(QUERIES[name]):
+        for tried in range(TRIES):
+            IDS.start(run + tried, step)
+            query = SCENARIO.query(TurnsFileSystem(fs, name, turns), name, run + tried, driver=name)
+            query.attempts = 4
+            try:
+                SCENARIO.run_batch(batch, query, run=2)
+            except (StaleFiles, CorruptData, NotFound):
+                CLOCK.advance(0.01)
+            else:
+                break
+        else:
+            raise AssertionError(f"{batch} fails for ever")
+
+
+def run_upkeep(fs: CrashingFileSystem, turns: Turns, operations: list[str]) -> None:
+    for step, operation in enumerate(operations):
+        IDS.start(900, step)
+        path = SCENARIO.query(TurnsFileSystem(fs, "upkeep", turns), "a", 900, driver="upkeep").path
+        CLOCK.advance(0.01)
+        UPKEEP[operation](path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("hundred", range(3))
+def test_no_row_is_lost_or_doubled(hundred: int) -> None:
+    start = SCENARIO.start()
+    for number in range(100 * hundred, 100 * hundred + 100):
+        rng = random.Random(number)
+        longest = rng.choice([2, 10, 60])
+        schedule = [(rng.choice(["a", "q", "upkeep"]), rng.randint(1, longest)) for _ in range(600)]
+        operations = [rng.choice(sorted(UPKEEP)) for _ in range(6)]
+        fs, turns = start.filesystem(), Turns(schedule)
+        drivers: dict[str, Callable[[], object]] = {
+            "a": lambda fs=fs, turns=turns: run_query(fs, turns, "a", 100),  # type: ignore[misc]
+            "q": lambda fs=fs, turns=turns: run_query(fs, turns, "q", 500),  # type: ignore[misc]
+            "upkeep": lambda fs=fs, turns=turns, todo=operations: run_upkeep(fs, turns, todo),  # type: ignore[misc]
+        }
+        errors = turns.run(drivers)
+        with told(f"schedule {number}, {operations}"):
+            for error in filter(None, errors.values()):
+                raise error
+            expected = SCENARIO.expected(SCENARIO.batches)
+            assert check_directory(fs).live_rows == expected
+            IDS.start(3, 0)
+            CLOCK.advance(1)
+            ftfile.flush(SCENARIO.query(fs, "a").path)
+            report = check_directory(fs)
+            assert (report.live_rows, report.visible_rows) == (expected, expected)
