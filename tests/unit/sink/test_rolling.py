@@ -16,7 +16,7 @@ import pytest
 import ftfile
 from ftfile.commit.log import CommitLog
 from ftfile.commit.snapshot import read_records
-from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.errors import ConfigError, CorruptData, UserCodeError
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.identity import TaskIdentity
 from ftfile.sink.rolling import plan, share
@@ -240,6 +240,38 @@ def test_a_policy_of_ones_own(out: str) -> None:
     assert visible(out) == [["a", "b", "c", "d"]]
     reasons = [record.metrics.get("rolled") for record in read_records(CommitLog(open_filesystem(out)))]
     assert reasons == [None, None, {"third": 1}]
+
+
+class Broken:
+    def reason_to_end(self, group: GroupTotals, now_ms: int) -> Any:
+        assert now_ms
+        return 1 / 0 if group.rows == 2 else group.rows == 3 or None
+
+    def deadline_ms(self, group: GroupTotals) -> Any:
+        return "soon" if group.rows == 4 else None
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [
+        ("ab", r"reason_to_end\(\) raised ZeroDivisionError"),
+        ("abc", r"reason_to_end\(\) returned True, not str or None"),
+    ],
+)
+def test_a_policy_that_is_broken_is_named(out: str, letters: str, said: str) -> None:
+    query = stream(out, rollingPolicy=f"{__name__}:Broken")
+    with pytest.raises(UserCodeError, match=f"Broken'.*{said}"):
+        query.run(0, [rows_of(*letters)])
+    query.options = {**query.options, "rollingPolicy": f"{__name__}:EveryThird"}
+    query.run(0, [rows_of(*letters)])
+    assert committed(out) == sorted(letters)
+
+
+def test_a_deadline_that_is_none_is_named(out: str) -> None:
+    query = stream(out, rollingPolicy=f"{__name__}:Broken")
+    query.run(0, [rows_of(*"abcd")])
+    with pytest.raises(UserCodeError, match=r"deadline_ms\(\) returned 'soon', not int or None"):
+        query.run(1, [[]])
 
 
 class TestLimitsOfWhatIsOpen:

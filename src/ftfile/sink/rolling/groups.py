@@ -214,14 +214,9 @@ class GroupIndex:
             else:
                 self.groups.setdefault(key, Group.of(key, ())).open(segment)
         for key in {**touched, **late}:
-            before = self.groups.get(key) or Group.of(key, ())
-            after = Group.of(
-                key,
-                [
-                    *(segment for segment in before.segments.values() if segment.id not in set(touched.get(key, ()))),
-                    *late.get(key, ()),
-                ],
-            )
+            before, gone = self.groups.get(key) or Group.of(key, ()), set(touched.get(key, ()))
+            kept = (segment for segment in before.segments.values() if segment.id not in gone)
+            after = Group.of(key, [*kept, *late.get(key, ())])
             if after.segments:
                 self.groups[key] = after
             else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.encoding.memory import from_numpy, values_of
 from ftfile.encoding.zones import clocks_of, instants_of
 
@@ -25,6 +25,8 @@ __all__ = ("LIMITS", "RollingPolicy", "deadline_ms", "load_policy", "reason_to_e
 LIMITS = frozenset({"size", "rows"})
 
 DAY_US = 86_400_000_000
+
+_Answer = TypeVar("_Answer", str, int)
 
 
 class RollingPolicy(Protocol):
@@ -43,22 +45,30 @@ class RollingPolicy(Protocol):
 
 
 def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> str | None:
-    """Return the code of the first rule that ends a group now, or None."""
+    """Return the code of the first rule that ends a group now, or None.
+
+    Raises:
+        UserCodeError: the user's policy raised, or returned something else.
+    """
     for reason, applies in _RULES:
         if applies(settings, totals, now_ms):
             return reason
-    return load_policy(settings.policy).reason_to_end(totals, now_ms) if settings.policy else None
+    return _asked(settings.policy, "reason_to_end", str, totals, now_ms) if settings.policy else None
 
 
 def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
-    """Return when a group is due if nothing more comes: 0 for at once, None for never."""
+    """Return when a group is due if nothing more comes: 0 for at once, None for never.
+
+    Raises:
+        UserCodeError: the user's policy raised, or returned something else.
+    """
     if any(applies(settings, totals, 0) for _, applies in _AT_ONCE):
         return 0
     deadlines = [
         None if settings.age_ms is None else totals.first_ms + settings.age_ms,
         None if settings.inactivity_ms is None else totals.last_ms + settings.inactivity_ms,
         None if settings.clock_ms is None else _next_tick_ms(totals.first_ms, settings.clock_ms, settings.clock_zone),
-        load_policy(settings.policy).deadline_ms(totals) if settings.policy else None,
+        _asked(settings.policy, "deadline_ms", int, totals) if settings.policy else None,
     ]
     return min((each for each in deadlines if each is not None), default=None)
 
@@ -78,6 +88,16 @@ def load_policy(name: str) -> RollingPolicy:
         if not callable(getattr(found, method, None)):
             raise ConfigError(f"rollingPolicy={name!r} has no method {method}(): see docs/rolling.md")
     return found
+
+
+def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answer | None:
+    try:
+        answer = getattr(load_policy(name), method)(*args)
+    except Exception as error:
+        raise UserCodeError(f"rollingPolicy={name!r}: {method}() raised {error!r}") from error
+    if answer is not None and not isinstance(answer, kind):
+        raise UserCodeError(f"rollingPolicy={name!r}: {method}() returned {answer!r}, not {kind.__name__} or None")
+    return answer
 
 
 def _is_over_size(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
