@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 __all__ = ("clocks_of", "instants_of", "is_zone")
 
@@ -34,13 +38,21 @@ def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
     return pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
 
 
-def instants_of(clocks: pa.TimestampArray, zone: str) -> pa.TimestampArray:
-    """Return the inverse of `clocks_of`; of an hour that clocks show twice, the first."""
+def instants_of(
+    clocks: pa.TimestampArray, zone: str, twice: Literal["earliest", "latest"] = "earliest"
+) -> pa.TimestampArray:
+    """Return the inverse of `clocks_of`.
+
+    Args:
+        clocks: what they show.
+        zone: where.
+        twice: which moment it is of an hour that clocks show twice.
+    """
     if zone == "UTC":
         return clocks.cast(_INSTANT)
     if offset := _offset(zone):
         return pc.subtract(clocks, offset).cast(_INSTANT)
-    return pc.assume_timezone(clocks, zone, ambiguous="earliest", nonexistent="earliest").cast(_INSTANT)
+    return pc.assume_timezone(clocks, zone, ambiguous=twice, nonexistent="earliest").cast(_INSTANT)
 
 
 def _offset(zone: str) -> pa.DurationScalar | None:

@@ -76,8 +76,9 @@ class BucketPattern:
         unit = next(unit for letter, unit in _UNITS if any(piece[0] == letter for piece in self.pattern.pieces))
         # In whole numbers: numpy asks of which unit one more is, and takes no unit that is not spelled out.
         following = np.array([np.datetime64(clock, "us")]).astype(f"M8[{unit}]").astype(np.int64) + 1
-        end = following.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64)
-        return int(instants_of(from_numpy(end, _CLOCK), self.time_zone)[0].value) // 1000
+        last = following.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64) - 1
+        # It is over when its last moment is, the second time where clocks show it twice.
+        return int(instants_of(from_numpy(last, _CLOCK), self.time_zone, twice="latest")[0].value + 1) // 1000
 
     def at(self, planned_ms: int) -> Bucketer:
         """Return the bucketer of a batch.
