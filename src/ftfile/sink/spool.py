@@ -53,7 +53,8 @@ class SpoolWriter:
         self._parts = PartWriter(config, router, stage, bad)
         # Rules that go by rows need every row in the spool.
         goes_by_rows = settings.finalize_column is not None or settings.event_column is not None
-        self._large_bytes = None if goes_by_rows else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
+        in_spool = goes_by_rows or settings.strict  # a part that is written at once ends after the limit
+        self._large_bytes = None if in_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
         self._spooled_bytes: dict[str, int] = {}
         self.segments: list[StagedSegment] = []
 

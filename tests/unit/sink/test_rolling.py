@@ -18,6 +18,7 @@ from ftfile.commit.log import CommitLog
 from ftfile.commit.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, UserCodeError
 from ftfile.fs.registry import open_filesystem
+from ftfile.sink import spool
 from ftfile.sink.identity import TaskIdentity
 from ftfile.sink.rolling import plan, share
 from ftfile.testing.checker import check_directory
@@ -88,6 +89,21 @@ class TestSizes:
     def test_strictly_before_the_record_that_would_pass_it(self, out: str) -> None:
         options = {"maxBytesPerFile": "5", "strictFileSize": "true", "rolling": "policy"}
         assert self.batches(out, "abc", "de", "fg", **options) == [["a", "b"], ["c", "d"], ["e", "f"]]
+
+    def test_strictly_also_what_one_task_has_much_of(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(spool, "LARGE_BYTES_MIN", 1)
+        query = stream(out, maxBytesPerFile="5", strictFileSize="true", rolling="policy", maxOpenBytes="1")
+        planned, writer = query.plan(), query.identity(0)
+        batches = [pa.RecordBatch.from_pylist(rows_of(letter), query.config().schema) for letter in "abcdefg"]
+        query.commit(0, [pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches)])
+        query.run(1, [[]])
+        assert visible(out) == [["a", "b"], ["c", "d"], ["e", "f"]]
+
+    @pytest.mark.parametrize("option", ["strictFileSize", "maxSegmentsPerPart", "maxOpenSegments", "assemblyAttempts"])
+    def test_what_is_for_open_files_is_refused_without_them(self, out: str, option: str) -> None:
+        value = "true" if option == "strictFileSize" else "9"
+        with pytest.raises(ConfigError, match=f"{option}: this is for files that stay open.*set rolling=policy"):
+            stream(out, maxBytesPerFile="5", **{option: value}).run(0, [rows_of("a")])
 
     def test_a_record_longer_than_a_file_has_one_of_its_own(self, out: str) -> None:
         options = {"maxBytesPerFile": "3", "strictFileSize": "true", "rolling": "policy"}

@@ -68,7 +68,7 @@ OPTIONS: tuple[Option, ...] = (
         "When files end: `batch` finishes every file in the micro-batch that wrote it, so that each batch is visible "
         "at once; `policy` keeps files open over batches until one of the rules below fires.",
         "rolling",
-        default_text="`batch`; `policy` with any option of this table",
+        default_text="`batch`; `policy` with any rule below",
     ),
     Option(
         "maxBatchesPerFile",

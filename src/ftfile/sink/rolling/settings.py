@@ -27,6 +27,8 @@ _ACROSS_BATCHES = (
     "finalizeColumn",
     "rollingPolicy",
 )
+# What says how open files are kept, and nothing where there are none.
+_OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments", "assemblyAttempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
     """Return the rules that the options ask for, or None if every part ends with its batch.
 
     Raises:
-        ConfigError: `rolling=batch` with a rule that can only fire across batches.
+        ConfigError: `rolling=batch` with a rule that can only fire across batches, or with what is for open files.
     """
     given = [name for name in _ACROSS_BATCHES if name in parsed.given]
     mode = parsed.given.get("rolling")
@@ -107,6 +109,9 @@ def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
             f"rolling=batch ends every file with its batch, and {', '.join(given)} can only fire later: leave out one"
         )
     if mode != "policy" and not given:
+        idle = [name for name in _OF_OPEN_FILES if name in parsed.given]
+        if idle:
+            raise ConfigError(f"{', '.join(idle)}: this is for files that stay open over batches; set rolling=policy")
         return None
     event = parsed["eventTimeInterval"]
     clock_s = parsed["rolloverAt"]
