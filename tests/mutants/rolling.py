@@ -73,6 +73,13 @@ JOBS = (
         f"{ROLLING}::TestFailures",
     ),
     wrong(
+        "a name that cannot be made of open files fails the batch",
+        "sink/naming/namer.py",
+        "except (NameCollision, ConfigError, UserCodeError) as error:",
+        "except NameCollision as error:",
+        f"{TOGETHER}::test_a_name_that_cannot_be_made_never_fails_a_batch",
+    ),
+    wrong(
         "failed attempts are not counted",
         "sink/rolling/plan.py",
         "job = replace(job, attempts=job.attempts + 1)",

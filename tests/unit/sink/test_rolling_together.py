@@ -21,7 +21,7 @@ from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.snapshot import read_records
-from ftfile.core.errors import CorruptData, SchemaError, StaleFiles
+from ftfile.core.errors import CorruptData, SchemaError, StaleFiles, UserCodeError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.encoding.text_lines import TextLines
 from ftfile.fs.registry import open_filesystem
@@ -372,6 +372,19 @@ class TestTasks:
         query = MicroBatch(out, {"last": "boolean"}, {"fileFormat": file_format, "finalizeColumn": "last"})
         with pytest.raises(SchemaError, match="'last' leaves no column for the files"):
             query.run(0, [[{"last": True}]])
+
+
+def test_a_name_that_cannot_be_made_never_fails_a_batch(out: str) -> None:
+    query = query_of(out, maxBatchesPerFile="1", partFileName="tests.unit.sink.user_code:failing_later")
+    for number in range(3):
+        query.run(number, [rows_of("x")])
+    assert (committed(out), visible(out)) == (["x"] * 3, {})
+    with pytest.raises(UserCodeError, match="failing_later"):
+        ftfile.flush(out)
+    query.options = {**query.options, "partFileName": "{name}"}
+    query.run(3, [[]])
+    query.run(4, [[]])
+    assert sorted(visible(out).values()) == [["x"], ["x"] * 2]
 
 
 class AtOnce:

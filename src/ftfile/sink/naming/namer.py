@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
-from ftfile.core.errors import NameCollision, NotFound
+from ftfile.core.errors import ConfigError, NameCollision, NotFound, UserCodeError
 from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
 from ftfile.sink.naming.facts import PartFacts
@@ -49,7 +49,7 @@ class Namer:
     def settle(self, proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
         """Return the proposal with a final name for each part that has none; parts of older rows come first.
 
-        A rewrite whose names are taken is left out of a batch: its rows are where they were, and it never fails one.
+        A rewrite that gets no names is left out of a batch: its rows are where they were, and it never fails one.
 
         Raises:
             NameCollision: with `ifExists=fail`, a name is taken; nothing was written.
@@ -62,7 +62,7 @@ class Namer:
         for rewrite in proposal.rewrites:
             try:
                 rewrites.append(round_.with_names(rewrite))
-            except NameCollision as error:
+            except (NameCollision, ConfigError, UserCodeError) as error:
                 if not proposal.tasks:
                     raise
                 _log.warning("rows stay in an open file: %s", error)
