@@ -94,7 +94,7 @@ class _Flush:
         self._job_id = job_id
         self._query_id = query_id
         self._due_only = due_only
-        self._tried: set[tuple[str, ...]] = set()
+        self._tried: set[str] = set()
         self._dropped: set[str] = set()
         self._error: FtfileError | None = None
         self._files = 0
@@ -152,7 +152,7 @@ class _Flush:
                 )
             else:
                 self._dropped.add(first)
-                self._tried = {inputs for inputs in self._tried if inputs[0] != first}
+                self._tried.discard(first)
 
     def _rewrites(self, log: CommitLog, head: LogState, query_id: str) -> list[Rewrite]:
         """Make parts for one record."""
@@ -197,9 +197,8 @@ class _Flush:
             if not reason:
                 continue
             for job in jobs_of(group.in_order(), reason, settings, SYSTEM_IDS):
-                inputs = tuple(segment.id for segment in job.inputs)
-                if inputs not in self._tried:
-                    self._tried.add(inputs)
+                if job.inputs[0].id not in self._tried:
+                    self._tried.add(job.inputs[0].id)
                     yield job
 
 
