@@ -28,6 +28,7 @@ demo: java environment ## stream real data, kill the stream again and again, cou
 	@$(python) -m tests.demo
 
 .PHONY: test
+test: tests_passed := --tests-passed
 test: clean-reports java lint unit crash spark smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
@@ -71,7 +72,7 @@ unit-%: FORCE
 .PHONY: mutants
 mutants: environment ## make every known mistake in the protocol, and see each one caught (minutes)
 	$(call pytest,.venv,trials) -n 2 tests/mutants
-	$(python) -m tests.mutants --junitxml=.reports/mutants.xml
+	$(python) -m tests.mutants $(tests_passed) --junitxml=.reports/mutants.xml
 
 .PHONY: lint
 lint: environment ## ruff, mypy --strict, import contracts

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.mutants.mutant import Mutant
+    from tests.mutants.trial import Verdict
 
 SIDE_BY_SIDE = 2
 
@@ -26,12 +27,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("words", nargs="*", help="of the names of the mistakes to make; all by default")
     parser.add_argument("--junitxml", type=Path, help="where to report the outcomes as pytest does")
+    parser.add_argument(
+        "--tests-passed", action="store_true", help="without any mistake they have passed already: do not run them so"
+    )
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in MUTANTS if not options.words or any(word in mutant.name for word in options.words)]
     if not chosen:
         parser.error("no mistake has one of these words in its name")
     began = time.monotonic()
-    outcomes = try_all(chosen)
+    outcomes = try_all(chosen, tests_passed=options.tests_passed)
     seconds = time.monotonic() - began
     if options.junitxml is not None:
         write_report(options.junitxml, outcomes, seconds)
@@ -41,12 +45,12 @@ def main(arguments: Sequence[str]) -> int:
     return int(not all(outcome.good for outcome in outcomes))
 
 
-def try_all(mutants: list[Mutant]) -> list[Outcome]:
+def try_all(mutants: list[Mutant], *, tests_passed: bool = False) -> list[Outcome]:
     """Make one mistake after the other, printing how each ended; the last outcome is that of no mistake at all."""
     with tempfile.TemporaryDirectory(prefix="ftfile-mutants-") as scratch:
         folders = [Path(scratch) / str(number) for number in range(len(mutants) + 1)]
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            unchanged = pool.submit(try_nothing, mutants, folders.pop())
+            unchanged = pool.submit(try_nothing, [] if tests_passed else mutants, folders.pop())
             outcomes = []
             for outcome in pool.map(try_mutant, mutants, folders):
                 print(f"{outcome.verdict:8} {outcome.seconds:5.1f} s  {outcome.name}: {outcome.told}", flush=True)
@@ -57,14 +61,20 @@ def try_all(mutants: list[Mutant]) -> list[Outcome]:
 def try_nothing(mutants: list[Mutant], folder: Path) -> Outcome:
     """Run the same tests without any mistake: a test that fails anyway catches nothing."""
     began = time.monotonic()
+
+    def outcome(verdict: Verdict, told: str) -> Outcome:
+        return Outcome("no mistake", verdict, told, time.monotonic() - began)
+
     copy_code(folder)
     used = code_in_use(folder)
-    told = f"the tests run against {used} and not against the changed copies"
-    if used.is_relative_to(folder):
-        run = run_tests(sorted({test for mutant in mutants for test in mutant.tests}), folder)
-        told = "" if run.returncode == 0 else f"the tests fail without any mistake:\n{run.stdout[-2000:]}"
-    seconds = time.monotonic() - began
-    return Outcome("no mistake", "broken" if told else "sound", told or "passes the same tests", seconds)
+    if not used.is_relative_to(folder):
+        return outcome("broken", f"the tests run against {used} and not against the changed copies")
+    if not mutants:
+        return outcome("sound", "was tested before")
+    run = run_tests(sorted({test for mutant in mutants for test in mutant.tests}), folder)
+    if run.returncode:
+        return outcome("broken", f"the tests fail without any mistake:\n{run.stdout[-2000:]}")
+    return outcome("sound", "passes the same tests")
 
 
 if __name__ == "__main__":
