@@ -33,6 +33,7 @@ FLUSH_RACE = f"{RACES}[without bases-batches and a flush]"
 WRITER = "tests/unit/sink/test_writer.py"
 TASKS = "tests/unit/sink/test_tasks.py"
 CHANGED = "tests/unit/source/test_reading.py::test_a_file_that_was_changed_is_an_error"
+COUNTED = "tests/unit/source/test_reading.py::test_rows_are_counted"
 
 
 @dataclass(frozen=True)

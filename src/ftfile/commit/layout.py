@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = (
     "CLOCK_HINT",
@@ -29,6 +33,7 @@ __all__ = (
     "bucket_key",
     "bucket_stem",
     "companion_path",
+    "dead_letter_filters",
     "dead_letter_path",
     "parent",
     "parse_base_name",
@@ -38,6 +43,7 @@ __all__ = (
     "record_path",
     "retired_path",
     "staged_directory",
+    "storage_identity",
     "unique_part",
 )
 
@@ -150,9 +156,28 @@ def bucket_stem(key: str) -> str:
     return key.partition("//")[2]
 
 
-def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str) -> str:
-    """Return where the records are published that a task could not write."""
-    return f"{DEAD_LETTERS}/{owner}/{batch:010d}-{partition:05d}-{unique_part(letter_id)}.letters"
+def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str, filters: Sequence[str] = ()) -> str:
+    """Return where the records are published that a task could not write; the name says how they were filtered."""
+    name = ".".join((unique_part(letter_id), *filters, "letters"))
+    return f"{DEAD_LETTERS}/{owner}/{batch:010d}-{partition:05d}-{name}"
+
+
+def dead_letter_filters(path: str) -> tuple[str, ...]:
+    """Return the filters that `dead_letter_path` was given."""
+    return tuple(path.rpartition("/")[2].split(".")[1:-1])
+
+
+def storage_identity(path: str, offset: int = 0) -> str:
+    """Return which piece of storage begins there, as byte filters know it.
+
+    It stays when the directory is moved, and when a staged file, or dead letters, are published.
+
+    Args:
+        path: of a staged file, or of published dead letters.
+        offset: of a segment in its spool.
+    """
+    stem = path.rpartition("/")[2].partition(".")[0]
+    return f"{unique_part(stem.rpartition('-')[2])}@{offset}"
 
 
 def unique_part(add_id: str) -> str:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
-__all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "SegmentCodec", "Taken")
+__all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "LineFormat", "SegmentCodec", "Taken")
 
 
 class ByteWriter(Protocol):
@@ -203,3 +205,14 @@ class Format(ABC):
         Raises:
             CorruptData: the file is not what this format writes.
         """
+
+
+class LineFormat(Format):
+    """A format whose files are a head, which may be empty, and the bytes of rows, one after the other.
+
+    Such files are compressed as a whole, by byte filters, and joined byte by byte.
+    """
+
+    @abstractmethod
+    def row_ends(self, data: bytes) -> NDArray[np.integer]:
+        """Return the offset after each row of the data of a segment."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from ftfile.encoding.api import Format
+from ftfile.encoding.api import LineFormat
 from ftfile.encoding.csv_dialect import CsvDialect
 from ftfile.encoding.csv_reader import read_csv
 from ftfile.encoding.csv_writer import CsvEncoder
@@ -17,13 +17,16 @@ from ftfile.encoding.segments import LineJoiner, LineSegments
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
 
 __all__ = ("CsvLines",)
 
 
 @dataclass(frozen=True, slots=True)
-class CsvLines(Format):
+class CsvLines(LineFormat):
     """CSV.
 
     Attributes:
@@ -86,6 +89,10 @@ class CsvLines(Format):
         start = target.position
         CsvEncoder(schema, target, self.dialect)  # writes the header
         return LineJoiner(target, target.position - start, self.dialect.row_ends, limits)
+
+    def row_ends(self, data: bytes) -> NDArray[np.integer]:
+        """See `LineFormat.row_ends`."""
+        return self.dialect.row_ends(data)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`."""

@@ -34,17 +34,19 @@ def read_csv(
     size_bytes = file.seek(0, os.SEEK_END)
     if size_bytes == 0:
         return
-    _check_end(file, dialect.line_sep.encode())
     rows_given, block_bytes = 0, _BLOCK_BYTES
     while True:
         rows_read = 0
         try:
-            for batch in _open(file, schema, dialect, names, block_bytes):
+            file.seek(0)
+            ending = _Ending(file, dialect.line_sep.encode())
+            for batch in _open(ending, schema, dialect, names, block_bytes):
                 rows_read += batch.num_rows
                 if rows_read > rows_given:
                     new = batch.slice(batch.num_rows - (rows_read - rows_given))
                     rows_given = rows_read
                     yield _typed(new, schema, dialect, file)
+            ending.check()
         except pa.ArrowInvalid as error:
             # Arrow cannot read a record that is longer than a block: start again with longer blocks.
             if block_bytes >= min(size_bytes, _BLOCK_BYTES_MAX):
@@ -54,16 +56,37 @@ def read_csv(
             return
 
 
-def _check_end(file: BinaryIO, line_sep: bytes) -> None:
-    file.seek(-min(len(line_sep), file.tell()), os.SEEK_CUR)
-    if (end := file.read()) != line_sep:
-        raise corrupt(file, f"a line separator {line_sep!r} at the end", repr(end))
+class _Ending:
+    """A file that is read from the start to the end, and remembers its last bytes."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO, line_sep: bytes) -> None:
+        self._file = file
+        self._line_sep = line_sep
+        self._end = b""
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._end = (self._end + data[-len(self._line_sep) :])[-len(self._line_sep) :]
+        return data
+
+    def close(self) -> None:
+        """Leave the file to whoever opened it."""
+
+    def check(self) -> None:
+        """Look whether the last line is whole.
+
+        Raises:
+            CorruptData: it is not.
+        """
+        if self._end != self._line_sep:
+            raise corrupt(self._file, f"a line separator {self._line_sep!r} at the end", repr(self._end))
 
 
 def _open(
-    file: BinaryIO, schema: pa.Schema, dialect: CsvDialect, names: tuple[str, ...] | None, block_bytes: int
+    file: _Ending, schema: pa.Schema, dialect: CsvDialect, names: tuple[str, ...] | None, block_bytes: int
 ) -> arrow_csv.CSVStreamingReader:
-    file.seek(0)
     doubled = dialect.escape == dialect.quote
     return arrow_csv.open_csv(
         file,

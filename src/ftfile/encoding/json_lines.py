@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.encoding.api import Format
+from ftfile.encoding.api import LineFormat
 from ftfile.encoding.base64_text import base64_text, from_base64
 from ftfile.encoding.float_text import all_finite
 from ftfile.encoding.json_text import object_text
@@ -38,7 +38,7 @@ _NEWLINE = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines(Format):
+class JsonLines(LineFormat):
     """JSON lines.
 
     Attributes:
@@ -98,7 +98,11 @@ class JsonLines(Format):
 
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - see `segments`
         """See `Format.joiner`."""
-        return LineJoiner(target, 0, lambda data: separator_ends(data, self.line_sep.encode()), limits)
+        return LineJoiner(target, 0, self.row_ends, limits)
+
+    def row_ends(self, data: bytes) -> NDArray[np.integer]:
+        """See `LineFormat.row_ends`."""
+        return separator_ends(data, self.line_sep.encode())
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`."""

@@ -28,9 +28,6 @@ def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
     Raises:
         ConfigError: the format is unknown, or values contradict each other.
     """
-    if name != "parquet" and (options.get("compression") or "none") != "none":
-        compression = options["compression"]
-        raise ConfigError(f"compression={compression} with fileFormat={name}: only parquet files are compressed so far")
     return _load(name).from_options(options)
 
 

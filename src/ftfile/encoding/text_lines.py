@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.encoding.api import Format
+from ftfile.encoding.api import LineFormat
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, rows_of
 from ftfile.encoding.line_reader import batch_of, corrupt, separator_ends, whole_lines
 from ftfile.encoding.memory import text_scalar
@@ -19,13 +19,16 @@ from ftfile.encoding.segments import LineJoiner, LineSegments
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
 
 __all__ = ("TextLines",)
 
 
 @dataclass(frozen=True, slots=True)
-class TextLines(Format):
+class TextLines(LineFormat):
     """Lines of text, or of bytes.
 
     Attributes:
@@ -79,7 +82,11 @@ class TextLines(Format):
 
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - one column
         """See `Format.joiner`."""
-        return LineJoiner(target, 0, lambda data: separator_ends(data, self.line_sep.encode()), limits)
+        return LineJoiner(target, 0, self.row_ends, limits)
+
+    def row_ends(self, data: bytes) -> NDArray[np.integer]:
+        """See `LineFormat.row_ends`."""
+        return separator_ends(data, self.line_sep.encode())
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`; a null comes back as an empty value, which is all that text can say."""

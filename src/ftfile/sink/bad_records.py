@@ -14,6 +14,7 @@ from ftfile.core.logs import get_logger
 from ftfile.encoding.bucket_values import bucket_values
 from ftfile.encoding.memory import from_numpy
 from ftfile.sink.buckets.api import Fault
+from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.message import StagedPart
 from ftfile.sink.record_sizes import value_sizes
 from ftfile.sink.row_json import row_to_json
@@ -60,6 +61,7 @@ class BadRecords:
         self._stage = stage
         self._identity = identity
         self._file: StagedFile | None = None
+        self._filtered: FilteredFile | None = None
         self.count = 0
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
@@ -102,16 +104,20 @@ class BadRecords:
 
     def finish(self) -> tuple[StagedPart, ...]:
         """End the file of dead letters, if there is one, and return it."""
-        file = self._file
-        if file is None:
+        file, filtered = self._file, self._filtered
+        if file is None or filtered is None:
             return ()
+        filtered.finish()
         self._stage.end(file)
-        return (StagedPart(file.id, file.path, file.position, file.checksum, self.count, ""),)
+        plain_bytes, names = filtered.position, self._config.chain.names
+        return (StagedPart(file.id, file.path, file.position, plain_bytes, file.checksum, self.count, "", names),)
 
     def _keep(self, lines: list[str]) -> None:
-        if self._file is None:
+        if self._filtered is None:
             self._file = self._stage.create("letters")
-        self._file.write("".join(lines).encode())
+            identity = layout.storage_identity(self._file.path)
+            self._filtered = FilteredFile(self._file, self._config.chain, identity)
+        self._filtered.write("".join(lines).encode())
 
     def _letter(self, row: pa.RecordBatch, fault: Fault) -> str:
         writer = self._identity.writer

@@ -13,9 +13,11 @@ from ftfile.commit.model import Transaction
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
+from ftfile.encoding.api import LineFormat
 from ftfile.encoding.registry import format_from_options
 from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.encoding.time_formats import TimeFormats
+from ftfile.filters.chain import chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.publishing import Publishing
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
     from ftfile.encoding.api import Format
+    from ftfile.filters.chain import Chain
     from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("SinkConfig", "definition_key")
@@ -39,6 +42,7 @@ class SinkConfig:
     Attributes:
         path: normalised URL of the directory.
         schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
+        chain: what happens to the bytes of the format on their way to storage.
         bucketing: how rows are dealt to directories and files.
         publishing: what files are called, and what happens around publishing them.
         max_open_bytes: memory that a task takes for rows it has not written.
@@ -51,6 +55,7 @@ class SinkConfig:
     path: str
     schema_json: str
     format: Format
+    chain: Chain
     bucketing: Bucketing
     publishing: Publishing
     max_bytes_per_file: int | None
@@ -81,13 +86,16 @@ class SinkConfig:
         file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **parsed.for_format(name)})
         TimeFormats.from_options({"timeZone": parsed["timeZone"]})
         schema = arrow_schema(schema_json)
-        publishing = Publishing.from_options(parsed, file_format.extension)
-        stem_bytes_max = publishing.naming.stem_bytes_max(file_format.extension)
+        chain = _chain(parsed, file_format)
+        extension = file_format.extension + chain.extension
+        publishing = Publishing.from_options(parsed, extension)
+        stem_bytes_max = publishing.naming.stem_bytes_max(extension)
         bucketing = Bucketing.from_options(parsed, schema, stem_bytes_max)
         config = cls(
             path=normalise(parsed["path"]),
             schema_json=as_nullable(schema_json),
             format=file_format,
+            chain=chain,
             bucketing=bucketing,
             publishing=publishing,
             max_bytes_per_file=parsed["maxBytesPerFile"],
@@ -150,6 +158,7 @@ class SinkConfig:
         """Return what a reader must know of the files, for the log."""
         return {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
+            "filters": self.chain.definition(),
             **self.bucketing.definition(),
             # Segments do not say what their columns are, and only what is of one schema is merged.
             "schema": spark_schema_json(self.file_schema),
@@ -175,6 +184,13 @@ _NOTHING_STAYS_OPEN = (
     "batches: leave out rolling=policy and what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a "
     "batch"
 )
+
+
+def _chain(parsed: ParsedOptions, file_format: Format) -> Chain:
+    """Return the filters; a format that compresses by itself leaves only those that do something else."""
+    if not isinstance(file_format, LineFormat):
+        return chain_from_options(None, None, parsed["filters"])
+    return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"])
 
 
 def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...]) -> RollingSettings | None:

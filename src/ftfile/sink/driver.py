@@ -152,12 +152,13 @@ def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> lis
             final_path=None,
             offset=segment.offset,
             length=segment.length,
-            logical_length=segment.length,
+            logical_length=segment.logical_length,
             checksum=segment.checksum,
             rows=segment.rows,
             bucket=segment.bucket,
             encoding=encoding,
             origin=message.identity.origin(),
+            filters=segment.filters,
             marks=segment.marks | {"ms": now_ms},
         )
         for message in messages
@@ -171,7 +172,7 @@ def _letters(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
     for message in messages:
         writer, partition = message.identity.writer, message.identity.partition
         for letter in message.letters:
-            path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id)
+            path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id, letter.filters)
             letters.append(replace(add_of(letter, "", message.identity.origin()), final_path=path))
     return tuple(letters)
 

@@ -22,12 +22,13 @@ def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[Source
         path=part.path,
         final_path=None,
         length=part.length,
-        logical_length=part.length,
+        logical_length=part.logical_length,
         checksum=part.checksum,
         rows=part.rows,
         bucket=part.bucket,
         encoding=encoding,
         origin=origin,
+        filters=part.filters,
         ranges=ranges,
     )
 

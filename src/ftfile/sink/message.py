@@ -22,14 +22,18 @@ class StagedPart:
         id: unique for ever.
         path: relative to the directory.
         length: bytes on storage, as the writer counted them.
+        logical_length: bytes before the filters.
+        filters: names, in the order in which they were applied.
     """
 
     id: str
     path: str
     length: int
+    logical_length: int
     checksum: str
     rows: int
     bucket: str
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,21 @@ class StagedSegment:
         path: of the spool, relative to the directory.
         offset: where the segment's data begins in it.
         length: of the data.
+        logical_length: of the data before the filters.
         marks: what rolling policies go by; see `sink.rolling.groups`.
+        filters: names, in the order in which they were applied.
     """
 
     id: str
     path: str
     offset: int
     length: int
+    logical_length: int
     checksum: str
     rows: int
     bucket: str
     marks: dict[str, Any]
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

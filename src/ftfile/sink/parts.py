@@ -138,7 +138,7 @@ class PartWriter:
 
     def _part(self, bucket: str) -> OpenPart:
         if bucket not in self._open:
-            self._open[bucket] = self._stage.open(bucket, self._config.format, self._schema)
+            self._open[bucket] = self._stage.open(bucket, self._config.format, self._schema, self._config.chain)
         return self._open[bucket]
 
     def _finish(self, bucket: str) -> None:

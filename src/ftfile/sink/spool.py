@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ftfile.commit import layout
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import UnencodableRows
 from ftfile.encoding.memory import is_valid, values_of
+from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.message import StagedSegment
 from ftfile.sink.parts import PartWriter
 
@@ -136,17 +138,45 @@ class SpoolWriter:
         counts = [count for _, count, _ in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             bucket, count, marks = segments[number]
-            offset, crc = spool.position, Crc32()
+            offset, piece = spool.position, _Piece(spool)
+            filtered = FilteredFile(piece, self._config.chain, layout.storage_identity(spool.path, offset))
             for _, data in pieces:
-                crc.update(data)
-                spool.write(data)
+                filtered.write(data)
+            filtered.finish()
             place = len(self.segments)
             marks |= {"partition": self._stage.partition, "place": place}
             length = spool.position - offset
             self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + length
             self.segments.append(
-                StagedSegment(f"{spool.id}-{place}", spool.path, offset, length, crc.text(), count, bucket, marks)
+                StagedSegment(
+                    f"{spool.id}-{place}",
+                    spool.path,
+                    offset,
+                    length,
+                    filtered.position,
+                    piece.crc.text(),
+                    count,
+                    bucket,
+                    marks,
+                    self._config.chain.names,
+                )
             )
+
+
+class _Piece:
+    """The end of a spool, checksummed from here on."""
+
+    def __init__(self, spool: StagedFile) -> None:
+        self._spool = spool
+        self.crc = Crc32()
+
+    @property
+    def position(self) -> int:
+        return self._spool.position
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.crc.update(data)
+        return self._spool.write(data)
 
 
 def _segments_of(

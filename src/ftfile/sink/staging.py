@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.core.checksum import Crc32
-from ftfile.core.errors import CorruptData, NotFound, StorageError
+from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
+from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.message import StagedPart
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.ids import IdSource
     from ftfile.encoding.api import Encoder, Format
+    from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem, InputFile, OutputStream
     from ftfile.sink.identity import TaskIdentity
 
@@ -71,35 +73,71 @@ class StagedFile:
 class OpenPart:
     """One part being written."""
 
-    def __init__(self, bucket: str, file: StagedFile, file_format: Format, schema: pa.Schema) -> None:
+    def __init__(self, bucket: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain) -> None:
         self.file = file
         self.bucket = bucket
         self.rows = 0
-        self._encoder: Encoder = file_format.encoder(schema, file)
+        self._chain = chain
+        self._filtered = FilteredFile(file, chain, layout.storage_identity(file.path))
+        self._encoder: Encoder = file_format.encoder(schema, self._filtered)
 
     @property
     def size_bytes(self) -> int:
         """Return how long the file would be, were it ended now."""
-        return self._encoder.size_bytes
+        return self._encoder.size_bytes if self._filtered.has_exact_size else self._filtered.size_bytes
 
     @property
     def buffered_bytes(self) -> int:
         """Return how much memory unwritten rows take."""
-        return self._encoder.buffered_bytes
+        return self._encoder.buffered_bytes + self._filtered.buffered_bytes
 
     def flush(self) -> None:
         """Write what is buffered."""
         self._encoder.flush()
+        self._filtered.flush()
 
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
-        """Encode rows from the start of the batch; see `Encoder.write`."""
-        taken = self._encoder.write(batch, limit_bytes)
+        """Encode rows from the start of the batch; see `Encoder.write`. The limit is of bytes on storage."""
+        if limit_bytes is None or self._filtered.has_exact_size:
+            taken = self._encoder.write(batch, limit_bytes)
+        else:
+            taken = self._write_about(batch, limit_bytes)
         self.rows += taken
+        return taken
+
+    def _write_about(self, batch: pa.RecordBatch, limit_bytes: int) -> int:
+        """Encode as many rows as seem to fit, look how long they became, and go on."""
+        taken = 0
+        while taken < batch.num_rows:
+            plain_limit = self._encoder.size_bytes + self._filtered.room(limit_bytes)
+            try:
+                taken += self._encoder.write(batch.slice(taken), plain_limit)
+            except UnencodableRows:
+                if not taken:
+                    raise
+                break
+            if self._filtered.reaches(limit_bytes):
+                break
         return taken
 
     def end(self) -> None:
         """Write what is buffered, and what ends the file."""
         self._encoder.finish()
+        self._filtered.finish()
+
+    def staged(self) -> StagedPart:
+        """Return what the log must know of the ended part."""
+        file = self.file
+        return StagedPart(
+            file.id,
+            file.path,
+            file.position,
+            self._filtered.position,
+            file.checksum,
+            self.rows,
+            self.bucket,
+            self._chain.names,
+        )
 
 
 class Stage:
@@ -137,16 +175,15 @@ class Stage:
         if found != file.position:
             raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")
 
-    def open(self, bucket: str, file_format: Format, schema: pa.Schema) -> OpenPart:
+    def open(self, bucket: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
         """Start a part."""
-        return OpenPart(bucket, self.create("staged"), file_format, schema)
+        return OpenPart(bucket, self.create("staged"), file_format, schema, chain)
 
     def finish(self, part: OpenPart) -> None:
         """End a part; see `end`."""
         part.end()
-        file = part.file
-        self.end(file)
-        self.finished.append(StagedPart(file.id, file.path, file.position, file.checksum, part.rows, part.bucket))
+        self.end(part.file)
+        self.finished.append(part.staged())
 
     def read_back(self, file: StagedFile) -> InputFile:
         """Close a file that nobody else will read, and open it for reading."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
 from ftfile.core.errors import CorruptData, NotFound
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import decoded_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +54,7 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
         final = add.final_path or ""
         if final.startswith(f"{layout.DEAD_LETTERS}/"):
             places[final] = (final, add.path, final)
-    contents = {path: _read(log.fs, places[path]) for path in sorted(places)}
+    contents = {path: _plain(path, _read(log.fs, places[path])) for path in sorted(places)}
     return [letter for path, content in contents.items() for letter in _letters(path, content)]
 
 
@@ -71,6 +73,13 @@ def _read(fs: FileSystem, places: Sequence[str]) -> bytes:
         with contextlib.suppress(NotFound):
             return fs.read(place)
     return b""
+
+
+def _plain(path: str, content: bytes) -> bytes:
+    names = layout.dead_letter_filters(path)
+    if not names or not content:
+        return content
+    return decoded_piece(content, Chain.for_reading(names), layout.storage_identity(path), path)
 
 
 def _letters(path: str, content: bytes) -> Iterator[DeadLetter]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import io
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from ftfile.commit.layout import bucket_directory, bucket_stem
+from ftfile.commit.layout import bucket_directory, bucket_stem, storage_identity
 from ftfile.commit.snapshot import open_add
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
+from ftfile.encoding.api import LineFormat
 from ftfile.encoding.bucket_values import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
 from ftfile.encoding.spark_types import arrow_schema
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import decoded_file, decoded_piece
 from ftfile.fs.streams import as_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ftfile.commit.model import Add
+    from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem, InputFile
 
-__all__ = ("read_add", "recorded_names")
+__all__ = ("plain_part", "read_add", "recorded_names")
 
 
 def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -51,7 +56,31 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
 
 def _decode_part(file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     _check_length(file, add)
-    return format_from_definition(encoding["format"]).decode(as_file(file), schema)
+    file_format = format_from_definition(encoding["format"])
+    return file_format.decode(plain_part(as_file(file), add, file_format), schema)
+
+
+def plain_part(file: BinaryIO, add: Add, file_format: Format) -> BinaryIO:
+    """Return a part as its format wrote it.
+
+    Args:
+        file: with its path as `name`.
+        add: the part.
+        file_format: of it. Lines are decoded, and their checksum verified, as they are read; for others, which seek,
+            all of a filtered part is held in memory.
+
+    Raises:
+        CorruptData: it is not what the log says; also by reading.
+    """
+    chain, identity = Chain.for_reading(add.filters), storage_identity(add.path)
+    if isinstance(file_format, LineFormat):
+        return decoded_file(file, chain, identity, add.logical_length, add.checksum)
+    if not chain.filters:
+        return file
+    with decoded_file(file, chain, identity, add.logical_length, add.checksum) as decoded:
+        plain = io.BytesIO(decoded.read())
+    plain.name = add.final_path or add.path  # what errors call it
+    return plain
 
 
 def _decode_segment(file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -59,6 +88,8 @@ def _decode_segment(file: InputFile, add: Add, encoding: dict[str, Any], schema:
     data = file.read_at(add.offset, add.length)
     if not matches(data, add.checksum):
         raise CorruptData(add.path, f"{add.length} bytes at {add.offset} with {add.checksum}", "others", _ADVICE)
+    chain, identity = Chain.for_reading(add.filters), storage_identity(add.path, add.offset)
+    data = decoded_piece(data, chain, identity, add.path)
     codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
     skip = add.skip_rows
     for batch in codec.decode(data, add.path, schema):

@@ -25,6 +25,8 @@ from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.snapshot import open_add
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import decoded_piece
 from ftfile.testing.log_check import InvariantViolation, LogContents, children, read_log, require
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class DirectoryReport:
         committed: by query, its batches in that order.
         live: the adds of the newest snapshot.
         live_rows: how often each row is in them.
-        visible: content of every file that a plain lister sees, by path.
+        visible: content of every file that a plain lister sees, by path, without its filters.
         visible_rows: how often each row is in those.
     """
 
@@ -76,7 +78,7 @@ def check_directory(
         fs: rooted at the directory.
         earlier: of an earlier check: its records must be there unchanged, its snapshot hold the rows it held.
         recorded_by_spark: by query id, the batches that Spark believes to be committed.
-        rows_of: takes a file's content apart; the default suits formats of one row per line.
+        rows_of: takes a file's content, without its filters, apart; the default suits formats of one row per line.
 
     Raises:
         InvariantViolation: names the invariant and what was found.
@@ -92,7 +94,7 @@ def check_directory(
     _check_bases_published(fs, log)
     _check_hint(fs, log)
     contents = _check_contents(fs, log)
-    rows = {add_id: Counter(rows_of(content)) for add_id, content in contents.items()}
+    rows = {add.id: Counter(_rows_of(add, content, rows_of)) for add, content in contents}
     _check_rows(log, rows, earlier)
     report.live = log.snapshots[max(log.snapshots)]
     report.live_rows = _sum_of(rows, report.live)
@@ -167,11 +169,25 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> 
         require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
 
 
-def _check_contents(fs: FileSystem, log: LogContents) -> dict[str, bytes]:
-    """Return the bytes of each add; one may be gone that a record removed before the horizon of a vacuum."""
+def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
+    """Return the rows of an add; of filtered lines, those at the start may be in another part."""
+    rows = rows_of(content)
+    return itertools.islice(rows, add.skip_rows, None) if add.filters else rows
+
+
+def _plain(add: Add, content: bytes) -> bytes:
+    if not add.filters:
+        return content
+    return decoded_piece(
+        content, Chain.for_reading(add.filters), layout.storage_identity(add.path, add.offset), add.path
+    )
+
+
+def _check_contents(fs: FileSystem, log: LogContents) -> list[tuple[Add, bytes]]:
+    """Return each add with its content; one may be gone that a record removed before the horizon of a vacuum."""
     old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
     vacuumed = {remove.id for record in old for remove in record.removes}
-    contents = {}
+    contents = []
     for add in (*log.adds(), *(letter for record in log.records for letter in record.letters)):
         try:
             whole = open_add(add, fs.read)
@@ -182,7 +198,12 @@ def _check_contents(fs: FileSystem, log: LogContents) -> dict[str, bytes]:
         content = whole[add.offset :][: add.length] if add.kind == "segment" else whole
         require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
         require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
-        contents[add.id] = content
+        try:
+            plain = _plain(add, content)
+        except CorruptData as error:
+            raise InvariantViolation("I5", str(error)) from error
+        require(len(plain) == add.logical_length, "I5", f"{add} holds {len(plain)} bytes")
+        contents.append((add, plain))
     return contents
 
 
@@ -201,11 +222,11 @@ def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier
 
 
 def _check_visible(fs: FileSystem, log: LogContents, report: DirectoryReport) -> None:
-    known = {add.final_path for add in log.adds() if add.final_path is not None}
+    known = {add.final_path: add for add in log.adds() if add.final_path is not None}
     for path in list_plainly(fs):
         # It is whole: its final name is where a part was looked for first, and found to be as recorded.
         require(path in known, "I9", f"{path} is visible and in no record")
-        report.visible[path] = fs.read(path)
+        report.visible[path] = _plain(known[path], fs.read(path))
     _check_replaced(log.records, report)
     endings = tuple({"." + path.rsplit(".", 1)[-1] for path in known if "." in path})
     hidden = [path for path in _walk(fs, layout.META) if endings and path.endswith(endings)]

@@ -18,12 +18,14 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.encoding.registry import format_from_definition
 from ftfile.sink.entries import add_of
+from ftfile.sink.filtered import chain_of, extension_of
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import JobIdentity, TaskIdentity
 from ftfile.sink.rolling.assembly import file_schema_of
 from ftfile.sink.staging import Stage
 from ftfile.sink.writer import open_log
 from ftfile.source.directory import Directory
+from ftfile.source.reading import plain_part
 from ftfile.upkeep.where import select
 
 if TYPE_CHECKING:
@@ -154,7 +156,7 @@ def _merge(stage: Stage, fs: FileSystem, inputs: Sequence[Add], definitions: Map
     encoding = definitions[first.encoding]
     file_format = format_from_definition(encoding["format"])
     schema = file_schema_of(encoding)
-    part = stage.open(first.bucket, file_format, schema)
+    part = stage.open(first.bucket, file_format, schema, chain_of(encoding))
     before, after = FingerprintAccumulator("strong"), FingerprintAccumulator("strong")
     for add in inputs:
         for batch in _rows(open_add(add, fs.read), add, file_format, schema):
@@ -163,7 +165,7 @@ def _merge(stage: Stage, fs: FileSystem, inputs: Sequence[Add], definitions: Map
     stage.finish(part)
     staged = stage.finished[-1]
     merged = add_of(staged, first.encoding, _origin(inputs, mixed))
-    merged = replace(merged, final_path=_final_path(first, staged.id, file_format))
+    merged = replace(merged, final_path=_final_path(first, staged.id, extension_of(encoding)))
     for batch in _rows(fs.read(merged.path), merged, file_format, schema):
         after.update(batch)
     if before.digest() != after.digest():
@@ -180,8 +182,9 @@ def _rows(content: bytes, add: Add, file_format: Format, schema: pa.Schema) -> I
     if len(content) != add.length or checksum(content) != add.checksum:
         found = f"{len(content)} bytes with {checksum(content)}"
         raise CorruptData(add.final_path or add.path, f"{add.length} bytes with {add.checksum}", found, _ADVICE)
-    rows = 0
-    for batch in file_format.decode(io.BytesIO(content), schema):
+    rows, file = 0, io.BytesIO(content)
+    file.name = add.final_path or add.path  # what errors call it
+    for batch in file_format.decode(plain_part(file, add, file_format), schema):
         rows += batch.num_rows
         yield batch
     if rows != add.rows:
@@ -191,14 +194,14 @@ def _rows(content: bytes, add: Add, file_format: Format, schema: pa.Schema) -> I
 _ADVICE = "Another program changed it: restore it from a copy. Nothing was replaced"
 
 
-def _final_path(first: Add, part_id: str, file_format: Format) -> str:
+def _final_path(first: Add, part_id: str, extension: str) -> str:
     """Return the name of the first of the parts with another unique piece: sorted names keep the order of rows."""
     assert first.final_path is not None, f"{first.id} is no part"
     directory, slash, name = first.final_path.rpartition("/")
     if unique_part(first.id) in name:
         return f"{directory}{slash}{name.replace(unique_part(first.id), unique_part(part_id))}"
-    stem = first.final_path.removesuffix(file_format.extension)
-    return f"{stem}-{unique_part(part_id)}{file_format.extension}"
+    stem = first.final_path.removesuffix(extension)
+    return f"{stem}-{unique_part(part_id)}{extension}"
 
 
 def _origin(inputs: Sequence[Add], mixed: Origin) -> Origin:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError
+from ftfile.encoding.api import LineFormat
 from ftfile.encoding.memory import from_numpy, from_texts
 from ftfile.encoding.registry import FORMATS, format_from_definition, format_from_options
 from tests.unit.encoding.rows import DATE, TIMESTAMP, Target
@@ -46,11 +47,11 @@ def test_formats_are_values(name: str) -> None:
     assert one.name == name
 
 
-@pytest.mark.parametrize("name", ["json", "csv", "text"])
-def test_lines_are_not_compressed_so_far(name: str) -> None:
-    assert format_from_options(name, {"compression": "none"}) == format_from_options(name, {})
-    with pytest.raises(ConfigError, match=f"compression=gzip with fileFormat={name}: only parquet"):
-        format_from_options(name, {"compression": "gzip"})
+@pytest.mark.parametrize("name", FORMATS)
+def test_lines_are_compressed_by_filters_and_parquet_by_itself(name: str) -> None:
+    compressed = format_from_options(name, {"compression": "gzip"})
+    assert isinstance(compressed, LineFormat) == (name != "parquet")
+    assert (compressed == format_from_options(name, {})) == (name != "parquet")
 
 
 def test_unknown_formats() -> None:

@@ -118,7 +118,7 @@ class TestFiles:
 
         stage = Stage(Cleared(open_filesystem(str(tmp_path))), SYSTEM_IDS, TaskIdentity(JobIdentity("job"), 0, 0))
         config = SinkConfig.from_options({"path": str(tmp_path)}, spark_schema(COLUMNS))
-        stage.finish(stage.open("", config.format, config.schema))
+        stage.finish(stage.open("", config.format, config.schema, config.chain))
         assert Path(tmp_path, stage.finished[0].path).exists()
 
     def test_many_buckets_are_all_written_with_few_files_open(self, out: str) -> None:

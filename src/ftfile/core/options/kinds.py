@@ -19,6 +19,7 @@ __all__ = (
     "COUNT",
     "DURATION",
     "INTEGER",
+    "NAMES",
     "PERMISSION",
     "SIZE",
     "TEXT",
@@ -79,7 +80,7 @@ def _size(text: str) -> int:
     return size
 
 
-def _columns(text: str) -> tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len({name.lower() for name in names}) != len(names):
         raise ValueError(text)
@@ -128,5 +129,6 @@ TIME = Kind(
     parse_time,
 )
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
-COLUMNS = Kind("column names separated by commas, none twice", _columns)
+COLUMNS = Kind("column names separated by commas, none twice", _names)
+NAMES = Kind("names separated by commas, none twice", _names)
 CHARACTER = Kind("a single character", _character)

@@ -11,6 +11,7 @@ from ftfile.core.options.kinds import (
     COUNT,
     DURATION,
     INTEGER,
+    NAMES,
     SIZE,
     TEXT,
     one_of,
@@ -159,20 +160,31 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "compression",
-        one_of("none", "snappy", "gzip", "zstd", "lz4", "brotli"),
-        "zstd",
-        "The codec within the files. `lz4` is the LZ4_RAW of the Parquet format.",
+        one_of("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz", "brotli"),
+        None,
+        "The codec: of lines, that of the whole file, all but `brotli`; of Parquet, that within the file, `none`, "
+        "`snappy`, `gzip`, `zstd`, `lz4` (the format's LZ4_RAW) or `brotli`. Who reads which: see "
+        "[compression](compression.md).",
         "format",
-        formats=("parquet",),
+        formats=("parquet", "json", "csv", "text"),
+        default_text="`zstd` for parquet, else `none`",
     ),
     Option(
         "compressionLevel",
         INTEGER,
         None,
-        "The codec's level, where it has levels (gzip, zstd, brotli).",
+        "The codec's level, where it has levels; see [compression](compression.md).",
         "format",
-        formats=("parquet",),
-        default_text="`1` for zstd, `6` for gzip, `4` for brotli",
+        formats=("parquet", "json", "csv", "text"),
+        default_text="one that costs little",
+    ),
+    Option(
+        "filters",
+        NAMES,
+        (),
+        "Byte filters of your own, by the names of their entry points, applied after the compression in this order; "
+        "see [compression](compression.md#filters-of-your-own).",
+        "format",
     ),
     Option(
         "timeZone",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit import layout
 from ftfile.core.errors import ConfigError, NameCollision, NotFound, UserCodeError
 from ftfile.core.logs import get_logger
-from ftfile.encoding.registry import format_from_definition
+from ftfile.sink.filtered import extension_of
 from ftfile.sink.naming.facts import PartFacts
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class _Round:
     def _extension(self, encoding: str) -> str:
         """Return that of the format in which the part was written, which need not be today's."""
         if encoding not in self._extensions:
-            self._extensions[encoding] = format_from_definition(self._definitions[encoding]["format"]).extension
+            self._extensions[encoding] = extension_of(self._definitions[encoding])
         return self._extensions[encoding]
 
     def _remembered_number(self, bucket: str) -> int:

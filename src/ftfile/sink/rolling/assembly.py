@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.layout import storage_identity
 from ftfile.commit.model import SourceRange
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import Limits
 from ftfile.encoding.registry import format_from_definition
 from ftfile.encoding.spark_types import arrow_schema
+from ftfile.sink.filtered import FilteredFile, chain_of
 from ftfile.sink.message import Assembled, StagedPart
+from ftfile.sink.rolling.groups import live_bytes
+from ftfile.sink.rolling.joining import SAMPLE_BYTES, make_joiner, merging_saves, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
     from ftfile.commit.model import Add, DueJob
-    from ftfile.encoding.api import Format, Joiner
+    from ftfile.encoding.api import Format
+    from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem
+    from ftfile.sink.rolling.joining import PartJoiner
     from ftfile.sink.staging import Stage, StagedFile
 
 __all__ = ("Assembler", "file_schema_of", "job_payload")
@@ -53,7 +60,8 @@ class _OpenPart:
     """One part being made, and where its rows come from."""
 
     file: StagedFile
-    joiner: Joiner
+    target: FilteredFile
+    joiner: PartJoiner
     ranges: list[SourceRange]
 
 
@@ -84,12 +92,16 @@ class Assembler:
             FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
         """
         encoding = self._definitions[job.inputs[0].encoding]
-        work = _Job(self._stage, job, format_from_definition(encoding["format"]), file_schema_of(encoding))
+        file_format, chain = format_from_definition(encoding["format"]), chain_of(encoding)
+        pieces: Iterator[tuple[Add, bytes]]
+        pieces = ((segment, unwrapped(file_format, segment, self._read(segment))) for segment in job.inputs)
+        sample = _first(pieces, SAMPLE_BYTES) if chain.framing else []
+        merge = merging_saves(chain, [data for _, data in sample])
+        pieces = itertools.chain(sample, pieces)
+        work = _Job(self._stage, job, _Kind(file_format, file_schema_of(encoding), chain, merge))
         try:
-            for segment in job.inputs:
-                if not work.wants_more():
-                    break
-                work.take(segment, self._read(segment))
+            while work.wants_more() and (piece := next(pieces, None)) is not None:
+                work.take(*piece)
             return work.end(self._known_at)
         except BaseException:
             work.drop()
@@ -108,19 +120,46 @@ class Assembler:
         return data
 
 
+def _first(pieces: Iterator[tuple[Add, bytes]], size_bytes: int) -> list[tuple[Add, bytes]]:
+    """Take pieces until they come to that size; at least one."""
+    first: list[tuple[Add, bytes]] = []
+    taken = 0
+    for piece in pieces:
+        first.append(piece)
+        taken += len(piece[1])
+        if taken >= size_bytes:
+            break
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What kind of parts are made."""
+
+    format: Format
+    schema: pa.Schema
+    chain: Chain
+    merge: bool
+
+    def open(self, file: StagedFile, limits: Limits) -> _OpenPart:
+        """Start a part."""
+        target = FilteredFile(file, self.chain, storage_identity(file.path))
+        joiner = make_joiner(self.format, self.schema, self.chain, target, limits, merge=self.merge)
+        return _OpenPart(file, target, joiner, [])
+
+
 class _Job:
     """One job under way."""
 
-    def __init__(self, stage: Stage, job: DueJob, file_format: Format, schema: pa.Schema) -> None:
+    def __init__(self, stage: Stage, job: DueJob, kind: _Kind) -> None:
         self._stage = stage
         self._job = job
-        self._format = file_format
-        self._schema = schema
+        self._kind = kind
         payload = job.payload
         self._limits = Limits(payload["maxBytes"], payload["maxRows"], payload["strict"])
         self._files: list[StagedFile] = []
         self._open: _OpenPart | None = None
-        self._left_bytes = float(sum(segment.length for segment in job.inputs))
+        self._left_bytes = float(sum(map(live_bytes, job.inputs)))
         self._left_rows = sum(segment.rows for segment in job.inputs)
         self._parts: list[tuple[StagedPart, tuple[SourceRange, ...]]] = []
         self._used: list[Add] = []
@@ -146,16 +185,16 @@ class _Job:
             if self._open is None:
                 file = self._stage.create("staged")
                 self._files.append(file)
-                self._open = _OpenPart(file, self._format.joiner(self._schema, file, self._limits), [])
+                self._open = self._kind.open(file, self._limits)
             part = self._open
-            taken = part.joiner.take(data[start:], rows, skipped)
+            taken = part.joiner.take(segment, data, start, rows, skipped)
             if taken.data_start:
                 part.ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
                 start += taken.data_start
             elif taken.rows:
                 part.ranges.append(SourceRange(segment.id, "rows", skipped, skipped + taken.rows))
                 skipped += taken.rows
-            self._left_bytes -= segment.length * taken.rows / segment.rows
+            self._left_bytes -= live_bytes(segment) * taken.rows / segment.rows
             self._left_rows -= taken.rows
             rows -= taken.rows
             if part.joiner.is_full():
@@ -197,5 +236,14 @@ class _Job:
         self._stage.end(file)
         self._open = None
         bucket = self._job.inputs[0].bucket
-        staged = StagedPart(file.id, file.path, file.position, file.checksum, part.joiner.rows, bucket)
+        staged = StagedPart(
+            file.id,
+            file.path,
+            file.position,
+            part.target.position,
+            file.checksum,
+            part.joiner.rows,
+            bucket,
+            self._kind.chain.names,
+        )
         self._parts.append((staged, tuple(part.ranges)))

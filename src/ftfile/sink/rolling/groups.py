@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add, Record
     from ftfile.commit.state import LogState
 
-__all__ = ("Group", "GroupIndex", "GroupKey", "GroupTotals", "key_of", "order_of")
+__all__ = ("Group", "GroupIndex", "GroupKey", "GroupTotals", "key_of", "live_bytes", "order_of")
 
 GroupKey = tuple[str, str, str]
 NO_BATCH = -1
@@ -30,6 +30,11 @@ def key_of(segment: Add) -> GroupKey:
 def order_of(segment: Add) -> tuple[int, int, int]:
     """Return where a segment stands in its group: by batch, partition, and place within its attempt."""
     return segment.origin.last_batch, segment.marks["partition"], segment.marks["place"]
+
+
+def live_bytes(segment: Add) -> float:
+    """Return how many of a segment's bytes are of rows that are in no part yet, as far as that can be told."""
+    return segment.length * segment.rows / (segment.rows + segment.skip_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class GroupTotals:
         return GroupTotals(
             self.bucket,
             self.segments + 1,
-            self.size_bytes + segment.length,
+            self.size_bytes + round(live_bytes(segment)),
             self.rows + segment.rows,
             self.batches + is_other_batch,
             min(self.first_ms, marks["ms"]) if self.segments else marks["ms"],

@@ -1,0 +1,87 @@
+"""What a byte filter is: bytes in, bytes out, and an end that knows whether something is missing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    Buffer: TypeAlias = bytes | bytearray | memoryview
+
+__all__ = ("BadStream", "Filter", "Stream")
+
+
+class BadStream(Exception):
+    """Bytes are not what a filter makes, or end too early; who knows the file makes `CorruptData` of it."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(expected, found)
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}, found {self.found}"
+
+
+class Stream(Protocol):
+    """One direction of a filter at work on one stream: used once, by one thread, in memory that does not grow."""
+
+    def feed(self, data: Buffer, /) -> bytes:
+        """Take the next bytes, which the caller may reuse at once, and return what can be said so far.
+
+        Raises:
+            BadStream: when decoding, they are not what the filter makes.
+        """
+
+    def finish(self) -> bytes:
+        """Return the rest.
+
+        Raises:
+            BadStream: when decoding, the stream ended too early.
+        """
+
+
+class Filter(ABC):
+    """A filter with its settings: immutable, picklable, comparable, and without secrets in it.
+
+    A filter from outside is an entry point of the group `ftfile.filters`: its name is that of the filter, its value a
+    class derived from this one.
+
+    Attributes:
+        name: key of the registry; the log keeps it for each file.
+        extension: what names of files get appended, with the dot.
+        joins: whether outputs, one after the other, decode to the inputs one after the other.
+        frame_bytes: of a filter that joins, after how many bytes an output may as well end: what a file being written
+            takes in memory.
+    """
+
+    name: ClassVar[str]
+    extension: ClassVar[str] = ""
+    joins: ClassVar[bool] = False
+    frame_bytes: ClassVar[int] = 1 << 20
+
+    @abstractmethod
+    def definition(self) -> dict[str, Any]:
+        """Return the settings as plain JSON; kept in the log, so that files are made of open segments as these were."""
+
+    @classmethod
+    @abstractmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> Filter:
+        """Build from `definition()`; with an empty one, what is needed to decode."""
+
+    @abstractmethod
+    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:
+        """Start a stream.
+
+        Args:
+            identity: of the piece of storage that it goes to, never that of another one; a filter may bind its output
+                to it. Empty for frames, which may be moved to other files.
+            size_bytes: how much will be fed, if that is known.
+        """
+
+    @abstractmethod
+    def decoder(self, identity: str) -> Stream:
+        """Start to read what an encoder with this identity made, or several of them if the filter joins."""

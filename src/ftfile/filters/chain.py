@@ -1,0 +1,158 @@
+"""Filters one after the other: what is written passes the first one first, what is read the last one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+from ftfile.filters.registry import CODECS, codec, filter_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.filters.api import Buffer, Filter, Stream
+
+__all__ = ("Chain", "chain_from_options")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The filters of a file, in the order in which they are applied when it is written.
+
+    Those at the front that join make *frames*, which may be moved from file to file as they are. The others are the
+    *envelope*: it goes around all frames of a file, or of a segment, and is made anew for another one.
+    """
+
+    filters: tuple[Filter, ...] = ()
+
+    @classmethod
+    def from_definition(cls, definition: Iterable[Mapping[str, Any]]) -> Chain:
+        """Return the chain that `definition()` describes.
+
+        Raises:
+            ConfigError: a filter is not installed.
+        """
+        return cls(tuple(filter_class(each["name"]).from_definition(each) for each in definition))
+
+    @classmethod
+    def for_reading(cls, names: Sequence[str]) -> Chain:
+        """Return the chain of a file by the names that the log has of it.
+
+        Raises:
+            ConfigError: a filter is not installed.
+        """
+        return cls.from_definition({"name": name} for name in names)
+
+    def definition(self) -> list[dict[str, Any]]:
+        """Return the filters with their settings as plain JSON."""
+        return [{"name": each.name, **each.definition()} for each in self.filters]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names, as the log has them for each file."""
+        return tuple(each.name for each in self.filters)
+
+    @property
+    def extension(self) -> str:
+        """Return what names of files get appended."""
+        return "".join(each.extension for each in self.filters)
+
+    @property
+    def framing(self) -> tuple[Filter, ...]:
+        """Return the filters that make frames."""
+        count = next((place for place, each in enumerate(self.filters) if not each.joins), len(self.filters))
+        return self.filters[:count]
+
+    @property
+    def frame_bytes(self) -> int:
+        """Return after how many bytes a frame ends."""
+        return max(each.frame_bytes for each in self.framing)
+
+    def frame(self, data: Buffer) -> bytes:
+        """Return data as one frame."""
+        for each in self.framing:
+            stream = each.encoder("", len(data))
+            data = stream.feed(data) + stream.finish()
+        return bytes(data)
+
+    def open_frames(self, frames: bytes) -> bytes:
+        """Return the data of frames.
+
+        Raises:
+            BadStream: they are damaged, or the last one is not whole.
+        """
+        return _all_of(_Composed([each.decoder("") for each in reversed(self.framing)]), frames)
+
+    def sealer(self, identity: str) -> Stream:
+        """Start an envelope."""
+        return _Composed([each.encoder(identity) for each in self._envelope])
+
+    def unseal(self, data: bytes, identity: str) -> bytes:
+        """Return the frames in an envelope.
+
+        Raises:
+            BadStream: it is damaged, not whole, or that of another file.
+        """
+        return _all_of(_Composed([each.decoder(identity) for each in reversed(self._envelope)]), data)
+
+    def decoder(self, identity: str) -> Stream:
+        """Start to read a file, or a segment."""
+        frames = [each.decoder("") for each in reversed(self.framing)]
+        return _Composed([each.decoder(identity) for each in reversed(self._envelope)] + frames)
+
+    def decode(self, data: bytes, identity: str) -> bytes:
+        """Return what was filtered to `data`.
+
+        Raises:
+            BadStream: it is damaged, not whole, or that of another file.
+        """
+        return _all_of(self.decoder(identity), data)
+
+    @property
+    def _envelope(self) -> tuple[Filter, ...]:
+        return self.filters[len(self.framing) :]
+
+
+class _Composed:
+    """Streams one after the other as one."""
+
+    def __init__(self, streams: list[Stream]) -> None:
+        self._streams = streams
+
+    def feed(self, data: Buffer, /) -> bytes:
+        for stream in self._streams:
+            data = stream.feed(data)
+        return bytes(data)
+
+    def finish(self) -> bytes:
+        rest = b""
+        for stream in self._streams:
+            rest = stream.feed(rest) + stream.finish() if rest else stream.finish()
+        return rest
+
+
+def _all_of(stream: Stream, data: bytes) -> bytes:
+    return stream.feed(data) + stream.finish()
+
+
+def chain_from_options(compression: str | None, level: int | None, names: Sequence[str]) -> Chain:
+    """Return what the options `compression`, `compressionLevel` and `filters` ask for.
+
+    Compression comes first: what another filter has hidden does not get smaller.
+
+    Raises:
+        ConfigError: a codec or a filter is not known or not installed, or has no such level.
+    """
+    if compression not in {None, "none", *CODECS}:
+        raise ConfigError(
+            f"option compression={compression!r}: for lines it takes none, {', '.join(CODECS)}; parquet has others"
+        )
+    is_compressed = compression is not None and compression != "none"
+    if level is not None and not is_compressed:
+        raise ConfigError(f"compressionLevel={level} without compression: name the codec, as in compression=gzip")
+    for name in names:
+        if name in CODECS:
+            raise ConfigError(f"filters={name} is a codec: set compression={name}")
+    first = (codec(compression, level),) if is_compressed and compression is not None else ()
+    return Chain((*first, *(filter_class(name).from_definition({}) for name in names)))

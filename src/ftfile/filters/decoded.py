@@ -1,0 +1,138 @@
+"""A filtered file as the plain file it was made of: for formats that read from the start to the end."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+from ftfile.core.checksum import Crc32
+from ftfile.core.errors import CorruptData
+from ftfile.filters.api import BadStream
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ftfile.filters.chain import Chain
+
+    Buffer: TypeAlias = bytearray | memoryview
+
+__all__ = ("decoded_file", "decoded_piece")
+
+ADVICE = "Another program changed it: restore it from a copy"
+
+_BUFFER_BYTES = 128 << 10
+_READ_BYTES = 1 << 20
+# A few bytes may decode to a thousand times as many.
+_FEED_BYTES = 64 << 10
+
+
+def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> io.BufferedReader:
+    """Return what a file held before its filters; closing it closes `file`.
+
+    It is decoded as it is read. Whoever reads to the end has it checked as a whole: its checksum, and whether its
+    filters ended with it. To seek is to decode again from the start.
+
+    Args:
+        file: seekable, with its path as `name`.
+        chain: its filters; none are fine.
+        identity: with which it was written.
+        plain_bytes: how much there is, as the log says.
+        checksum: of the file as it is on storage, as the log says.
+
+    Raises:
+        CorruptData: by reading: the file is not what the log says.
+    """
+    return io.BufferedReader(_Decoded(file, chain, identity, plain_bytes, checksum), _BUFFER_BYTES)
+
+
+def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
+    """Return what a piece of a file held before its filters.
+
+    Raises:
+        CorruptData: it is not what its filters make; names `path`.
+    """
+    try:
+        return chain.decode(data, identity)
+    except BadStream as error:
+        raise CorruptData(path, error.expected, error.found, ADVICE) from error
+
+
+class _Decoded(io.RawIOBase):
+    def __init__(self, file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> None:
+        super().__init__()
+        self.name = str(getattr(file, "name", ""))
+        self._file = file
+        self._chain = chain
+        self._identity = identity
+        self._plain_bytes = plain_bytes
+        self._checksum = checksum
+        self._position = 0
+        self._crc = Crc32()
+        self._coded = memoryview(b"")  # of what was read, the rest to be decoded
+        self._start = 0  # of what is decoded and not forgotten
+        self._plain = memoryview(b"")
+        self._is_ended = False
+        self._restart()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._plain_bytes}
+        self._position = max(0, starts[whence] + offset)
+        return self._position
+
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+        if self._position < self._start:
+            self._restart()
+        while self._position >= self._start + len(self._plain) and not self._is_ended:
+            self._start += len(self._plain)
+            self._plain = memoryview(self._next())
+        view = memoryview(buffer).cast("B")
+        found = self._plain[max(0, self._position - self._start) :][: len(view)]
+        view[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        finally:
+            super().close()
+
+    def _restart(self) -> None:
+        """Decode from the beginning."""
+        self._file.seek(0)
+        self._decoder = self._chain.decoder(self._identity)
+        self._crc = Crc32()
+        self._coded = self._plain = memoryview(b"")
+        self._start, self._is_ended = 0, False
+
+    def _next(self) -> bytes:
+        if not self._coded:
+            self._coded = memoryview(self._file.read(_READ_BYTES))
+            self._crc.update(self._coded)
+        data, self._coded = self._coded[:_FEED_BYTES], self._coded[_FEED_BYTES:]
+        try:
+            if data:
+                return self._decoder.feed(data)
+            self._is_ended = True
+            last = self._decoder.finish()
+        except BadStream as error:
+            raise CorruptData(self.name, error.expected, error.found, ADVICE) from error
+        found_bytes = self._start + len(last)
+        if self._crc.text() != self._checksum or found_bytes != self._plain_bytes:
+            raise CorruptData(
+                self.name,
+                f"{self._plain_bytes} bytes in a file with {self._checksum}",
+                f"{found_bytes} bytes in one with {self._crc.text()}",
+                ADVICE,
+            )
+        return last

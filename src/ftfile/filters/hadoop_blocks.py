@@ -1,0 +1,128 @@
+"""The framing that Hadoop's block codecs have, and with them Spark.
+
+A block is the length of its data, then chunks until that much is there: the length of the compressed chunk, and the
+chunk. Lengths are of four bytes, the highest first. Nothing marks the end of a file, and nothing is checksummed: what
+is missing from the end on, or damaged so that it still decompresses, is known by the log alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.filters.api import BadStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.filters.api import Buffer
+
+__all__ = ("BLOCK_BYTES_MAX", "BlockDecoder", "BlockEncoder")
+
+# No writer makes longer ones; a damaged length must not take all memory.
+BLOCK_BYTES_MAX = 64 << 20
+
+_LENGTH_BYTES = 4
+
+
+class BlockEncoder:
+    """Writes blocks of one chunk each.
+
+    Args:
+        block_bytes: of data in a block.
+        compress: a chunk.
+    """
+
+    def __init__(self, block_bytes: int, compress: Callable[[Buffer], bytes]) -> None:
+        self._block_bytes = block_bytes
+        self._compress = compress
+        self._rest = bytearray()
+
+    def feed(self, data: Buffer, /) -> bytes:
+        """See `Stream.feed`."""
+        view = memoryview(data).cast("B")
+        missing = min(self._block_bytes - len(self._rest), view.nbytes) if self._rest else 0
+        self._rest += view[:missing]
+        pieces = self._full_rest()
+        end = view.nbytes - (view.nbytes - missing) % self._block_bytes
+        for start in range(missing, end, self._block_bytes):
+            pieces += self._block(view[start : start + self._block_bytes])
+        self._rest += view[end:]
+        return b"".join(pieces)
+
+    def finish(self) -> bytes:
+        """See `Stream.finish`."""
+        return b"".join(self._block(bytes(self._rest))) if self._rest else b""
+
+    def _full_rest(self) -> list[bytes]:
+        if len(self._rest) < self._block_bytes:
+            return []
+        block, self._rest = bytes(self._rest), bytearray()
+        return self._block(block)
+
+    def _block(self, data: Buffer) -> list[bytes]:
+        chunk = self._compress(data)
+        return [len(data).to_bytes(_LENGTH_BYTES, "big"), len(chunk).to_bytes(_LENGTH_BYTES, "big"), chunk]
+
+
+class BlockDecoder:
+    """Reads blocks of any number of chunks.
+
+    Args:
+        what: the codec, for messages.
+        decompress: a chunk, given how long its data is at most.
+        errors: that it raises for damaged data.
+    """
+
+    def __init__(self, what: str, decompress: Callable[[bytes, int], bytes], *errors: type[Exception]) -> None:
+        self._what = what
+        self._decompress = decompress
+        self._errors = errors
+        self._rest = b""
+        self._missing = 0
+        self._blocks = 0
+
+    def feed(self, data: Buffer, /) -> bytes:
+        """See `Stream.feed`."""
+        data = self._rest + bytes(data)
+        pieces, start = [], 0
+        while True:
+            header = start
+            if not self._missing:
+                missing = self._length(data, header)
+                header += _LENGTH_BYTES
+            else:
+                missing = self._missing
+            chunk_bytes = self._length(data, header)
+            end = header + _LENGTH_BYTES + (chunk_bytes or 0)
+            if missing is None or chunk_bytes is None or end > len(data):
+                break
+            piece = self._chunk(data[end - chunk_bytes : end], missing)
+            pieces.append(piece)
+            self._missing = missing - len(piece)
+            self._blocks += not self._missing
+            start = end
+        self._rest = data[start:]
+        return b"".join(pieces)
+
+    def finish(self) -> bytes:
+        """See `Stream.finish`; a whole number of blocks is all that can be known."""
+        if self._rest or self._missing or not self._blocks:
+            raise BadStream(f"the end of a {self._what} block", "the end of the data before it")
+        return b""
+
+    def _length(self, data: bytes, start: int) -> int | None:
+        if len(data) < start + _LENGTH_BYTES:
+            return None
+        length = int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
+        if not 0 < length <= BLOCK_BYTES_MAX:
+            raise BadStream(f"a {self._what} block of at most {BLOCK_BYTES_MAX} bytes", f"one of {length}")
+        return length
+
+    def _chunk(self, chunk: bytes, missing: int) -> bytes:
+        try:
+            piece = self._decompress(chunk, missing)
+        except self._errors as error:
+            raise BadStream(f"{self._what} data", str(error)) from error
+        if not 0 < len(piece) <= missing:
+            raise BadStream(f"a {self._what} chunk of at most {missing} bytes", f"one of {len(piece)}")
+        return piece

@@ -1,0 +1,154 @@
+"""Between an encoder and storage: frames, filters, and how large a file will be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ftfile.encoding.registry import format_from_definition
+from ftfile.filters.chain import Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.encoding.api import ByteWriter
+
+__all__ = ("FilteredFile", "chain_of", "extension_of")
+
+
+def chain_of(encoding: Mapping[str, Any]) -> Chain:
+    """Return the filters of files of an encoding."""
+    return Chain.from_definition(encoding["filters"])
+
+
+def extension_of(encoding: Mapping[str, Any]) -> str:
+    """Return how names of files of an encoding end."""
+    return format_from_definition(encoding["format"]).extension + chain_of(encoding).extension
+
+
+class FilteredFile:
+    """A file, or a piece of one, that takes plain bytes.
+
+    They are collected to frames, so that no file being written needs a compressor of its own, files can be joined, and
+    how large a file has become is known after every frame. What goes around the frames of a file sees all of them as
+    one stream. Without filters, bytes go straight to the target.
+
+    Args:
+        target: where the filtered bytes go.
+        chain: the filters.
+        identity: of the file or piece; see `Filter.encoder`.
+    """
+
+    def __init__(self, target: ByteWriter, chain: Chain, identity: str) -> None:
+        self._target = target
+        self._chain = chain
+        self._start = target.position
+        self._makes_frames = bool(chain.framing)
+        self._frame_bytes = chain.frame_bytes if self._makes_frames else 0
+        self._envelope = chain.sealer(identity) if chain.framing != chain.filters else None
+        self._held_bytes = 0  # taken by the envelope, and not come out of it
+        self._open = bytearray()  # of the next frame
+        self._plain_bytes = 0
+        self._framed_plain_bytes = 0
+        self._framed_bytes = 0
+
+    @property
+    def position(self) -> int:
+        """Return how many plain bytes were written."""
+        return self._plain_bytes
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how many of them are in no frame yet."""
+        return len(self._open)
+
+    @property
+    def has_exact_size(self) -> bool:
+        """Say whether `size_bytes` grows by what is written, byte by byte."""
+        return not self._makes_frames
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how long the file would be, were it ended now; an estimate while a frame is open."""
+        return self._target.position - self._start + self._held_bytes + round(len(self._open) * self._ratio)
+
+    @property
+    def size_bytes_max(self) -> int:
+        """Return how long the file would be if nothing more became shorter."""
+        return self._target.position - self._start + self._held_bytes + len(self._open)
+
+    def room(self, limit_bytes: int) -> int:
+        """Return how many plain bytes more bring the file to about that size; at least one."""
+        return max(1, int((limit_bytes - self.size_bytes) / self._ratio))
+
+    def reaches(self, limit_bytes: int) -> bool:
+        """Say whether the file is that long; where an estimate says so, it is made sure of by ending the frame."""
+        if self.size_bytes < limit_bytes:
+            return False
+        self.flush()
+        return self.size_bytes >= limit_bytes
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append plain bytes and return how many they are."""
+        view = memoryview(data).cast("B")
+        self._plain_bytes += view.nbytes
+        if not self._makes_frames:
+            self._append(view)
+            return view.nbytes
+        start = 0
+        if self._open:
+            start = self._frame_bytes - len(self._open)
+            self._open += view[:start]
+            if len(self._open) == self._frame_bytes:
+                self.flush()
+        while view.nbytes - start >= self._frame_bytes:
+            self._write_frame(view[start : start + self._frame_bytes])
+            start += self._frame_bytes
+        self._open += view[start:]
+        return view.nbytes
+
+    def write_frames(self, frames: bytes, plain_bytes: int) -> None:
+        """Append whole frames of other files of this chain.
+
+        Args:
+            frames: what they are.
+            plain_bytes: how much is in them.
+        """
+        self.flush()
+        self._plain_bytes += plain_bytes
+        self._append(frames)
+        self._count(plain_bytes, len(frames))
+
+    def flush(self) -> None:
+        """End the open frame, if there is one."""
+        if self._open:
+            frame, self._open = self._open, bytearray()
+            self._write_frame(frame)
+
+    def finish(self) -> None:
+        """End the open frame and what goes around all frames; the target stays open."""
+        self.flush()
+        if self._envelope is not None:
+            self._target.write(self._envelope.finish())
+            self._held_bytes = 0
+
+    @property
+    def _ratio(self) -> float:
+        # At first nothing is known, and no estimate may be too small.
+        return self._framed_bytes / self._framed_plain_bytes if self._framed_bytes else 1.0
+
+    def _write_frame(self, data: bytearray | memoryview) -> None:
+        frame = self._chain.frame(data)
+        self._append(frame)
+        self._count(len(data), len(frame))
+
+    def _count(self, plain_bytes: int, framed_bytes: int) -> None:
+        self._framed_plain_bytes += plain_bytes
+        self._framed_bytes += framed_bytes
+
+    def _append(self, data: bytes | memoryview) -> None:
+        if self._envelope is None:
+            self._target.write(data)
+            return
+        out = self._envelope.feed(data)
+        self._held_bytes = self._held_bytes + len(data) if not out else 0
+        self._target.write(out)
