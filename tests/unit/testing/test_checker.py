@@ -55,7 +55,7 @@ class Directory:
             path,
             f"{name}.txt",
             **sums,
-            logical_length=0,
+            logical_length=len(content),
             bucket="",
             encoding="",
             origin=Origin(QUERY, 0, 0),
@@ -207,7 +207,7 @@ class TestI5:
 
     def test_a_segment_has_other_bytes(self, directory: Directory) -> None:
         spool = directory.add(b"..a\n..", "spool", published=False, kind="segment", final_path=None)
-        segment = replace(spool, offset=2, length=2, checksum=checksum(b"a\n"))
+        segment = replace(spool, offset=2, length=2, logical_length=2, checksum=checksum(b"a\n"))
         directory.record(adds=(segment,))
         assert check_directory(directory.fs).live_rows == {b"a": 1}
         overwritten(directory.fs, spool.path, b"..b\n..")

@@ -1,0 +1,187 @@
+"""Every codec by itself: what it makes, what it reads, and what it does not take."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ftfile.core.errors import ConfigError
+from ftfile.filters import registry
+from ftfile.filters.api import BadStream, Filter
+from ftfile.filters.hadoop_blocks import BLOCK_BYTES_MAX, BlockDecoder
+from ftfile.filters.registry import CODECS, codec, filter_class
+
+CHECKSUMMED = sorted({*CODECS} - {"lz4", "snappy"})
+TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(60))
+
+
+def encoded(settled: Filter, *pieces: bytes, size_bytes: int | None = None) -> bytes:
+    stream = settled.encoder("", size_bytes)
+    return b"".join([*map(stream.feed, pieces), stream.finish()])
+
+
+def decoded(settled: Filter, *pieces: bytes) -> bytes:
+    stream = settled.decoder("")
+    return b"".join([*map(stream.feed, pieces), stream.finish()])
+
+
+def cut(data: bytes, places: list[float]) -> list[bytes]:
+    bounds = [0, *sorted(int(place * len(data)) for place in places), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+@pytest.mark.parametrize("name", CODECS)
+@given(
+    data=st.one_of(st.binary(min_size=1), st.builds(lambda n: TEXT * n, st.integers(1, 300))),
+    places=st.lists(st.floats(0, 1), max_size=5),
+    is_told=st.booleans(),
+)
+def test_round_trip(name: str, data: bytes, places: list[float], is_told: bool) -> None:
+    settled = codec(name)
+    written = encoded(settled, *cut(data, places), size_bytes=len(data) if is_told else None)
+    assert decoded(settled, *cut(written, places)) == data
+    assert decoded(settled, *(written[at : at + 1] for at in range(min(len(written), 2_000))), written[2_000:]) == data
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_frames_follow_each_other(name: str) -> None:
+    settled = codec(name)
+    frames = [encoded(settled, TEXT), encoded(settled, b"x"), encoded(settled, TEXT * 9)]
+    assert decoded(settled, b"".join(frames)) == TEXT + b"x" + TEXT * 9
+    assert settled.joins
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_every_truncation_is_detected(name: str) -> None:
+    settled = codec(name)
+    written = encoded(settled, TEXT)
+    for end in range(len(written)):
+        with pytest.raises(BadStream):
+            decoded(settled, written[:end])
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_what_follows_the_last_frame_is_detected(name: str) -> None:
+    settled = codec(name)
+    for more in (b"\0", b"\0" * 20, b"garbage"):
+        with pytest.raises(BadStream):
+            decoded(settled, encoded(settled, TEXT) + more)
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_a_flipped_bit_is_an_error_or_the_log_must_see_it(name: str) -> None:
+    """No other error than `BadStream`; codecs with checksums never say something else than was written."""
+    settled = codec(name)
+    written = encoded(settled, TEXT)
+    for at in range(len(written) * 8):
+        damaged = bytearray(written)
+        damaged[at // 8] ^= 1 << at % 8
+        try:
+            found = decoded(settled, bytes(damaged))
+        except BadStream:
+            continue
+        assert found == TEXT or name not in CHECKSUMMED, f"bit {at} makes it {found!r}"
+
+
+@pytest.mark.parametrize("name", CODECS)
+@given(data=st.binary(max_size=200), start=st.integers(0, 40))
+def test_nothing_but_bad_streams_comes_of_garbage(name: str, data: bytes, start: int) -> None:
+    settled = codec(name)
+    for garbage in (data, encoded(settled, TEXT)[:start] + data):
+        with contextlib.suppress(BadStream):
+            decoded(settled, garbage)
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_codecs_are_values(name: str) -> None:
+    one, other = codec(name, level=2 if codec(name).levels else None), codec(name)
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert filter_class(name).from_definition(one.definition()) == one
+    assert (one == other) == (codec(name).levels is None)
+    assert len({one, other}) == 1 + (one != other)
+
+
+@pytest.mark.parametrize("name", [name for name in CODECS if codec(name).levels])
+def test_levels(name: str) -> None:
+    low, high = codec(name).levels or (0, 0)
+    words = ["".join(random.Random(n).choices("abcdefghij", k=n % 9 + 1)) for n in range(500)]
+    data = " ".join(random.Random(1).choices(words, k=30_000)).encode()
+    sizes = []
+    for level in (low, high):
+        written = encoded(codec(name, level), data)
+        assert decoded(codec(name), written) == data
+        sizes.append(len(written))
+    # bzip2's level is the length of a block, and one is enough here.
+    assert sizes[1] < sizes[0] or name == "bzip2"
+    for level in (low - 1, high + 1):
+        with pytest.raises(ConfigError, match=f"compressionLevel={level}: for {name} it takes {low} to {high}"):
+            codec(name, level)
+
+
+def test_a_codec_without_levels() -> None:
+    with pytest.raises(ConfigError, match="compressionLevel=1 with compression=snappy: it has no levels"):
+        codec("snappy", 1)
+
+
+@pytest.mark.parametrize("name", ["lz4", "snappy"])
+def test_blocks_fit_the_buffers_of_hadoop(name: str) -> None:
+    noise = random.Random(2).randbytes(1_000_000)
+    written, lengths = encoded(codec(name), noise[:300_000], noise[300_000:]), []
+    assert decoded(codec(name), written) == noise
+    while written:
+        plain, chunk = int.from_bytes(written[:4], "big"), int.from_bytes(written[4:8], "big")
+        lengths += [plain, chunk]
+        written = written[8 + chunk :]
+    assert max(lengths) <= 256 << 10
+
+
+def test_blocks_of_several_chunks() -> None:
+    """Hadoop's own writers make them of what does not fit one buffer."""
+    decoder = BlockDecoder("test", lambda chunk, _: chunk)
+    data = b"\0\0\0\5" + b"\0\0\0\2ab" + b"\0\0\0\3cde" + b"\0\0\0\1\0\0\0\1f"
+    assert b"".join(decoder.feed(data[at : at + 1]) for at in range(len(data))) + decoder.finish() == b"abcdef"
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"\0\0\0\0\0\0\0\1a", "one of 0"),
+        (b"\0\0\0\1\0\0\0\0", "one of 0"),
+        ((BLOCK_BYTES_MAX + 1).to_bytes(4, "big") + b"\0\0\0\1a", f"one of {BLOCK_BYTES_MAX + 1}"),
+        (b"\0\0\0\1\xff\xff\xff\xff", "one of 4294967295"),
+        (b"\0\0\0\1\0\0\0\2ab", "one of 2"),
+    ],
+)
+def test_damaged_lengths_of_blocks(data: bytes, found: str) -> None:
+    with pytest.raises(BadStream, match=found):
+        BlockDecoder("test", lambda chunk, _: chunk).feed(data)
+
+
+@pytest.mark.usefixtures("users_filters")
+class TestRegistry:
+    def test_users_filters(self) -> None:
+        assert filter_class("counter").name == "counter"
+
+    @pytest.mark.parametrize(
+        ("name", "error"),
+        [
+            ("gone", "the filter 'gone' cannot be loaded from 'no.such.module:Filter': No module named"),
+            ("nothing", "the filter 'nothing' cannot be loaded"),
+            ("foreign", "which is no class derived from ftfile.filters.api.Filter"),
+            ("unknown", "there is no filter 'unknown'; there are: bzip2, cipher, counter, .*group 'ftfile.filters'"),
+        ],
+    )
+    def test_errors(self, name: str, error: str) -> None:
+        with pytest.raises(ConfigError, match=error):
+            filter_class(name)
+
+    def test_a_missing_package_is_named_with_its_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(registry.CODECS, "zstd", "ftfile.filters.no_such_module:Zstd")
+        with pytest.raises(ConfigError, match=r"compression=zstd needs a package .*pip install 'ftfile\[zstd\]'"):
+            codec("zstd")
