@@ -7,7 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks import assembly, buckets, bulk, commit, growth, imports, rolling, row_work, tiny
+from benchmarks import assembly, buckets, bulk, commit, compression, growth, imports, rolling, row_work, tiny
 from benchmarks.machine import machine_facts
 from benchmarks.progress import show_progress
 from benchmarks.report import Cell, Table, render_facts, render_table, table_as_json
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "growth": growth.run,
     "buckets": buckets.run,
     "rolling": rolling.run,
+    "compression": compression.run,
     "tiny": tiny.run,
     "bulk": bulk.run,
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from benchmarks.settings import Settings
 
-__all__ = ("run",)
+__all__ = ("FILES_PER_BATCH", "FULL", "ROWS_PER_FEW", "SMOKE", "measure", "run")
 
 LOGGER = logging.getLogger(__name__)
 MILLION = 1_000_000
@@ -74,12 +74,13 @@ def run(settings: Settings) -> list[Table]:
     write_parquet_input(directory / "few", FILES_PER_BATCH, ROWS_PER_FEW)
     write_parquet_input(directory / "many", size.files, size.rows_per_file)
     sinks = (NOOP, *choose_sinks(SINKS, settings.sinks))
-    rounds = in_own_process(_measure, directory, size, sinks)
+    rounds = in_own_process(measure, directory, size, sinks)
     title = f"bulk: {size.files * size.rows_per_file:,} rows, 2 tasks, {size.rounds} rounds"
     return [Table(title, COLUMNS, tuple(_row(sink, rounds) for sink in sinks), NOTE)]
 
 
-def _measure(directory: Path, size: Size, sinks: tuple[Sink, ...]) -> list[Round]:
+def measure(directory: Path, size: Size, sinks: tuple[Sink, ...]) -> list[Round]:
+    """Stream what is in `few` and `many` of a directory into sinks, round by round, and return what is counted."""
     with open_session(directory, unix_sockets=True) as spark:
         few, many = _frame(spark, directory / "few"), _frame(spark, directory / "many")
         rounds = []

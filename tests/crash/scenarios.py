@@ -47,6 +47,13 @@ TWO_ROLLING = Scenario(
     options=(("maxBatchesPerFile", "1"), ("onNewQuery", "continue")),
     flush=True,
 )
+# The same in frames: of the first part's three rows there is room for two, so that a frame is opened and made anew.
+COMPRESSED = Scenario(
+    "compressed",
+    (Batch("abc", troubled=True), Batch("d", batch_id=1), Batch("", batch_id=2)),
+    options=(("compression", "gzip"), ("maxRecordsPerFile", "2"), ("rolling", "policy")),
+    flush=True,
+)
 # Names go on counting, and are not unique by themselves; some rows become dead letters.
 NAMED = Scenario(
     "named",

@@ -21,6 +21,7 @@ from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_state
 from ftfile.testing.repeatable import repeatable
 from tests.crash.scenarios import (
     BATCHES,
+    COMPRESSED,
     NAMED,
     PARTITIONED,
     REPEATING,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 # How many different states there are at least: with fewer, the exploration has lost its way.
 STATES_MIN = {
     BATCHES: 8_000,
+    COMPRESSED: 4_000,
     NAMED: 5_000,
     PARTITIONED: 4_000,
     REPLACING: 2_500,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ftfile.filters.registry import CODECS
+
 ROOT = Path(__file__).parents[2]
 SINKS = {"ftfile json", "ftfile parquet", "null", "spark json", "spark parquet"}
 
@@ -94,9 +96,18 @@ def test_rolling(tmp_path: Path) -> None:
     assert all(min(row[reader] for reader in ("Spark s", "DuckDB s", "pandas s")) > 0 for row in reads)
 
 
+def test_compression(tmp_path: Path) -> None:
+    codecs, small, spark = run_smoke("compression", tmp_path)
+    assert {row["codec"] for row in codecs} == {row["codec"] for row in small} == set(CODECS)
+    assert all(figure > 0 for row in (*codecs, *small) for name, figure in row.items() if name != "codec")
+    assert {row["files then"] for row in small} == {1}
+    assert [row["sink"] for row in spark] == ["null", "ftfile json gzip", "spark json gzip"]
+    assert spark[2]["x spark's gzip"] == 1
+
+
 def test_unknown_names_are_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "bulkk"], cwd=ROOT, check=False, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "no benchmark bulkk; there are imports, rows, commit, assembly, tiny, bulk" in done.stderr
+    assert "no benchmark bulkk; there are imports, rows, commit, assembly, compression, tiny, bulk" in done.stderr

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ftfile.commit import layout
 from ftfile.commit.layout import bucket_directory, bucket_key, bucket_stem
 
 
@@ -9,3 +10,15 @@ from ftfile.commit.layout import bucket_directory, bucket_key, bucket_stem
 def test_a_bucket_is_its_directory_and_its_stem(directory: str, stem: str) -> None:
     key = bucket_key(directory, stem)
     assert (bucket_directory(key), bucket_stem(key)) == (directory, stem)
+
+
+def test_identities_on_storage() -> None:
+    """They tell pieces apart, and stay when the directory is moved and when letters are published."""
+    spool = f"{layout.staged_directory('query', 3)}/00001-0-0123456789abcdef.spool"
+    assert layout.storage_identity(spool) == "0123456789ab@0"
+    assert layout.storage_identity(spool, 7) == "0123456789ab@7"
+    letters = layout.dead_letter_path("query", 3, 1, "0123456789abcdef", ["gzip", "a-cipher"])
+    assert letters.endswith("-0123456789ab.gzip.a-cipher.letters")
+    assert layout.dead_letter_filters(letters) == ("gzip", "a-cipher")
+    assert layout.storage_identity(letters) == layout.storage_identity(spool)
+    assert layout.dead_letter_filters(layout.dead_letter_path("query", 3, 1, "0123")) == ()

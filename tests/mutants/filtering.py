@@ -1,0 +1,176 @@
+"""Mistakes with what is between a format and storage."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import wrong
+
+CODECS = "tests/unit/filters/test_codecs.py"
+CHAIN = "tests/unit/filters/test_chain.py"
+SINK = "tests/unit/sink/test_filters.py"
+READERS = "tests/unit/sink/test_compressed_readers.py"
+LAYOUT = "tests/unit/commit/test_layout.py"
+
+STREAMS = (
+    wrong(
+        "a frame that ends early is taken for whole",
+        "filters/codec.py",
+        "if self._frame is not None or not self._frames:",
+        "if not self._frames and self._frame is None:",
+        f"{CODECS}::test_every_truncation_is_detected",
+    ),
+    wrong(
+        "a file without any frame is taken for whole",
+        "filters/codec.py",
+        "if self._frame is not None or not self._frames:",
+        "if self._frame is not None:",
+        f"{CODECS}::test_every_truncation_is_detected",
+    ),
+    wrong(
+        "only the first frame is decoded",
+        "filters/codec.py",
+        "self._frame, rest = None, frame.unused_data",
+        "self._frame, rest = None, None",
+        f"{CODECS}::test_frames_follow_each_other",
+    ),
+    wrong(
+        "a block that ends early is taken for whole",
+        "filters/hadoop_blocks.py",
+        "if self._rest or self._missing or not self._blocks:",
+        "if not self._blocks and not self._rest:",
+        f"{CODECS}::test_every_truncation_is_detected",
+    ),
+    wrong(
+        "a block's length may be anything",
+        "filters/hadoop_blocks.py",
+        "if not 0 < length <= BLOCK_BYTES_MAX:",
+        "if not 0 < length:",
+        f"{CODECS}::test_damaged_lengths_of_blocks",
+    ),
+    wrong(
+        "zstd frames have no checksum",
+        "filters/zstd_stream.py",
+        "write_checksum=True",
+        "write_checksum=False",
+        f"{CODECS}::test_a_flipped_bit_is_an_error_or_the_log_must_see_it",
+    ),
+    wrong(
+        "LZ4 frames are called what exhausts Spark's memory",
+        "filters/lz4_frame.py",
+        'extension: ClassVar[str] = ".lz4f"',
+        'extension: ClassVar[str] = ".lz4"',
+        f"{READERS}::test_the_table_is_of_all_codecs",
+    ),
+)
+
+FILES = (
+    wrong(
+        "a file's checksum is not verified when it is read",
+        "filters/decoded.py",
+        "if self._crc.text() != self._checksum or found_bytes != self._plain_bytes:",
+        "if found_bytes != self._plain_bytes:",
+        f"{CHAIN}::test_every_flipped_bit_of_a_file_is_detected",
+    ),
+    wrong(
+        "filters are not asked whether they ended with the file",
+        "filters/decoded.py",
+        "last = self._decoder.finish()",
+        'last = b""',
+        f"{CHAIN}::test_files_come_back",
+    ),
+    wrong(
+        "filters are undone in the order in which they were applied",
+        "filters/chain.py",
+        "return _Composed([each.decoder(identity) for each in reversed(self._envelope)] + frames)",
+        "return _Composed(frames + [each.decoder(identity) for each in self._envelope])",
+        f"{CHAIN}::test_files_come_back",
+    ),
+    wrong(
+        "all segments of a spool have the same identity",
+        "commit/layout.py",
+        "@{offset}",
+        "@",
+        f"{LAYOUT}::test_identities_on_storage",
+    ),
+    wrong(
+        "the log does not say how segments are filtered",
+        "sink/driver.py",
+        "filters=segment.filters,",
+        "filters=(),",
+        f"{SINK}::test_every_format_codec_and_rolling",
+    ),
+    wrong(
+        "another codec is no other encoding",
+        "sink/config.py",
+        '"filters": self.chain.definition(),',
+        '"filters": [{"name": name} for name in self.chain.names],',
+        f"{SINK}::test_another_codec_or_level_ends_open_parts",
+    ),
+    wrong(
+        "compression comes after the other filters",
+        "filters/chain.py",
+        "return Chain((*first, *(filter_class(name).from_definition({}) for name in names)))",
+        "return Chain((*(filter_class(name).from_definition({}) for name in names), *first))",
+        f"{CHAIN}::test_filters_are_used_in_their_order",
+    ),
+    wrong(
+        "files are as long as asked for before compression",
+        "sink/staging.py",
+        "self._encoder.size_bytes if self._filtered.has_exact_size else self._filtered.size_bytes",
+        "self._encoder.size_bytes",
+        f"{SINK}::TestSizes::test_d4_files_of_a_batch_are_as_large_as_asked_for",
+    ),
+)
+
+FRAMES = (
+    wrong(
+        "frames of others overtake what was written before",
+        "sink/filtered.py",
+        "self.flush()\n        self._plain_bytes += plain_bytes",
+        "self._plain_bytes += plain_bytes",
+        f"{SINK}::TestSizes::test_random_batches_and_limits",
+    ),
+    wrong(
+        "rows that are in a part already are taken from frames, too",
+        "sink/rolling/joining.py",
+        "[skip_rows : skip_rows + rows + 1]",
+        "[: rows + 1]",
+        f"{SINK}::TestSizes::test_random_batches_and_limits",
+    ),
+    wrong(
+        "frames are taken whole although some of their rows are in a part already",
+        "sink/rolling/joining.py",
+        "if not self._merge and not skip_rows and self._has_room(rows, len(data)):",
+        "if not self._merge and self._has_room(rows, len(data)):",
+        f"{SINK}::TestSizes::test_random_batches_and_limits",
+    ),
+    wrong(
+        "the logical length of joined frames is that on storage",
+        "sink/rolling/joining.py",
+        "self._target.write_frames(data, segment.logical_length)",
+        "self._target.write_frames(data, len(data))",
+        f"{SINK}::test_every_format_codec_and_rolling",
+    ),
+    wrong(
+        "small frames are never merged",
+        "sink/rolling/joining.py",
+        "return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))",
+        "return False",
+        f"{SINK}::TestFrames::test_small_ones_are_merged",
+    ),
+    wrong(
+        "frames are merged for nothing",
+        "sink/rolling/joining.py",
+        "return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))",
+        "return True",
+        f"{SINK}::TestFrames::test_those_that_would_save_little_are_not",
+    ),
+    wrong(
+        "a part passes a limit that is strict",
+        "sink/rolling/joining.py",
+        "> room:",
+        "> 2 * room:",
+        f"{SINK}::TestSizes::test_d4_files_of_several_batches_are_as_large_as_asked_for",
+    ),
+)
+
+FILTERING = (*STREAMS, *FILES, *FRAMES)
