@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import TypeAlias
 
-    Buffer: TypeAlias = bytes | bytearray | memoryview
+__all__ = ("BadStream", "Buffer", "Filter", "Stream")
 
-__all__ = ("BadStream", "Filter", "Stream")
+Buffer = bytes | bytearray | memoryview
 
 
 class BadStream(Exception):

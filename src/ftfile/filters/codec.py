@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ftfile.filters.api import Buffer
 
-__all__ = ("Codec", "FrameDecoder")
+__all__ = ("Codec", "Decompressor", "FrameDecoder")
 
 
 @dataclass(frozen=True, slots=True)

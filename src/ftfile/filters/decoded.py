@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from ftfile.core.checksum import Crc32
@@ -11,15 +12,16 @@ from ftfile.core.errors import CorruptData
 from ftfile.filters.api import BadStream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeAlias
 
     from ftfile.filters.chain import Chain
 
     Buffer: TypeAlias = bytearray | memoryview
 
-__all__ = ("decoded_file", "decoded_piece")
+__all__ = ("decoded_file", "decoded_piece", "naming")
 
-ADVICE = "Another program changed it: restore it from a copy"
+_ADVICE = "Another program changed it: restore it from a copy"
 
 _BUFFER_BYTES = 128 << 10
 _READ_BYTES = 1 << 20
@@ -52,10 +54,21 @@ def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
     Raises:
         CorruptData: it is not what its filters make; names `path`.
     """
-    try:
+    with naming(path):
         return chain.decode(data, identity)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Turn errors about streams into errors that say of which file they are.
+
+    Raises:
+        CorruptData: what is filtered within is not what filters make.
+    """
+    try:
+        yield
     except BadStream as error:
-        raise CorruptData(path, error.expected, error.found, ADVICE) from error
+        raise CorruptData(path, error.expected, error.found, _ADVICE) from error
 
 
 class _Decoded(io.RawIOBase):
@@ -120,19 +133,17 @@ class _Decoded(io.RawIOBase):
             self._coded = memoryview(self._file.read(_READ_BYTES))
             self._crc.update(self._coded)
         data, self._coded = self._coded[:_FEED_BYTES], self._coded[_FEED_BYTES:]
-        try:
+        with naming(self.name):
             if data:
                 return self._decoder.feed(data)
             self._is_ended = True
             last = self._decoder.finish()
-        except BadStream as error:
-            raise CorruptData(self.name, error.expected, error.found, ADVICE) from error
         found_bytes = self._start + len(last)
         if self._crc.text() != self._checksum or found_bytes != self._plain_bytes:
             raise CorruptData(
                 self.name,
                 f"{self._plain_bytes} bytes in a file with {self._checksum}",
                 f"{found_bytes} bytes in one with {self._crc.text()}",
-                ADVICE,
+                _ADVICE,
             )
         return last

@@ -85,8 +85,7 @@ class SinkConfig:
         name = parsed["fileFormat"]
         file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **parsed.for_format(name)})
         TimeFormats.from_options({"timeZone": parsed["timeZone"]})
-        schema = arrow_schema(schema_json)
-        chain = _chain(parsed, file_format)
+        schema, chain = arrow_schema(schema_json), _chain(parsed, file_format)
         extension = file_format.extension + chain.extension
         publishing = Publishing.from_options(parsed, extension)
         stem_bytes_max = publishing.naming.stem_bytes_max(extension)

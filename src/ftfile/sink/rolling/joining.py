@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ftfile.commit.layout import storage_identity
-from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import LineFormat, Taken
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import ADVICE, decoded_piece
+from ftfile.filters.decoded import decoded_piece, naming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,10 +90,8 @@ def unwrapped(file_format: Format, segment: Add, data: bytes) -> bytes:
     chain, identity = Chain.for_reading(segment.filters), storage_identity(segment.path, segment.offset)
     if not isinstance(file_format, LineFormat):
         return decoded_piece(data, chain, identity, segment.path)
-    try:
+    with naming(segment.path):
         return chain.unseal(data, identity)
-    except BadStream as error:
-        raise CorruptData(segment.path, error.expected, error.found, ADVICE) from error
 
 
 def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
@@ -159,7 +156,9 @@ class _FrameJoiner:
             self.rows += rows
             taken = rows
         else:
-            taken = self._take_rows(self._opened(segment, data), rows, skip_rows)
+            with naming(segment.path):
+                plain = self._chain.open_frames(data)
+            taken = self._take_rows(plain, rows, skip_rows)
         limits = self._limits
         if (limits.max_rows is not None and self.rows >= limits.max_rows) or (
             limits.max_bytes is not None and not limits.strict and self._target.reaches(limits.max_bytes)
@@ -178,12 +177,6 @@ class _FrameJoiner:
         return (max_rows is None or self.rows + rows <= max_rows) and (
             max_bytes is None or self._target.size_bytes + data_bytes <= max_bytes
         )
-
-    def _opened(self, segment: Add, data: bytes) -> bytes:
-        try:
-            return self._chain.open_frames(data)
-        except BadStream as error:
-            raise CorruptData(segment.path, error.expected, error.found, ADVICE) from error
 
     def _take_rows(self, plain: bytes, rows: int, skip_rows: int) -> int:
         ends = np.concatenate(([0], self._format.row_ends(plain)))[skip_rows : skip_rows + rows + 1]
