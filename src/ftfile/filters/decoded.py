@@ -25,8 +25,9 @@ _ADVICE = "Another program changed it: restore it from a copy"
 
 _BUFFER_BYTES = 128 << 10
 _READ_BYTES = 1 << 20
-# A few bytes may decode to a thousand times as many.
-_FEED_BYTES = 64 << 10
+# A few bytes may decode to ten thousand times as many: as much is fed as is likely to become a few megabytes.
+_FEED_BYTES_MIN, _FEED_BYTES_MAX = 512, 64 << 10
+_PLAIN_BYTES = 4 << 20
 
 
 def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> io.BufferedReader:
@@ -86,6 +87,7 @@ class _Decoded(io.RawIOBase):
         self._start = 0  # of what is decoded and not forgotten
         self._plain = memoryview(b"")
         self._is_ended = False
+        self._feed_bytes = _FEED_BYTES_MIN
         self._restart()
 
     def readable(self) -> bool:
@@ -132,10 +134,13 @@ class _Decoded(io.RawIOBase):
         if not self._coded:
             self._coded = memoryview(self._file.read(_READ_BYTES))
             self._crc.update(self._coded)
-        data, self._coded = self._coded[:_FEED_BYTES], self._coded[_FEED_BYTES:]
+        data, self._coded = self._coded[: self._feed_bytes], self._coded[self._feed_bytes :]
         with naming(self.name):
             if data:
-                return self._decoder.feed(data)
+                plain = self._decoder.feed(data)
+                likely = len(data) * _PLAIN_BYTES // (len(plain) + 1)
+                self._feed_bytes = min(max(likely, _FEED_BYTES_MIN), 2 * self._feed_bytes, _FEED_BYTES_MAX)
+                return plain
             self._is_ended = True
             last = self._decoder.finish()
         found_bytes = self._start + len(last)

@@ -62,11 +62,6 @@ class FilteredFile:
         return len(self._open)
 
     @property
-    def has_exact_size(self) -> bool:
-        """Say whether `size_bytes` grows by what is written, byte by byte."""
-        return not self._makes_frames
-
-    @property
     def size_bytes(self) -> int:
         """Return how long the file would be, were it ended now; an estimate while a frame is open."""
         return self._target.position - self._start + self._held_bytes + round(len(self._open) * self._ratio)

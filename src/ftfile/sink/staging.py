@@ -8,6 +8,7 @@ from ftfile.commit import layout
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
+from ftfile.encoding.api import LineFormat
 from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.message import StagedPart
 
@@ -78,13 +79,15 @@ class OpenPart:
         self.bucket = bucket
         self.rows = 0
         self._chain = chain
+        # Other formats know their size, as far as it can be known: what their encoders hold is in no frame yet.
+        self._goes_by_frames = isinstance(file_format, LineFormat) and bool(chain.framing)
         self._filtered = FilteredFile(file, chain, layout.storage_identity(file.path))
         self._encoder: Encoder = file_format.encoder(schema, self._filtered)
 
     @property
     def size_bytes(self) -> int:
         """Return how long the file would be, were it ended now."""
-        return self._encoder.size_bytes if self._filtered.has_exact_size else self._filtered.size_bytes
+        return self._filtered.size_bytes if self._goes_by_frames else self._encoder.size_bytes
 
     @property
     def buffered_bytes(self) -> int:
@@ -98,10 +101,10 @@ class OpenPart:
 
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
         """Encode rows from the start of the batch; see `Encoder.write`. The limit is of bytes on storage."""
-        if limit_bytes is None or self._filtered.has_exact_size:
-            taken = self._encoder.write(batch, limit_bytes)
-        else:
+        if limit_bytes is not None and self._goes_by_frames:
             taken = self._write_about(batch, limit_bytes)
+        else:
+            taken = self._encoder.write(batch, limit_bytes)
         self.rows += taken
         return taken
 

@@ -30,7 +30,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.filters.conftest import users_filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from ftfile.commit.model import Add
 
@@ -80,6 +80,14 @@ DECODERS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
+
+
+class InSmallBatches(MicroBatch):
+    """A query whose tasks get their rows some at a time."""
+
+    def _batches(self, rows: Sequence[dict[str, Any]], error: BaseException | None) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(rows), 300):
+            yield from super()._batches(rows[start : start + 300], error)
 
 
 def rows_of(*words: str) -> list[dict[str, Any]]:
@@ -220,7 +228,8 @@ class TestSizes:
     @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "xz"])
     def test_d4_files_of_a_batch_are_as_large_as_asked_for(self, out: str, codec: str) -> None:
         """D4: the size that rolls a file is that of the compressed file, not of what went into it."""
-        stream(out, compression=codec, maxBytesPerFile="10000").run(0, [rows_of(*self.WORDS)])
+        options = {"fileFormat": "text", "compression": codec, "maxBytesPerFile": "10000"}
+        InSmallBatches(out, {"word": "string"}, options).run(0, [rows_of(*self.WORDS)])
         sizes = [part.stat().st_size for part in parts(out)]
         assert len(sizes) > 3
         assert all(10_000 <= size < 12_000 for size in sizes[:-1]), sizes
@@ -244,6 +253,14 @@ class TestSizes:
         assert all(low <= size < high for size in sizes[:-1]), sizes
         assert b"".join(map(plain, parts(out))).decode().split("\n")[:-1] == self.WORDS
         check(out)
+
+    @pytest.mark.usefixtures("users_filters")
+    def test_d4_formats_with_sizes_of_their_own(self, out: str) -> None:
+        options = {"fileFormat": "parquet", "filters": "counter", "maxBytesPerFile": "20000"}
+        InSmallBatches(out, {"word": "string"}, options).run(0, [rows_of(*self.WORDS)])
+        sizes = [part.stat().st_size for part in parts(out)]
+        assert len(sizes) > 3
+        assert all(15_000 < size < 25_000 for size in sizes[:-1]), sizes
 
     def test_a_record_longer_than_a_part_has_one_of_its_own(self, out: str) -> None:
         noise = ["".join(random.Random(n).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=500)) for n in range(3)]
