@@ -92,3 +92,21 @@ def test_files_over_batches_are_finished_when_the_stream_ends(spark: SparkSessio
         assert time.monotonic() < deadline_s, "the files are still open"
         time.sleep(0.1)
     assert spark.read.schema(SCHEMA).parquet(out).count() == 20
+
+
+@pytest.mark.spark
+def test_who_reads_compressed_lines(spark: SparkSession, tmp_path: Path) -> None:
+    """As docs/compression.md has it: zstd from Spark 4.1 on."""
+    is_old = spark.version.startswith("4.0.")
+    for codec in ("gzip", "zstd", "lz4", "snappy", "bzip2"):
+        out = str(tmp_path / codec)
+        rows = spark.range(1000).selectExpr("concat('line ', id) as value").coalesce(1)
+        options = {"fileFormat": "text", "compression": codec}
+        rows.write.format("ftfile").options(**options).mode("append").save(out)
+        if codec == "zstd" and is_old:
+            with pytest.raises(Exception, match=r"(?i)zstd|zstandard|native"):
+                spark.read.text(out).collect()
+        else:
+            assert sorted(row.value for row in spark.read.text(out).collect()) == sorted(
+                f"line {n}" for n in range(1000)
+            )

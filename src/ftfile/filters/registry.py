@@ -25,6 +25,9 @@ CODECS = {
 # The codecs that need a package of an extra.
 _EXTRAS = {"zstd": "zstd"}
 
+# The places of those that were loaded: to look them up takes as long as a small commit.
+_found: dict[str, str] = {}
+
 
 def codec(name: str, level: int | None = None) -> Codec:
     """Return the codec called `name`.
@@ -48,7 +51,7 @@ def filter_class(name: str) -> type[Filter]:
     Raises:
         ConfigError: there is none, or it cannot be loaded.
     """
-    place = CODECS.get(name) or _installed().get(name)
+    place = CODECS.get(name) or _found.get(name) or _installed().get(name)
     if place is None:
         known = ", ".join(sorted({*CODECS, *_installed()}))
         raise ConfigError(
@@ -68,6 +71,7 @@ def filter_class(name: str) -> type[Filter]:
         raise ConfigError(f"the filter {name!r} cannot be loaded from {place!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Filter)):
         raise ConfigError(f"the filter {name!r} is {place!r}, which is no class derived from ftfile.filters.api.Filter")
+    _found[name] = place
     return found
 
 
