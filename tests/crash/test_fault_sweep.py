@@ -17,7 +17,7 @@ from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
-from tests.crash.scenarios import BATCHES, NAMED, PARTITIONED, REPEATING, REPLACING, ROLLING, VACUUMED
+from tests.crash.scenarios import BATCHES, COMPRESSED, NAMED, PARTITIONED, REPEATING, REPLACING, ROLLING, VACUUMED
 from tests.crash.world import CLOCK, Batch, Scenario, told
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SCENARIOS = [BATCHES, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED]
+SCENARIOS = [BATCHES, COMPRESSED, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED]
 FOR_EVER = 10**9
 FAULTS = {
     **{f"{fault.error.__name__} {fault.effect}": fault for fault in STANDARD_FAULTS},

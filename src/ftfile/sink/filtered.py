@@ -66,10 +66,10 @@ class FilteredFile:
         """Return how long the file would be, were it ended now; an estimate while a frame is open."""
         return self._target.position - self._start + self._held_bytes + round(len(self._open) * self._ratio)
 
-    @property
-    def size_bytes_max(self) -> int:
-        """Return how long the file would be if nothing more became shorter."""
-        return self._target.position - self._start + self._held_bytes + len(self._open)
+    def size_bytes_max(self, plain_bytes: int) -> int:
+        """Return how long the frames would be at most with so many plain bytes more: noise becomes longer."""
+        unframed = len(self._open) + plain_bytes
+        return self._target.position - self._start + self._held_bytes + unframed + unframed // 32 + 640
 
     def room(self, limit_bytes: int) -> int:
         """Return how many plain bytes more bring the file to about that size; at least one."""

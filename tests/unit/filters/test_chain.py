@@ -189,7 +189,18 @@ class TestSizes:
         before = file.size_bytes
         file.write(ALL[100_000:200_000])
         assert before * 1.9 < file.size_bytes < before * 2.1
-        assert file.size_bytes_max == before + 100_000
+        assert before + 100_000 < file.size_bytes_max(0) < before + 105_000
+
+    @pytest.mark.parametrize("names", [names for names in CHAINS if "cipher" not in names])
+    def test_what_a_file_is_at_most(self, names: tuple[str, ...]) -> None:
+        """Also of noise, which no codec makes smaller."""
+        target, noise = Target(), random.Random(4).randbytes(3_000_000)
+        file = FilteredFile(target, chain_of(names), "a@0")
+        for size in (1, 100, 10_000, 2_000_000):
+            most = file.size_bytes_max(size)
+            file.write(noise[:size])
+            file.flush()
+            assert file.size_bytes <= most
 
     def test_memory_is_that_of_a_frame(self) -> None:
         target = Target()

@@ -254,6 +254,20 @@ class TestSizes:
         assert b"".join(map(plain, parts(out))).decode().split("\n")[:-1] == self.WORDS
         check(out)
 
+    @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "xz", "snappy"])
+    def test_strict_parts_of_noise(self, out: str, codec: str) -> None:
+        """Whatever becomes longer by compression, and whichever pieces are joined."""
+        draw = random.Random(codec)
+        letters = [chr(n) for n in range(33, 127)]
+        query = stream(out, compression=codec, maxBytesPerFile="3000", rolling="policy", strictFileSize="true")
+        words = ["".join(draw.choices(letters, k=draw.randrange(1, 900))) for _ in range(120)]
+        for batch in range(12):
+            query.run(batch, [rows_of(*words[batch * 10 :][:4]), rows_of(*words[batch * 10 + 4 :][:6])])
+            check(out)
+        ftfile.flush(out)
+        assert max(part.stat().st_size for part in parts(out)) <= 3_000
+        assert ftfile.open(out).to_arrow()["word"].to_pylist() == words
+
     @pytest.mark.usefixtures("users_filters")
     def test_d4_formats_with_sizes_of_their_own(self, out: str) -> None:
         options = {"fileFormat": "parquet", "filters": "counter", "maxBytesPerFile": "20000"}

@@ -174,6 +174,8 @@ class _FrameJoiner:
 
     def _has_room(self, rows: int, data_bytes: int) -> bool:
         max_rows, max_bytes = self._limits.max_rows, self._limits.max_bytes
+        if self._limits.strict:
+            self._target.flush()  # an estimate may be too small
         return (max_rows is None or self.rows + rows <= max_rows) and (
             max_bytes is None or self._target.size_bytes + data_bytes <= max_bytes
         )
@@ -204,7 +206,7 @@ class _FrameJoiner:
     def _take_within(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
         """Write as many rows as a part takes that must not become longer than that; at least one to an empty part."""
         target, count, taken = self._target, len(ends) - 1, 0
-        if target.size_bytes_max + int(ends[-1] - ends[0]) <= max_bytes:
+        if target.size_bytes_max(int(ends[-1] - ends[0])) <= max_bytes:
             return self._write(plain, ends, 0, count)
         target.flush()
         for _ in range(_STRICT_ROUNDS):
