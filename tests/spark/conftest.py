@@ -28,12 +28,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
     from pyspark.sql import SparkSession
 
-    from tests.spark import slow_files
+    from tests.spark import failing_files, slow_files
     from tests.spark.scripted_source import ScriptedSource
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
     slow_files.install(home / "packages")
+    failing_files.install(home / "packages")
     # Workers unpickle the helpers of the tests by name.
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -290,6 +291,21 @@ class TestFilesThatStayOpen:
         stream.run(3, [[]])
         ftfile.flush(out)
         assert sum(file.rows for file in ftfile.open(out).files()) == 3
+        check_directory(open_filesystem(out))
+
+    def test_whose_name_is_taken_use_up_no_number(self, out: str) -> None:
+        options = {"rolling": "policy", "maxBytesPerFile": "1", "partFileName": "{name}.{number}", "ifExists": "fail"}
+        stream = query(out, **options)
+        Path(out).mkdir()
+        Path(out, "part.0").touch()
+        for batch in range(4):
+            stream.run(batch, [rows("a", "b")])
+        assert visible(out) == ["part.0"]
+        Path(out, "part.0").unlink()
+        stream.run(4, [[]])
+        ftfile.flush(out)
+        assert visible(out) == [f"part.{number}" for number in range(8)]
+        assert [json.loads(Path(out, name).read_text())["id"] for name in visible(out)] == [0, 1] * 4
         check_directory(open_filesystem(out))
 
 

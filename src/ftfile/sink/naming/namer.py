@@ -86,7 +86,17 @@ class _Round:
         self.numbers: dict[str, int] = {}
 
     def with_names(self, rewrite: Rewrite) -> Rewrite:
-        return replace(rewrite, adds=self.named(rewrite.adds))
+        """Return the rewrite with names.
+
+        Raises:
+            NameCollision: they are taken; its numbers are not used up.
+        """
+        before = {add.bucket: self._number(add.bucket) for add in rewrite.adds}
+        try:
+            return replace(rewrite, adds=self.named(rewrite.adds))
+        except NameCollision:
+            self.numbers.update(before)
+            raise
 
     def named(self, adds: tuple[Add, ...]) -> tuple[Add, ...]:
         return tuple(self._named(add) if add.kind == "part" and add.final_path is None else add for add in adds)
@@ -94,7 +104,7 @@ class _Round:
     def _named(self, add: Add) -> Add:
         namer, bucket = self._namer, add.bucket
         directory = layout.bucket_directory(bucket)
-        number = self.numbers.get(bucket, self._remembered_number(bucket))
+        number = self._number(bucket)
         name = namer.naming.name(
             PartFacts(
                 name=layout.bucket_stem(bucket) or namer.naming.prefix,
@@ -123,7 +133,9 @@ class _Round:
             self._extensions[encoding] = extension_of(self._definitions[encoding])
         return self._extensions[encoding]
 
-    def _remembered_number(self, bucket: str) -> int:
+    def _number(self, bucket: str) -> int:
+        if bucket in self.numbers:
+            return self.numbers[bucket]
         set_ms, number = self._remembered.get(bucket, (0, 0))
         return int(number) if set_ms >= self._namer.time_ms - self._namer.naming.ttl_ms else 0
 

@@ -1,0 +1,196 @@
+"""An output operator of old, as a query of Spark.
+
+A window is a micro-batch, a crash in a window an attempt that fails, or a batch that Spark has forgotten, a restore a
+restart from the checkpoint. A logical file is what records say in `fileNameColumn`; its parts have numbers. Records are
+mostly digits with a line end, two bytes long: a file of more than `maxLength` 4 is one of `maxBytesPerFile` 5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import defaultdict
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+import ftfile
+from ftfile.core.clock import SystemClock
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from tests.spark.test_stream import forget_commit, query_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Paths = dict[str, Any]
+Files = dict[str, list[list[Any]]]
+Record = int | str | tuple[Any, str]
+
+EVEN, ODD = "even", "odd"
+NUMBERED = {"partFileName": "{name}.{number}", "ifExists": "fail"}
+SIZE = {"maxBytesPerFile": "5", "rolling": "policy"}
+FOREIGN = "0\n1\n2\n"
+POISON = "poison"
+
+
+def one_file(record: Any) -> str:
+    del record
+    return "file"
+
+
+def by_parity(record: int) -> str:
+    return ODD if record % 2 else EVEN
+
+
+class Operator:
+    """Windows in, files out.
+
+    Args:
+        spark: the session.
+        paths: of the output, the checkpoint, and the source.
+        name_of: the logical file of a record that does not bring its own name.
+        select: the columns, made of `value` and `name`.
+        partitions: in how many tasks records are written; 0 for as they come, in one.
+        options: of the sink; None takes one of the operator's own away.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        paths: Paths,
+        name_of: Callable[[Any], str] = one_file,
+        *,
+        select: Sequence[str] = ("value", "name"),
+        partitions: int = 0,
+        **options: str | None,
+    ) -> None:
+        self.spark, self.paths, self.name_of, self.select, self.partitions = spark, paths, name_of, select, partitions
+        given = {"fileFormat": "text", "fileNameColumn": "name", **NUMBERED, **options}
+        self.options = {name: text for name, text in given.items() if text is not None}
+        self.out = Path(paths["out"])
+        self.scheme = ""
+        self.windows = 0
+        self.query: StreamingQuery | None = None
+        self.foreign: list[Path] = []
+        Path(paths["script"]).mkdir()
+
+    def put(self, *names: str) -> None:
+        """Put files there that somebody else wrote."""
+        for name in names:
+            self.foreign.append(self.out / name)
+            self.foreign[-1].parent.mkdir(parents=True, exist_ok=True)
+            self.foreign[-1].write_text(FOREIGN)
+
+    def take_away(self) -> None:
+        """Take the files of others away, which must be as they were."""
+        for path in self.foreign:
+            assert path.read_text() == FOREIGN, "it is not ours to touch"
+            path.unlink()
+        self.foreign.clear()
+
+    def run(self, *windows: Sequence[Record]) -> None:
+        """Run windows, one micro-batch each."""
+        for window in windows:
+            self.offer(window)
+        if self.query is None:
+            self.query = self.start()
+        self.query.processAllAvailable()
+
+    def crash(self) -> None:
+        """Stop; the next run restores what the checkpoint has."""
+        if self.query is not None:
+            self.query.stop()
+        self.query = None
+
+    def crash_in(self, *records: Record) -> None:
+        """Lose a window: its attempts wrote its records and failed; it comes again with others."""
+        self.refused("the script says", *records, POISON)
+
+    def refused(self, text: str, *records: Record) -> None:
+        """Lose a window because of an error."""
+        with pytest.raises(Exception, match=text):
+            self.run([*records])
+        self.crash()
+        self.windows -= 1  # the next one takes its place
+
+    def forget(self) -> None:
+        """Crash after a window was committed, before the engine knew; the next run has it again."""
+        self.crash()
+        forget_commit(self.paths, self.windows - 1)
+
+    def offer(self, records: Sequence[Record]) -> None:
+        """Let the source have one more window."""
+        rows = [record if isinstance(record, tuple) else (record, self._name(record)) for record in records]
+        file, hidden = self.source / f"{self.windows:05d}", self.source / ".new"
+        hidden.write_text("".join(f"{value},{name}\n" for value, name in rows))
+        os.utime(hidden, (self.windows, self.windows))  # the source takes files by age
+        hidden.replace(file)
+        self.windows += 1
+
+    @property
+    def source(self) -> Path:
+        return Path(self.paths["script"])
+
+    def start(self) -> StreamingQuery:
+        stream = self.spark.readStream.schema("value string, name string").option("maxFilesPerTrigger", "1")
+        failing = f"if(value = '{POISON}', raise_error('the script says that this attempt fails'), value) as value"
+        rows = stream.csv(str(self.source))
+        rows = rows.repartition(self.partitions) if self.partitions else rows
+        rows = rows.selectExpr(failing, "name").selectExpr(*self.select)
+        writer = rows.writeStream.format("ftfile").option("checkpointLocation", self.paths["checkpoint"])
+        return writer.options(**self.options).start(f"{self.scheme}{self.out}")
+
+    def end(self) -> Files:
+        """End the stream, finish what is open, and return the parts of each file."""
+        self.crash()
+        ftfile.flush(self.paths["out"])
+        return self.files()
+
+    def files(self) -> Files:
+        """Return what a plain reader sees: the parts of each file in order, each a list of records."""
+        found: dict[str, dict[int, list[Any]]] = defaultdict(dict)
+        for path, text in self.visible().items():
+            stem, _, number = path.rpartition(".")
+            name = stem.split("/")[0].rpartition("=")[2] if "partitionBy" in self.options else stem
+            found[name][int(number)] = [int(line) if line.isdigit() else line for line in text.split()]
+        return {name: [parts[number] for number in sorted(parts)] for name, parts in found.items()}
+
+    def visible(self) -> dict[str, str]:
+        """Return the text of every file that a plain reader sees, by its path; what is ours must be in order."""
+        aside = [path.rename(self.source / f".foreign-{n}") for n, path in enumerate(self.foreign)]
+        check_directory(open_filesystem(self.paths["out"]), recorded_by_spark=self._recorded())
+        files = [path for path in self.out.rglob("*") if path.is_file()]
+        read = {str(path.relative_to(self.out)): path for path in files}
+        found = {name: path.read_text() for name, path in sorted(read.items()) if not name.startswith("_")}
+        for path, hidden in zip(self.foreign, aside, strict=True):
+            hidden.rename(path)
+        return found
+
+    def _recorded(self) -> dict[str, range]:
+        commits = Path(self.paths["checkpoint"], "commits")
+        return {query_id(self.paths): range(len(list(commits.glob("[0-9]*"))))}
+
+    def _name(self, record: Record) -> str:
+        return self.name_of(0 if record == POISON else record)
+
+
+def joined(files: Files) -> dict[str, list[Any]]:
+    """Return each file as a whole: its parts in order."""
+    return {name: list(chain.from_iterable(parts)) for name, parts in files.items()}
+
+
+@contextlib.contextmanager
+def later(seconds: float) -> Iterator[None]:
+    """Within the block this process is so much later than it is: it asks which files are due then."""
+    with mock.patch.object(
+        SystemClock, "now_ms", staticmethod(lambda: time.time_ns() // 1_000_000 + int(seconds * 1e3))
+    ):
+        yield

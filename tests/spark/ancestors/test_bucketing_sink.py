@@ -1,0 +1,259 @@
+"""Cases of Flink's BucketingSink, by the names of docs/ancestors.md, as micro-batches of Spark.
+
+In progress is a file that is open, pending one whose record is there and whose name is not, final a finished one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.ancestors.operators import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.spark.ancestors.operators import Operator, Record
+
+    Make = Callable[..., Operator]
+
+IDLE = {"inactivityInterval": "100ms"}
+IDLE_S = 0.11
+
+
+def in_buckets(*names: str, prefix: str = "") -> list[Record]:
+    """Return one record for each bucket."""
+    return [(f"{prefix}{name}", f"{name}/part") for name in names]
+
+
+def whole(operator: Operator) -> dict[str, list[Any]]:
+    """Return what is in each bucket in the end."""
+    return {name.removesuffix("/part"): found for name, found in joined(operator.end()).items()}
+
+
+@contextlib.contextmanager
+def nothing_moves(sink: Operator) -> Iterator[None]:
+    """Within the block records are created, and their files get no names."""
+    broken = sink.out.parent / "broken"
+    broken.touch()
+    yield
+    broken.unlink()
+
+
+def test_bs_1(operator: Make) -> None:
+    """Once without a window, once without a record."""
+    sink = operator()
+    sink.query = sink.start()
+    sink.query.processAllAvailable()
+    sink.crash()
+    assert not sink.out.exists()
+    sink.run([])
+    assert sink.end() == {}
+
+
+def test_bs_2(operator: Make) -> None:
+    """Two idle buckets end. The notification comes late: their record is there, and Spark knows nothing of it."""
+    sink = operator(**IDLE, publishTimeout="100ms")
+    sink.scheme = "failing:"
+    sink.run(in_buckets("a", "b"))
+    time.sleep(IDLE_S)
+    sink.run(in_buckets("c", "d"))
+    assert sink.files() == {}
+    time.sleep(IDLE_S)
+    with nothing_moves(sink):
+        sink.refused("is committed, and writing it again would double it")
+    sink.run([])
+    assert sorted(sink.files()) == ["a/part", "b/part"]
+    sink.run([])
+    assert sorted(sink.files()) == ["a/part", "b/part", "c/part", "d/part"]
+
+
+def test_bs_3(operator: Make) -> None:
+    """Files end by size and by time; what other attempts left in progress is neither taken for data nor touched."""
+    sink = operator(maxBytesPerFile="10", **IDLE)
+    sink.run([("first", "a/part"), ("second", "a/part")])
+    sink.crash_in(("never", "a/part"))
+    (query,) = sink.out.joinpath("_ftfile", "staged").iterdir()
+    leftover = query / "1" / "00000-0-leftover.spool"
+    leftover.parent.mkdir(exist_ok=True)
+    leftover.write_text("never\n")
+    sink.put("a/_part-0-1.in-progress")
+    sink.run([("third", "a/part"), ("fourth", "b/part")])
+    time.sleep(IDLE_S)
+    sink.run([], [])
+    assert sink.files() == {"a/part": [["first", "second"], ["third"]], "b/part": [["fourth"]]}
+    assert leftover.read_text() == "never\n"
+    sink.take_away()
+
+
+def test_bs_4(operator: Make) -> None:
+    """As many tasks as before, and each bucket in another one of them."""
+    sink = operator(rolling="policy", partitions=2)
+    names = ["a", "b", "c", "d", "e"]
+    sink.run(in_buckets(*names, prefix="1"))
+    sink.crash()
+    sink.run(in_buckets(*reversed(names), prefix="2"))
+    assert whole(sink) == {name: [f"1{name}", f"2{name}"] for name in names}
+
+
+def test_bs_5(operator: Make) -> None:
+    sink = operator(rolling="policy", partitions=3)
+    sink.run(in_buckets("a", "b", "c", "d"))
+    sink.crash()
+    sink.partitions = 2
+    sink.run(in_buckets("a", "d", prefix="2"))
+    assert whole(sink) == {"a": ["a", "2a"], "b": ["b"], "c": ["c"], "d": ["d", "2d"]}
+    assert len(sink.visible()) == 4
+
+
+def test_bs_6(operator: Make) -> None:
+    sink = operator(rolling="policy", partitions=2)
+    sink.run(in_buckets("a", "b", "c", "d", "e"))
+    assert len(sink.end()) == 5
+    sink.partitions = 3
+    sink.run(in_buckets("f", "g", "a"))
+    assert len(sink.visible()) == 5
+    assert sink.end() == {
+        f"{name}/part": [[name], [name]] if name == "a" else [[name]] for name in ("a", "b", "c", "d", "e", "f", "g")
+    }
+
+
+def test_bs_7(operator: Make) -> None:
+    sink = operator(rolloverInterval="100ms")
+    sink.run([0])
+    time.sleep(IDLE_S)
+    sink.run([1], [])
+    assert sink.files() == {"file": [[0, 1]]}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fileFormat": "text"},
+        {"fileFormat": "json"},
+        {"fileFormat": "csv", "nullValue": "-"},
+        {"fileFormat": "parquet", "compression": "none"},
+        {"fileFormat": "parquet", "compression": "gzip"},
+    ],
+    ids=["text", "json", "csv", "parquet", "parquet-gzip"],
+)
+def test_bs_8(operator: Make, spark: SparkSession, options: Mapping[str, str]) -> None:
+    messages = [f"message #{number}" for number in range(100)]
+    sink = operator(fileNameColumn=None, select=("value",), **options, partFileName="{name}-0-{number}")
+    sink.run(messages)
+    sink.crash()
+    assert [path.name for path in sink.out.iterdir() if path.is_file()] == ["part-0-0"]
+    read = spark.read.schema("value string").format(options["fileFormat"]).load(str(sink.out))
+    assert [row.value for row in read.collect()] == messages
+
+
+def test_bs_9(operator: Make) -> None:
+    sink = operator(
+        select=("value", "timestamp_seconds(1700002800 + value * 720) as at"),
+        bucketPattern="at:yyyy-MM-dd--HH",
+        fileNameColumn=None,
+        fileFormat="csv",
+        nullValue="-",
+    )
+    sink.run([*range(20)])
+    found = {name: [line.split(",")[0] for line in text.split()] for name, text in sink.visible().items()}
+    assert found == {
+        f"2023-11-{day_and_hour}/part.0": [str(number) for number in range(5 * hour, 5 * hour + 5)]
+        for hour, day_and_hour in enumerate(["14--23", "15--00", "15--01", "15--02"])
+    }
+
+
+def test_bs_10(operator: Make) -> None:
+    """Buckets of one's own; two that are idle end, two that are not stay in progress."""
+    sink = operator(bucketer="tests.spark.ancestors.user_code:ByFive", fileNameColumn=None, select=("value",), **IDLE)
+    sink.run([*range(10)])
+    time.sleep(IDLE_S)
+    sink.run([*range(10, 20)], [])
+    buckets = {f"bucket-{bucket}/part": [[*range(5 * bucket, 5 * bucket + 5)]] for bucket in range(4)}
+    assert sink.files() == {name: buckets[name] for name in ("bucket-0/part", "bucket-1/part")}
+    assert sink.end() == buckets
+
+
+def test_bs_11(operator: Make) -> None:
+    """Settings of the file system reach it in every process."""
+    sink = operator(filePermission="604", directoryPermission="705", rolling="policy")
+    sink.run(in_buckets("a"))
+    sink.crash()
+    assert {path.suffix: _mode(path) for path in (sink.out / "_ftfile").rglob("0*.*")} == {
+        ".record": 0o604,
+        ".spool": 0o604,
+    }
+    del sink.options["rolling"]
+    sink.run(in_buckets("b"), [])
+    assert {name: _mode(sink.out / name) for name in ("a", "a/part.0", "b", "b/part.0")} == {
+        "a": 0o705,
+        "a/part.0": 0o604,
+        "b": 0o705,
+        "b/part.0": 0o604,
+    }
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def unpublished(sink: Operator) -> None:
+    """A window's record is there, its file has not got its name yet: pending."""
+    with nothing_moves(sink):
+        sink.refused("is committed, and writing it again would double it", ("0", "b/part"))
+    sink.windows += 1
+
+
+def open_file(sink: Operator) -> None:
+    """An earlier run leaves it so."""
+    sink.options["maxBatchesPerFile"] = "1"
+    sink.run([("0", "b/part")])
+    assert sink.visible() == {}
+
+
+def finished(sink: Operator) -> None:
+    sink.run([("0", "b/part")])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "before"),
+    [
+        pytest.param(suffix, before, id=f"bs_{number}")
+        for number, (suffix, before) in enumerate(
+            [(suffix, before) for suffix in (".my", "") for before in (open_file, unpublished, finished)], 12
+        )
+    ],
+)
+def test_bs_12_to_17(operator: Make, suffix: str, before: Callable[[Operator], None]) -> None:
+    """After a file in progress, pending or final comes the next number, with a suffix and without."""
+    sink = operator(partFileName=f"{{name}}-0-{{number}}{suffix}", publishTimeout="100ms")
+    sink.scheme = "failing:"
+    before(sink)
+    sink.crash()
+    sink.run([("1", "b/part")], [], [])
+    assert sink.visible() == {f"b/part-0-0{suffix}": "0\n", f"b/part-0-1{suffix}": "1\n"}
+
+
+def test_bs_18(operator: Make, spark: SparkSession, seed: int) -> None:
+    """A failure somewhere between 70 and 90 percent, twelve tasks, files of 10,000 bytes."""
+    count, windows = 16_000, 4
+    fails_at = random.Random(seed).randrange(int(count * 0.7), int(count * 0.9))
+    sink = operator(partitions=12, maxBytesPerFile="10000", rolling="policy")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    messages = [f"message#{number}" for number in range(count)]
+    for first in range(0, count, count // windows):
+        end = first + count // windows
+        if first <= fails_at < end:
+            sink.crash_in(*messages[first:fails_at])
+        sink.run(messages[first:end])
+    found = sink.end()["file"]
+    assert sorted(message for part in found for message in part) == sorted(messages)
+    sizes = [sum(len(message) + 1 for message in part) for part in found]
+    assert all(10_000 <= size < 10_100 for size in sizes[:-1]), sizes

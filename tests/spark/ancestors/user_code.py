@@ -1,0 +1,38 @@
+"""What the cases' users bring with them: a bucketer, and a hook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from ftfile.sink.hooks import PublishedPart
+
+
+class ByFive:
+    """Buckets of five numbers."""
+
+    names_files = False
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        del options
+
+    def bucket_keys(self, batch: pa.RecordBatch) -> pa.Array:
+        bucket = pc.divide(batch.column("value").cast("int64"), 5)
+        return pc.binary_join_element_wise("bucket", bucket.cast("string"), "-")
+
+
+def note(parts: tuple[PublishedPart, ...]) -> None:
+    """Note what was published, beside the directory of the sink."""
+    for part in parts:
+        out = Path(part.url.removeprefix("file://").removesuffix(part.path))
+        assert (out / part.path).stat().st_size == part.size_bytes
+        with (out.parent / "published").open("a") as notes:
+            notes.write(json.dumps([part.path, part.rows, part.size_bytes]) + "\n")

@@ -1,0 +1,31 @@
+"""A driver for `failing:` URLs: the local one, which moves no file while a file `broken` lies beside the directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import Unavailable
+from ftfile.fs.local import LocalFileSystem
+
+if TYPE_CHECKING:
+    from ftfile.fs.location import Location
+
+
+class FailingFileSystem(LocalFileSystem):
+    def rename(self, source: str, target: str) -> None:
+        if (Path(self.root).parent / "broken").exists():
+            raise Unavailable("rename", source, "the test says so")
+        super().rename(source, target)
+
+
+def open_location(location: Location) -> FailingFileSystem:
+    return FailingFileSystem(location.path)
+
+
+def install(directory: Path) -> None:
+    """Make the driver known to every process that has `directory` on its path, as an installed package would."""
+    information = directory / "failing_files-1.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: failing-files\nVersion: 1\n")
+    (information / "entry_points.txt").write_text(f"[ftfile.filesystems]\nfailing = {__name__}:open_location\n")
