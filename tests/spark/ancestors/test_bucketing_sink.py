@@ -243,10 +243,10 @@ def test_bs_12_to_17(operator: Make, suffix: str, before: Callable[[Operator], N
 
 def test_bs_18(operator: Make, spark: SparkSession, seed: int) -> None:
     """A failure somewhere between 70 and 90 percent, twelve tasks, files of 10,000 bytes."""
-    count, windows = 16_000, 4
+    count, windows = 16_000, 2
     fails_at = random.Random(seed).randrange(int(count * 0.7), int(count * 0.9))
     sink = operator(partitions=12, maxBytesPerFile="10000", rolling="policy")
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
     messages = [f"message#{number}" for number in range(count)]
     for first in range(0, count, count // windows):
         end = first + count // windows

@@ -169,21 +169,21 @@ def test_afo_17(operator: Make) -> None:
 
 
 def test_afo_18(operator: Make) -> None:
-    """Rotation after three windows instead of thirty."""
-    multi = operator(by_parity, maxBatchesPerFile="3")
+    """Rotation after two windows instead of thirty."""
+    multi = operator(by_parity, maxBatchesPerFile="2")
     counts = []
-    for records, windows in (([1, 3], 3), ([0, 1, 2], 9), ([0, 2], 6)):
+    for records, windows in (([1, 3], 2), ([0, 1, 2], 6), ([0, 2], 4)):
         multi.run(*[records] * windows, [])
         counts.append({name: len(parts) for name, parts in multi.files().items()})
     assert counts == [{ODD: 1}, {ODD: 4, EVEN: 3}, {ODD: 4, EVEN: 5}]
 
 
 def test_afo_19(operator: Make) -> None:
-    multi = operator(by_parity, maxBatchesPerFile="3")
-    multi.run([0], [0], [0], [])
+    multi = operator(by_parity, maxBatchesPerFile="2")
+    multi.run([0], [], [0], [])
     first = multi.files()
-    multi.run(*[[]] * 6)
-    assert first == multi.end() == {EVEN: [[0, 0, 0]]}
+    multi.run(*[[]] * 4)
+    assert first == multi.end() == {EVEN: [[0, 0]]}
 
 
 def test_afo_23(operator: Make) -> None:

@@ -108,7 +108,7 @@ def test_gfo_3(attached: SparkSession, paths: dict[str, Any]) -> None:
 
 def test_gfo_4(operator: Make) -> None:
     empty = operator(maxBatchesPerFile="5")
-    empty.run(*[[]] * 8)
+    empty.run(*[[]] * 6)
     assert empty.end() == {}
 
 
