@@ -57,6 +57,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def attached(spark: SparkSession) -> SparkSession:
+    """A session of its own that looks after open files: in the shared one other tests restart with files open."""
+    from ftfile.spark import attach
+
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+    attach(session)
+    return session
+
+
+@pytest.fixture
 def paths(tmp_path: Path) -> dict[str, Any]:
     """Directories of one test: output, checkpoint, script."""
     return {"out": str(tmp_path / "out"), "checkpoint": str(tmp_path / "checkpoint"), "script": tmp_path / "script"}

@@ -57,20 +57,17 @@ def test_files_of_several_batches(spark: SparkSession, paths: Paths, file_format
     check_directory(open_filesystem(paths["out"]), rows_of=lambda _: ())
 
 
-def test_attached_a_stream_that_ends_leaves_nothing_open(spark: SparkSession, paths: Paths) -> None:
-    ftfile.spark.attach(spark)
-    ftfile.spark.attach(spark)
+def test_attached_a_stream_that_ends_leaves_nothing_open(attached: SparkSession, paths: Paths) -> None:
+    ftfile.spark.attach(attached)
     script = Script(paths["script"]).write(batches(3), available=0)
-    run(spark, paths, script, 3, rolling="policy")
-    wait_for(lambda: in_files_or_none(spark, paths) == list(range(6)))
+    run(attached, paths, script, 3, rolling="policy")
+    wait_for(lambda: in_files_or_none(attached, paths) == list(range(6)))
     assert len(ftfile.open(paths["out"]).files()) == 1
 
 
-def test_attached_an_idle_stream_ends_files_in_time(spark: SparkSession, paths: Paths) -> None:
-    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200ms")
-    ftfile.spark.attach(spark)
+def test_attached_an_idle_stream_ends_files_in_time(attached: SparkSession, paths: Paths) -> None:
     Script(paths["script"]).write(batches(1))
-    query = start(spark, paths, rolloverInterval="2s")
+    query = start(attached, paths, rolloverInterval="2s")
     try:
         query.processAllAvailable()
         assert ids(paths["out"]) == [0, 1]
@@ -78,7 +75,6 @@ def test_attached_an_idle_stream_ends_files_in_time(spark: SparkSession, paths: 
         wait_for(lambda: bool(list(Path(paths["out"]).glob("*.json"))))
     finally:
         query.stop()
-        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 
 def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, paths: Paths, tmp_path: Path) -> None:

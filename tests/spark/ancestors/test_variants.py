@@ -8,10 +8,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import ftfile
-import ftfile.spark
 from tests.spark.ancestors.operators import SIZE, Operator, later
 
 if TYPE_CHECKING:
@@ -81,15 +78,6 @@ def test_gfo_2(operator: Make) -> None:
     counting.run([21, 22, 23, 24, 25, 26], [])
     assert counting.files() == {"file": [[*range(10)], [*range(10, 20)]]}
     assert counting.end() == {"file": [[*range(10)], [*range(10, 20)], [*range(20, 27)]]}
-
-
-@pytest.fixture
-def attached(spark: SparkSession) -> SparkSession:
-    """A session that looks after open files; the shared one must not: other tests restart with files open."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
-    ftfile.spark.attach(session)
-    return session
 
 
 def test_gfo_3(attached: SparkSession, paths: dict[str, Any]) -> None:
