@@ -57,14 +57,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def attached(spark: SparkSession) -> SparkSession:
-    """A session of its own that looks after open files: in the shared one other tests restart with files open."""
+def attached(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, looking after open files until the test ends: others restart with files open."""
     from ftfile.spark import attach
+    from ftfile.spark.listener import _attached
 
-    session = spark.newSession()
-    session.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
-    attach(session)
-    return session
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+    attach(spark)
+    yield spark
+    spark.streams.removeListener(_attached.pop(spark))
+    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 
 @pytest.fixture
