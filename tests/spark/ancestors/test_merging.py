@@ -10,6 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import NameCollision, NotFound
+from tests.spark.ancestors.operators import EVEN, ODD, by_parity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +80,8 @@ def test_mrg_4(operator: Make) -> None:
 
 
 def test_mrg_5(operator: Make) -> None:
-    """A missing block fails the file, by its name; neither others nor later blocks."""
-    merging = operator(lambda number: "even" if number % 2 == 0 else "odd", **PLAIN)
+    """A missing block is an error that names it. Others become files without it, and it follows when it is back."""
+    merging = operator(by_parity, rolling="policy")
     merging.run([0, 2, 4], [1, 3], [5])
     missing = blocks_of(merging)[2]
     hidden = missing.rename(merging.source / ".hidden")
@@ -88,8 +89,7 @@ def test_mrg_5(operator: Make) -> None:
         ftfile.flush(merging.out)
     merging.run([7])
     hidden.rename(missing)
-    ftfile.flush(merging.out)
-    assert merging.visible() == {"even": "0\n2\n4\n", "odd": "1\n3\n5\n7\n"}
+    assert merging.end() == {EVEN: [[0, 2, 4]], ODD: [[1, 3], [5, 7]]}
 
 
 def test_mrg_6(operator: Make) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
-from ftfile.core.errors import ConfigError, NameCollision, NotFound, UserCodeError
+from ftfile.core.errors import ConfigError, FtfileError, NameCollision, NotFound, UserCodeError
 from ftfile.core.logs import get_logger
 from ftfile.sink.filtered import extension_of
 from ftfile.sink.naming.facts import PartFacts
@@ -89,12 +89,12 @@ class _Round:
         """Return the rewrite with names.
 
         Raises:
-            NameCollision: they are taken; its numbers are not used up.
+            FtfileError: there are none; its numbers are not used up.
         """
         before = {add.bucket: self._number(add.bucket) for add in rewrite.adds}
         try:
             return replace(rewrite, adds=self.named(rewrite.adds))
-        except NameCollision:
+        except FtfileError:
             self.numbers.update(before)
             raise
 
