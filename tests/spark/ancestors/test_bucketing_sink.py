@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.ancestors.operators import joined
+import ftfile
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import NotPublished
+from ftfile.testing.clock import ManualClock
+from ftfile.testing.repeatable import repeatable
+from tests.spark.ancestors.operators import joined, later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,9 +28,6 @@ if TYPE_CHECKING:
     from tests.spark.ancestors.operators import Operator, Record
 
     Make = Callable[..., Operator]
-
-IDLE = {"inactivityInterval": "100ms"}
-IDLE_S = 0.11
 
 
 def in_buckets(*names: str, prefix: str = "") -> list[Record]:
@@ -47,6 +49,12 @@ def nothing_moves(sink: Operator) -> Iterator[None]:
     broken.unlink()
 
 
+def end_idle(sink: Operator) -> None:
+    """Finish what is idle: an hour passes without a window."""
+    with later(3600):
+        ftfile.flush(sink.out, due_only=True)
+
+
 def test_bs_1(operator: Make) -> None:
     """Once without a window, once without a record."""
     sink = operator()
@@ -59,25 +67,23 @@ def test_bs_1(operator: Make) -> None:
 
 
 def test_bs_2(operator: Make) -> None:
-    """Two idle buckets end. The notification comes late: their record is there, and Spark knows nothing of it."""
-    sink = operator(**IDLE, publishTimeout="100ms")
+    """Two idle buckets end. The notification comes late: their record is there, and they have no names yet."""
+    sink = operator(inactivityInterval="1h")
     sink.scheme = "failing:"
     sink.run(in_buckets("a", "b"))
-    time.sleep(IDLE_S)
-    sink.run(in_buckets("c", "d"))
+    an_hour_later = ManualClock(SYSTEM_CLOCK.now_ms() + 3_600_000)
+    with nothing_moves(sink), repeatable(an_hour_later), pytest.raises(NotPublished):
+        ftfile.flush(f"failing:{sink.out}", due_only=True)
     assert sink.files() == {}
-    time.sleep(IDLE_S)
-    with nothing_moves(sink):
-        sink.refused("is committed, and writing it again would double it")
-    sink.run([])
+    sink.run(in_buckets("c", "d"))
     assert sorted(sink.files()) == ["a/part", "b/part"]
-    sink.run([])
+    end_idle(sink)
     assert sorted(sink.files()) == ["a/part", "b/part", "c/part", "d/part"]
 
 
 def test_bs_3(operator: Make) -> None:
     """Files end by size and by time; what other attempts left in progress is neither taken for data nor touched."""
-    sink = operator(maxBytesPerFile="10", **IDLE)
+    sink = operator(maxBytesPerFile="10", inactivityInterval="1h")
     sink.run([("first", "a/part"), ("second", "a/part")])
     sink.crash_in(("never", "a/part"))
     (query,) = sink.out.joinpath("_ftfile", "staged").iterdir()
@@ -86,8 +92,7 @@ def test_bs_3(operator: Make) -> None:
     leftover.write_text("never\n")
     sink.put("a/_part-0-1.in-progress")
     sink.run([("third", "a/part"), ("fourth", "b/part")])
-    time.sleep(IDLE_S)
-    sink.run([], [])
+    end_idle(sink)
     assert sink.files() == {"a/part": [["first", "second"], ["third"]], "b/part": [["fourth"]]}
     assert leftover.read_text() == "never\n"
     sink.take_away()
@@ -127,10 +132,10 @@ def test_bs_6(operator: Make) -> None:
 
 def test_bs_7(operator: Make) -> None:
     sink = operator(rolloverInterval="100ms")
-    sink.run([0])
-    time.sleep(IDLE_S)
-    sink.run([1], [])
-    assert sink.files() == {"file": [[0, 1]]}
+    sink.run([0], [1])
+    time.sleep(0.11)
+    sink.run([], [])
+    assert joined(sink.files()) == {"file": [0, 1]}
 
 
 @pytest.mark.parametrize(
@@ -172,9 +177,14 @@ def test_bs_9(operator: Make) -> None:
 
 def test_bs_10(operator: Make) -> None:
     """Buckets of one's own; two that are idle end, two that are not stay in progress."""
-    sink = operator(bucketer="tests.spark.ancestors.user_code:ByFive", fileNameColumn=None, select=("value",), **IDLE)
+    sink = operator(
+        bucketer="tests.spark.ancestors.user_code:ByFive",
+        fileNameColumn=None,
+        select=("value",),
+        inactivityInterval="1h",
+    )
     sink.run([*range(10)])
-    time.sleep(IDLE_S)
+    end_idle(sink)
     sink.run([*range(10, 20)], [])
     buckets = {f"bucket-{bucket}/part": [[*range(5 * bucket, 5 * bucket + 5)]] for bucket in range(4)}
     assert sink.files() == {name: buckets[name] for name in ("bucket-0/part", "bucket-1/part")}
