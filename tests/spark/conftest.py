@@ -59,13 +59,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def attached(spark: SparkSession) -> Iterator[SparkSession]:
     """The session, looking after open files until the test ends: others restart with files open."""
-    from ftfile.spark import attach
-    from ftfile.spark.listener import _attached
+    from ftfile.spark import attach, detach
 
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
     attach(spark)
     yield spark
-    spark.streams.removeListener(_attached.pop(spark))
+    detach(spark)
+    detach(spark)  # once more does nothing
     spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
+from ftfile.commit.columns import adds_from_json, adds_to_json
 from ftfile.commit.record_format import (
     add_from_json,
     add_to_json,
@@ -109,7 +110,7 @@ def encode_base(state: LogState) -> bytes:
         "schema": state.schema,
         "encoding": state.encoding,
         "definitions": state.definitions,
-        "segments": [add_to_json(add) for add in state.segments.values()],
+        "segments": adds_to_json(state.segments.values()),
         "due": [due_to_json(job) for job in state.due],
         "removed": state.removed,
         "removedSince": state.removed_since,
@@ -130,7 +131,6 @@ def decode_base(content: bytes, path: str) -> LogState:
     text = json.loads(from_checked_text(content, path, _ADVICE)[0])
     if text.get("ftfileBase") != BASE_FORMAT:
         raise CorruptData(path, f"base format {BASE_FORMAT}", repr(text.get("ftfileBase")), "Use a newer ftfile")
-    segments = [add_from_json(add) for add in text["segments"]]
     return LogState(
         version=text["version"],
         nonce=text["nonce"],
@@ -141,7 +141,7 @@ def decode_base(content: bytes, path: str) -> LogState:
         schema=text["schema"],
         encoding=text["encoding"],
         definitions=text["definitions"],
-        segments={add.id: add for add in segments},
+        segments={add.id: add for add in adds_from_json(text["segments"])},
         due=tuple(due_from_json(job) for job in text["due"]),
         removed=text["removed"],
         removed_since=text["removedSince"],

@@ -22,14 +22,24 @@ from ftfile.commit.model import Add, Origin
 from ftfile.commit.record_format import add_from_json, add_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ("Columns", "decode_adds", "decode_columns", "decode_ids", "encode_columns", "pack_json", "unpack_json")
+__all__ = (
+    "Columns",
+    "adds_from_json",
+    "adds_to_json",
+    "decode_adds",
+    "decode_columns",
+    "decode_ids",
+    "encode_columns",
+    "pack_json",
+    "unpack_json",
+)
 
 # In the order of the constructor of `Add`, after its id.
 FIELDS = (
     *("kind", "path", "finalPath", "length", "logicalLength", "checksum", "rows", "bucket", "encoding", "origin"),
-    "offset",
+    *("offset", "filters"),
 )
 # Parts are named after their ids: staged ones wholly, final ones after so many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
@@ -62,7 +72,7 @@ class Columns:
         self.added.append(added)
         if removed is not None:
             self.removed.append(removed)
-        text |= {"origin": tuple(text["origin"]), "offset": add.offset}
+        text |= {"origin": tuple(text["origin"]), "offset": add.offset, "filters": add.filters}
         for name, length in NAMED.items():
             text[name] = text[name] and text[name].replace(add_id[:length], ID)
         for name in FIELDS:
@@ -87,9 +97,7 @@ def encode_columns(columns: Columns) -> tuple[bytes, bytes]:
     """Return the two streams of a document; there must be at least one add."""
     deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
     ids = {"id": columns.ids, "added": deltas, "removed": columns.removed}
-    rest: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
-    rest["more"] = {str(at): more for at, more in enumerate(columns.fields["more"]) if more is not None}
-    return pack_json(ids), pack_json(rest)
+    return pack_json(ids), pack_json(_rest_to_json(columns))
 
 
 def decode_ids(content: bytes) -> Columns:
@@ -107,7 +115,30 @@ def decode_columns(ids: bytes, rest: bytes) -> Columns:
 
 def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
     """Yield the adds of the second stream."""
-    fields = _fields(unpack_json(rest), len(ids), lambda origin: Origin(*origin))
+    return _adds(ids, unpack_json(rest))
+
+
+def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
+    """Return adds without versions, in columns, as plain JSON."""
+    columns = Columns()
+    for add in adds:
+        columns.append(add, 0)
+    return {"id": columns.ids, **_rest_to_json(columns)}
+
+
+def adds_from_json(text: dict[str, Any]) -> Iterator[Add]:
+    """Yield the adds that `adds_to_json` wrote."""
+    return _adds(text["id"], text)
+
+
+def _rest_to_json(columns: Columns) -> dict[str, Any]:
+    rest: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
+    rest["more"] = {str(at): more for at, more in enumerate(columns.fields["more"]) if more is not None}
+    return rest
+
+
+def _adds(ids: Sequence[str], rest: dict[str, Any]) -> Iterator[Add]:
+    fields = _fields(rest, len(ids), lambda origin: Origin(*origin))
     for name, length in NAMED.items():
         pairs = zip(fields[name], ids, strict=True)
         fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
@@ -146,7 +177,8 @@ def _code(values: Sequence[Any]) -> list[Any]:
 
 
 def _fields(text: dict[str, Any], count: int, as_origin: Callable[[Any], Any]) -> dict[str, list[Any]]:
-    fields = {name: _decode(text[name], count, as_origin if name == "origin" else None) for name in FIELDS}
+    converts = {"origin": as_origin, "filters": tuple}
+    fields = {name: _decode(text[name], count, converts.get(name)) for name in FIELDS}
     fields["more"] = [None] * count
     for at, more in text["more"].items():
         fields["more"][int(at)] = more

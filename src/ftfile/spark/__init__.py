@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ftfile.spark.listener import attach
+    from ftfile.spark.listener import attach, detach
 
-__all__ = ("attach",)
+__all__ = ("attach", "detach")
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - workers import this package and never need what is here
-    if name != "attach":
+    if name not in __all__:
         raise AttributeError(f"module 'ftfile.spark' has no attribute {name!r}")
     from ftfile.spark import listener  # noqa: PLC0415
 
-    return listener.attach
+    return getattr(listener, name)

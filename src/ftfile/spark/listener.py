@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-__all__ = ("attach",)
+__all__ = ("attach", "detach")
 
 _log = get_logger(__name__)
 
@@ -35,6 +35,12 @@ def attach(spark: SparkSession) -> None:
     if spark not in _attached:
         _attached[spark] = _Flusher(spark)
         spark.streams.addListener(_attached[spark])
+
+
+def detach(spark: SparkSession) -> None:
+    """Leave the files of this session's streams alone again; without `attach` before, it does nothing."""
+    if spark in _attached:
+        spark.streams.removeListener(_attached.pop(spark))
 
 
 _attached: WeakKeyDictionary[SparkSession, StreamingQueryListener] = WeakKeyDictionary()
