@@ -41,8 +41,9 @@ crash: environment ## every crash and every fault, enumerated
 	$(call pytest,.venv,crash) -n 2 tests/crash
 
 .PHONY: long
-long: environment ## 100,000 batches into one directory: what a commit costs does not grow
+long: environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 
 .PHONY: kills
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)

@@ -13,6 +13,7 @@ from ftfile.core.errors import ReplayMismatch
 from ftfile.testing.crashing import crash_states
 from ftfile.testing.repeatable import repeatable
 from ftfile.upkeep.flush import flush
+from tests.crash.share import some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 
@@ -187,10 +188,10 @@ def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
 @pytest.mark.parametrize("with_bases", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES[:4], ids=lambda race: race.name)
 @pytest.mark.usefixtures("with_bases")
-def test_every_pair_of_steps(race: Race) -> None:
+def test_every_pair_of_steps(race: Race, seed: int) -> None:
     ring = Ring(race)
     calls = ring.calls_alone()
-    for step in range(1, calls["first"]):
+    for step in some(range(1, calls["first"]), seed):
         for other_step in range(1, calls["second"]):
             ring.run(("first", step), ("second", other_step), ("first", TO_THE_END))
 
@@ -199,11 +200,11 @@ def test_every_pair_of_steps(race: Race) -> None:
 @pytest.mark.parametrize("with_bases", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 @pytest.mark.usefixtures("with_bases")
-def test_power_is_cut_while_both_run(race: Race) -> None:
+def test_power_is_cut_while_both_run(race: Race, seed: int) -> None:
     ring = Ring(race)
     seen: set[tuple[bytes, tuple[str, ...]]] = set()
     calls = ring.crash(seen, ("first", TO_THE_END))
-    for step in range(calls["first"] + 1):
+    for step in some(range(calls["first"] + 1), seed):
         ring.crash(seen, ("first", step), ("second", TO_THE_END))
     print(f"{race.name}: {len(seen)} different states of {ring.runs} races")
     assert len(seen) > 200

@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     settings = _settings(options)
     console = Console(sys.stdout)
-    signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT, too: what a shell starts in the background ignores it.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
     root = Path(tempfile.mkdtemp(prefix="ftfile-demo-"))
     try:
         return _demonstrate(settings, root, console)

@@ -89,6 +89,7 @@ def run_tests(tests: Sequence[str], folder: Path) -> subprocess.CompletedProcess
         *tests,
     ]
     environment = os.environ | {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["FTFILE_THOROUGH"] = "1"  # a mistake is caught under any seed
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )

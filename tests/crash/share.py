@@ -1,0 +1,23 @@
+"""How much of what there is to try: a part, chosen by the seed of the run, and all of it in `make long`."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+THOROUGH = bool(os.environ.get("FTFILE_THOROUGH"))
+SHARE = 0.4
+
+Step = TypeVar("Step")
+
+
+def some(steps: Sequence[Step], seed: int) -> list[Step]:
+    """Return a share of the steps, in their order."""
+    if THOROUGH:
+        return list(steps)
+    chosen = random.Random(seed).sample(range(len(steps)), max(1, round(SHARE * len(steps))))
+    return [steps[number] for number in sorted(chosen)]
