@@ -75,19 +75,10 @@ def copy_code(folder: Path) -> None:
 
 def run_tests(tests: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run tests of this checkout against the code in `folder`, up to the first failure."""
-    # Plain asserts: nobody reads why a test failed, and with CI set pytest compares long lists for minutes.
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "--tb=no",
-        "--assert=plain",
-        "-p",
-        "no:cacheprovider",
-        *tests,
-    ]
+    # Plain asserts: nobody reads why a test failed, and with CI set pytest compares long lists for minutes. A directory
+    # of its own: runs side by side would fail at clearing away each other's old ones.
+    how = ["-x", "-q", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}"]
+    command = [sys.executable, "-m", "pytest", *how, *tests]
     environment = os.environ | {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     environment["FTFILE_THOROUGH"] = "1"  # a mistake is caught under any seed
     return subprocess.run(
