@@ -13,6 +13,9 @@ SPARK_43 := 4.3.0
 MAIN_PYTHONS := 3.11 3.12 3.13 3.14
 OTHER_PYTHONS := 3.10 3.12 3.13
 
+# Of the unit tests, what the inner loop need not wait for.
+LONGER := tests/unit/commit/test_flat.py
+
 python := .venv/bin/python
 # $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
 pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE)
@@ -34,15 +37,15 @@ test: clean-reports java lint unit crash spark smoke-spark unit-pythons mutants 
 
 .PHONY: unit
 unit: environment ## the tests without a JVM (under a minute)
-	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture
+	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture --ignore=$(LONGER)
 
 .PHONY: crash
-crash: environment ## every crash and every fault, enumerated
-	$(call pytest,.venv,crash) -n 2 tests/crash
+crash: environment ## every crash and every fault, enumerated; and directories that have become large
+	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
 
 .PHONY: long
 long: environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
-	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
+	FTFILE_BATCHES=100000 $(call pytest,.venv,long) $(LONGER)
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 
 .PHONY: kills
