@@ -36,7 +36,7 @@ test: clean-reports java lint unit crash spark smoke-spark unit-pythons mutants 
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
-unit: environment ## the tests without a JVM (under a minute)
+unit: environment ## the tests without a JVM (about a minute)
 	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture --ignore=$(LONGER)
 
 .PHONY: crash
