@@ -11,10 +11,10 @@ SPARK_42 := 4.2.1
 SPARK_43 := 4.3.0
 
 MAIN_PYTHONS := 3.11 3.12 3.13 3.14
-OTHER_PYTHONS := 3.10 3.12 3.13
+OTHER_PYTHONS := 3.10 3.13
 
 # Of the unit tests, what the inner loop need not wait for.
-LONGER := tests/unit/commit/test_flat.py
+LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_memory_of_tasks.py testing/test_page.py)
 
 python := .venv/bin/python
 # $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
@@ -37,15 +37,15 @@ test: clean-reports java lint unit crash spark smoke-spark unit-pythons mutants 
 
 .PHONY: unit
 unit: environment ## the tests without a JVM (about a minute)
-	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture --ignore=$(LONGER)
+	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture $(LONGER:%=--ignore=%)
 
 .PHONY: crash
-crash: environment ## every crash and every fault, enumerated; and directories that have become large
+crash: environment ## every crash and every fault, enumerated; and the longer ones of the unit tests
 	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
 
 .PHONY: long
 long: environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
-	FTFILE_BATCHES=100000 $(call pytest,.venv,long) $(LONGER)
+	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 
 .PHONY: kills
@@ -71,7 +71,7 @@ unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' && set -x && \
-	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark; fi
+	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark $(LONGER:%=--ignore=%); fi
 
 .PHONY: mutants
 mutants: environment ## make every known mistake in the protocol, and see each one caught (minutes)

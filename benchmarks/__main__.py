@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from benchmarks.progress import show_progress
 from benchmarks.report import Cell, Table, render_facts, render_table, table_as_json
 from benchmarks.settings import Settings
 from benchmarks.sinks import SINKS
+from benchmarks.spark_session import one_process_for_all
 
 BENCHMARKS = {
     "imports": imports.run,
@@ -35,12 +38,17 @@ def main(arguments: list[str] | None = None) -> None:
     facts = machine_facts()
     _print(render_facts(facts))
     tables: dict[str, list[Table]] = {}
-    for name in options.names or BENCHMARKS:
-        with tempfile.TemporaryDirectory(prefix="ftfile-bench-", dir=options.directory) as scratch:
-            settings = Settings(Path(scratch), options.smoke, tuple(options.sinks))
-            tables[name] = BENCHMARKS[name](settings)
-        for table in tables[name]:
-            _print(render_table(table))
+    with (
+        tempfile.TemporaryDirectory(prefix="ftfile-bench-", dir=options.directory) as scratch,
+        one_process_for_all() if options.smoke else contextlib.nullcontext(),
+    ):
+        for name in options.names or BENCHMARKS:
+            directory = Path(scratch, name)
+            directory.mkdir()
+            tables[name] = BENCHMARKS[name](Settings(directory, options.smoke, tuple(options.sinks)))
+            shutil.rmtree(directory)
+            for table in tables[name]:
+                _print(render_table(table))
     if options.json is not None:
         options.json.write_text(_as_json(facts, tables), encoding="utf-8")
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from benchmarks.sinks import Sink
 
-__all__ = ("Batch", "StreamRun", "in_own_process", "open_session", "run_stream")
+__all__ = ("Batch", "StreamRun", "in_own_process", "one_process_for_all", "open_session", "run_stream")
 
 P = ParamSpec("P")
 R = TypeVar("R")
 ROOT = Path(__file__).resolve().parent.parent
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+_shared: list[ProcessPoolExecutor] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,26 @@ class StreamRun:
 
 
 def in_own_process(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a module-level function in a fresh interpreter, and so with a JVM of its own."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), show_progress) as pool:
+    """Call a module-level function in a fresh interpreter, and so with a JVM of its own; see `one_process_for_all`."""
+    if _shared:
+        return _shared[0].submit(function, *args, **kwargs).result()
+    with _process() as pool:
         return pool.submit(function, *args, **kwargs).result()
+
+
+@contextmanager
+def one_process_for_all() -> Iterator[None]:
+    """Let everything that wants a process of its own share one, and its JVM, where figures mean nothing."""
+    with _process() as pool:
+        _shared.append(pool)
+        try:
+            yield
+        finally:
+            _shared.clear()
+
+
+def _process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), show_progress)
 
 
 @contextmanager

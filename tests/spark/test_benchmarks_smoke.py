@@ -14,26 +14,34 @@ from ftfile.filters.registry import CODECS
 ROOT = Path(__file__).parents[2]
 SINKS = {"ftfile json", "ftfile parquet", "null", "spark json", "spark parquet"}
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # one or two JVMs to a test
+Tables = dict[str, list[list[dict[str, Any]]]]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def run_smoke(name: str, directory: Path) -> list[list[dict[str, Any]]]:
-    """The rows of every table of a benchmark in its smallest form."""
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """The rows of every table of all benchmarks in their smallest form, in one JVM."""
+    directory = tmp_path_factory.mktemp("benchmarks")
     figures = directory / "figures.json"
-    command = [sys.executable, "-m", "benchmarks", name, "--smoke"]
-    command += ["--directory", str(directory), "--json", str(figures)]
+    command = [sys.executable, "-m", "benchmarks", "--smoke", "--directory", str(directory), "--json", str(figures)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-5000:]
     report = json.loads(figures.read_text())
     assert report["machine"]["cores"] >= 1
     assert [path.name for path in directory.iterdir()] == [figures.name], "scratch files are left"
-    tables = [table["rows"] for table in report["results"][name]]
-    assert all(f"| {next(iter(row.values()))}" in done.stdout for rows in tables for row in rows)
+    tables = {name: [table["rows"] for table in made] for name, made in report["results"].items()}
+    rows = [row for made in tables.values() for table in made for row in table]
+    assert all(f"| {next(iter(row.values()))}" in done.stdout for row in rows)
     return tables
 
 
-def test_bulk(tmp_path: Path) -> None:
-    (rows,) = run_smoke("bulk", tmp_path)
+def test_all_are_there(tables: Tables) -> None:
+    assert tables.keys() == BENCHMARKS.keys()
+
+
+def test_bulk(tables: Tables) -> None:
+    (rows,) = tables["bulk"]
     assert {row["sink"] for row in rows} == SINKS | {"spark noop"}
     assert all(row["M rows/s"] > 0 for row in rows)
     by_sink = {row["sink"]: row for row in rows}
@@ -45,60 +53,59 @@ def test_bulk(tmp_path: Path) -> None:
     assert by_sink["ftfile json"]["output MB"] == pytest.approx(by_sink["spark json"]["output MB"], rel=0.1)
 
 
-def test_tiny(tmp_path: Path) -> None:
-    tables = run_smoke("tiny", tmp_path)
-    assert len(tables) == 2, "over TCP and over unix sockets"
-    for rows in tables:
+def test_tiny(tables: Tables) -> None:
+    assert len(tables["tiny"]) == 2, "over TCP and over unix sockets"
+    for rows in tables["tiny"]:
         assert {row["sink"] for row in rows} == SINKS | {"null, acknowledging"}
         assert all(row["addBatch p50 ms"] > 0 and row["batches"] == 2 for row in rows)
         assert rows[0]["over floor ms"] == 0
 
 
-def test_commit(tmp_path: Path) -> None:
-    (rows,) = run_smoke("commit", tmp_path)
+def test_commit(tables: Tables) -> None:
+    (rows,) = tables["commit"]
     assert [row["step"].split(":")[0] for row in rows] == ["alone", "alone", "beside Spark"]
     assert all(0 < row["p50 ms"] <= row["p99 ms"] for row in rows)
 
 
-def test_imports(tmp_path: Path) -> None:
-    (rows,) = run_smoke("imports", tmp_path)
+def test_imports(tables: Tables) -> None:
+    (rows,) = tables["imports"]
     by_step = {row["step"]: row["p50 ms"] for row in rows}
     assert {"pyarrow", "ftfile", "ftfile json: first task"} < by_step.keys()
     assert min(by_step.values()) > 0
 
 
-def test_rows(tmp_path: Path) -> None:
-    (rows,) = run_smoke("rows", tmp_path)
+def test_rows(tables: Tables) -> None:
+    (rows,) = tables["rows"]
     assert [row["work"].split()[0] for row in rows] == ["parquet,", "fingerprint", "fingerprint", "route", "route"]
     assert all(figure > 0 for row in rows for name, figure in row.items() if name != "work")
 
 
-def test_assembly(tmp_path: Path) -> None:
-    (rows,) = run_smoke("assembly", tmp_path)
+def test_assembly(tables: Tables) -> None:
+    (rows,) = tables["assembly"]
     assert [row["format"] for row in rows] == ["json", "json", "parquet", "parquet"]
     assert all(row["assembly ms"] > 0 for row in rows)
 
 
-def test_growth(tmp_path: Path) -> None:
-    (rows,) = run_smoke("growth", tmp_path)
+def test_growth(tables: Tables) -> None:
+    (rows,) = tables["growth"]
     assert [row["files"] for row in rows] == [40, 80, 200]
     assert all(row["commit p50 ms"] > 0 and row["restart ms"] > 0 for row in rows)
 
 
-def test_buckets(tmp_path: Path) -> None:
-    (rows,) = run_smoke("buckets", tmp_path)
+def test_buckets(tables: Tables) -> None:
+    (rows,) = tables["buckets"]
     assert [row["buckets"] for row in rows] == [1, 1000] * 4
 
 
-def test_rolling(tmp_path: Path) -> None:
-    files, reads = run_smoke("rolling", tmp_path)
+def test_rolling(tables: Tables) -> None:
+    files, reads = tables["rolling"]
     assert [row["files"] for row in files] == [6, 1, 6]
     assert all(row["bytes written per byte"] > 1 for row in files)
     assert all(min(row[reader] for reader in ("Spark s", "DuckDB s", "pandas s")) > 0 for row in reads)
 
 
-def test_compression(tmp_path: Path) -> None:
-    codecs, small, spark = run_smoke("compression", tmp_path)
+def test_compression(tables: Tables) -> None:
+    codecs, small, spark = tables["compression"]
     assert {row["codec"] for row in codecs} == {row["codec"] for row in small} == set(CODECS)
     assert all(figure > 0 for row in (*codecs, *small) for name, figure in row.items() if name != "codec")
     assert {row["files then"] for row in small} == {1}
