@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ftfile.core.errors import ConfigError
 from ftfile.encoding.api import Format
+from ftfile.encoding.codecs import codec_from_options
 from ftfile.encoding.line_reader import batch_of, corrupt
 from ftfile.encoding.nested import rebuild
 from ftfile.encoding.parquet_encoder import ParquetEncoder
@@ -60,22 +60,7 @@ class ParquetFormat(Format):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> ParquetFormat:
         """See `Format.from_options`."""
-        compression, level = options.get("compression", "zstd"), options.get("compressionLevel")
-        if compression not in _EXTENSIONS:
-            raise ConfigError(f"option compression={compression!r}: for parquet it takes {', '.join(_EXTENSIONS)}")
-        if level is not None:
-            if compression not in _LEVELS:
-                leveled = ", ".join(_LEVELS)
-                raise ConfigError(
-                    f"compressionLevel={level} with compression={compression}: only {leveled} have levels"
-                )
-            low, high = (
-                pa.Codec.minimum_compression_level(compression),
-                pa.Codec.maximum_compression_level(compression),
-            )
-            if not low <= level <= high:
-                raise ConfigError(f"option compressionLevel={level}: for {compression} it takes {low} to {high}")
-        return cls(compression, level)
+        return cls(*codec_from_options(cls.name, options, _EXTENSIONS, _LEVELS))
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
         """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""

@@ -1,0 +1,200 @@
+"""What the formats share that encode many rows at once: rows are collected, and a file ends about where it should."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from ftfile.core.errors import EncodingError, UnencodableRows
+from ftfile.encoding.api import Encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.encoding.api import ByteWriter
+
+__all__ = ("CollectingEncoder", "as_sink", "check_text", "encoding_errors")
+
+_SAMPLE_ROWS = 10_000
+_RATIO_GUESS = 0.4  # of the length in the file to that in memory, while no limit asks for more
+
+
+class CollectingEncoder(Encoder):
+    """Writes rows in groups; subclasses say what a group is in the file.
+
+    Args:
+        schema: of the rows.
+        target: where the file goes.
+
+    Attributes:
+        group_rows_max: how many rows are collected.
+        group_bytes_max: how much memory they take.
+    """
+
+    group_rows_max: ClassVar[int] = 250_000
+    group_bytes_max: ClassVar[int] = 64 << 20
+
+    def __init__(self, schema: pa.Schema, target: ByteWriter) -> None:
+        self._schema = schema
+        self._target = target
+        self._start_bytes = target.position
+        self._groups = 0
+        self._ratio: float | None = None
+        self._encoded_bytes = 0
+        self._buffer: list[pa.RecordBatch] = []
+        self._buffer_rows = 0
+        self._buffer_bytes = 0
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        """Look for values that cannot be encoded.
+
+        Raises:
+            UnencodableRows: names the column.
+        """
+
+    @abstractmethod
+    def _write_group(self, rows: pa.Table) -> None:
+        """Write rows to the target.
+
+        Raises:
+            EncodingError: they cannot be encoded.
+        """
+
+    @abstractmethod
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        """Return how long a file of these rows would be."""
+
+    @abstractmethod
+    def _footer_bytes(self, groups: int) -> int:
+        """Return about how much a file needs beside its rows, if it has so many groups."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Write what ends the file."""
+
+    def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
+        """See `Encoder.write`."""
+        if not batch.num_rows:
+            return 0
+        self._check(batch)
+        taken = 0
+        while taken < batch.num_rows:
+            rows = self._rows_to_take(batch.slice(taken), limit_bytes)
+            self._collect(batch.slice(taken, rows))
+            taken += rows
+            if limit_bytes is not None and self._reaches(limit_bytes):
+                break
+        return taken
+
+    @property
+    def size_bytes(self) -> int:
+        """See `Encoder.size_bytes`; what is buffered counts as if it shrank like what is written."""
+        return self._estimate(self._ratio or _RATIO_GUESS)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """See `Encoder.buffered_bytes`."""
+        return self._buffer_bytes
+
+    def flush(self) -> None:
+        """See `Encoder.flush`: ends the group."""
+        self._end_group()
+
+    def finish(self) -> None:
+        """See `Encoder.finish`."""
+        self._end_group()
+        self._end()
+
+    def _estimate(self, ratio: float) -> int:
+        written = self._target.position - self._start_bytes
+        return int(written + self._buffer_bytes * ratio + self._footer_bytes(self._groups + bool(self._buffer)))
+
+    def _rows_to_take(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
+        """Return how many rows fit into the group and, by estimate, below the limit; at least one."""
+        row_bytes = batch.nbytes / batch.num_rows + 1
+        rows = min(self.group_rows_max - self._buffer_rows, (self.group_bytes_max - self._buffer_bytes) / row_bytes)
+        if limit_bytes is not None:
+            ratio = self._ratio or 1
+            rows = min(rows, (limit_bytes - self._estimate(ratio)) / (row_bytes * ratio))
+        taken: int = min(batch.num_rows, math.ceil(rows))
+        return max(1, taken)
+
+    def _collect(self, batch: pa.RecordBatch) -> None:
+        if batch.get_total_buffer_size() > 2 * batch.nbytes:
+            # A slice would keep the memory of all rows that it was cut from.
+            batch = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in batch.columns], schema=batch.schema)
+        self._buffer.append(batch)
+        self._buffer_rows += batch.num_rows
+        self._buffer_bytes += batch.nbytes
+        if self._buffer_rows >= self.group_rows_max or self._buffer_bytes >= self.group_bytes_max:
+            self._end_group()
+
+    def _reaches(self, limit_bytes: int) -> bool:
+        if self._ratio is None and self._estimate(1) >= limit_bytes:
+            # Only now does it matter how well these rows compress: encode a sample for nothing.
+            sample = pa.Table.from_batches(self._buffer).slice(0, _SAMPLE_ROWS)
+            self._ratio = self._sample_bytes(sample) / max(1, sample.nbytes)
+        return self.size_bytes >= limit_bytes
+
+    def _end_group(self) -> None:
+        if not self._buffer:
+            return
+        self._write_group(pa.Table.from_batches(self._buffer))
+        self._groups += 1
+        self._encoded_bytes += self._buffer_bytes
+        self._ratio = (self._target.position - self._start_bytes) / max(1, self._encoded_bytes)
+        self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
+
+
+def check_text(batch: pa.RecordBatch) -> None:
+    """Look for strings that are none: Spark's may hold any bytes, and readers of a format want UTF-8.
+
+    Raises:
+        UnencodableRows: names the column.
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise UnencodableRows(f"column `{name}` cannot be encoded: {error}") from error
+
+
+@contextmanager
+def encoding_errors(format_name: str) -> Iterator[None]:
+    """Turn Arrow's errors into ours.
+
+    Raises:
+        EncodingError: rows cannot be encoded.
+    """
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise EncodingError(f"rows cannot be encoded as {format_name}: {error}") from error
+
+
+def as_sink(target: ByteWriter) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a target as pyarrow wants a file."""
+    return pa.PythonFile(_Sink(target), mode="w")
+
+
+class _Sink:
+    closed = False
+
+    def __init__(self, target: ByteWriter) -> None:
+        self._target = target
+
+    def write(self, data: bytes) -> int:
+        return self._target.write(data)
+
+    def tell(self) -> int:
+        return self._target.position
+
+    def flush(self) -> None:
+        """Durability is the business of whoever made the target."""
+
+    def close(self) -> None:
+        """So is closing it."""
