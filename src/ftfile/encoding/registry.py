@@ -19,6 +19,10 @@ FORMATS = {
     "json": "ftfile.encoding.json_lines:JsonLines",
     "csv": "ftfile.encoding.csv_lines:CsvLines",
     "text": "ftfile.encoding.text_lines:TextLines",
+    "binary": "ftfile.encoding.binary_records:BinaryRecords",
+    "avro": "ftfile.encoding.avro_file:AvroFormat",
+    "orc": "ftfile.encoding.orc_file:OrcFormat",
+    "arrow": "ftfile.encoding.arrow_file:ArrowFormat",
 }
 
 

@@ -133,13 +133,17 @@ class RowSegments(SegmentCodec):
 
     Args:
         schema: of the rows.
+        check: raises `UnencodableRows` for rows that no part could hold; None where a part holds all.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, check: Callable[[pa.RecordBatch], None] | None = None) -> None:
         self._schema = schema
+        self._check = check
 
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
         """See `SegmentCodec.encode`."""
+        if self._check is not None:
+            self._check(batch)
         codec, start = pa.Codec(_SEGMENT_CODEC), 0
         for number, count in enumerate(counts):
             message = batch.slice(start, count).serialize()

@@ -145,9 +145,7 @@ def chain_from_options(compression: str | None, level: int | None, names: Sequen
         ConfigError: a codec or a filter is not known or not installed, or has no such level.
     """
     if compression not in {None, "none", *CODECS}:
-        raise ConfigError(
-            f"option compression={compression!r}: for lines it takes none, {', '.join(CODECS)}; parquet has others"
-        )
+        raise ConfigError(f"option compression={compression!r}: for lines it takes none, {', '.join(CODECS)}")
     is_compressed = compression is not None and compression != "none"
     if level is not None and not is_compressed:
         raise ConfigError(f"compressionLevel={level} without compression: name the codec, as in compression=gzip")

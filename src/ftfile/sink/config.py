@@ -83,7 +83,7 @@ class SinkConfig:
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         name = parsed["fileFormat"]
-        file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **parsed.for_format(name)})
+        file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **_format_options(parsed, name)})
         TimeFormats.from_options({"timeZone": parsed["timeZone"]})
         schema, chain = arrow_schema(schema_json), _chain(parsed, file_format)
         extension = file_format.extension + chain.extension
@@ -190,6 +190,14 @@ def _chain(parsed: ParsedOptions, file_format: Format) -> Chain:
     if not isinstance(file_format, LineFormat):
         return chain_from_options(None, None, parsed["filters"])
     return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"])
+
+
+def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
+    """Return the options of the format, and those of the user's encoder, if there is one."""
+    options, own = parsed.for_format(name), parsed.prefixed("encoder")
+    if own and "encoder" not in options:
+        raise ConfigError(f"encoder.{next(iter(own))} is for a class of your own, and option encoder names none")
+    return {**options, "encoder.": own} if own else options
 
 
 def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...]) -> RollingSettings | None:

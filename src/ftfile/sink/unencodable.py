@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import EncodingError, UnencodableRows
+from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
 from ftfile.sink.buckets.api import Fault
 from ftfile.sink.row_json import row_to_json
 
@@ -63,6 +63,8 @@ def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> Fa
         alone = row.select([name])
         try:
             _encode(file_format, alone)
+        except UserCodeError:
+            break  # a class of the user's wants whole rows
         except EncodingError as of_column:
             text = str(row_to_json(alone)[name])
             shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

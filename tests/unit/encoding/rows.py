@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from ftfile.encoding.nested import rebuild
 from ftfile.encoding.registry import format_from_definition, format_from_options
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ def _integers(bits: int) -> st.SearchStrategy[int]:
     return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
+# What ORC's timestamps are read back as are nanoseconds in 64 bits.
+ORC_LAST_US = 2**63 // 1000
 # A local time zone moves values by less than a day: keep them within the years 0001 to 9999.
 _INSTANTS = st.integers(FIRST_US + DAY_US, LAST_US - DAY_US)
 _SPECIAL_TEXT = st.sampled_from(
@@ -149,6 +152,19 @@ def nested_types(keys: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.D
 
 def values_of(arrow: pa.DataType) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), _present(arrow))
+
+
+def only_of_orc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with the timestamps that ORC holds."""
+
+    def leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
+        if not pa.types.is_timestamp(target):
+            return array
+        within = [value and value % ORC_LAST_US for value in array.cast(pa.int64()).to_pylist()]
+        return pa.array(within, pa.int64()).cast(target)
+
+    columns = [rebuild(column, column.type, leaf) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _present(arrow: pa.DataType) -> st.SearchStrategy[Any]:

@@ -36,6 +36,8 @@ def test_a_format_imports_what_it_needs(name: str) -> None:
     assert not found & SLOW
     assert ("arro3.io" in found) == (name == "json")
     assert ("pyarrow.parquet" in found) == (name == "parquet")
+    assert ("pyarrow.orc" in found) == (name == "orc")
+    assert "fastavro" not in found  # it only reads
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -48,17 +50,17 @@ def test_formats_are_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_lines_are_compressed_by_filters_and_parquet_by_itself(name: str) -> None:
-    compressed = format_from_options(name, {"compression": "gzip"})
-    assert isinstance(compressed, LineFormat) == (name != "parquet")
-    assert (compressed == format_from_options(name, {})) == (name != "parquet")
+def test_lines_are_compressed_by_filters_and_others_by_themselves(name: str) -> None:
+    compressed = format_from_options(name, {"compression": "none"})
+    assert isinstance(compressed, LineFormat) == (name in {"json", "csv", "text", "binary"})
+    assert (compressed == format_from_options(name, {})) == isinstance(compressed, LineFormat)
 
 
 def test_unknown_formats() -> None:
-    with pytest.raises(ConfigError, match="fileFormat='orc' is not known; known are parquet, json, csv, text"):
-        format_from_options("orc", {})
-    with pytest.raises(ConfigError, match="'avro'"):
-        format_from_definition({"name": "avro"})
+    with pytest.raises(ConfigError, match="fileFormat='xml' is not known; known are parquet, json, csv, text, binary"):
+        format_from_options("xml", {})
+    with pytest.raises(ConfigError, match="'delta'"):
+        format_from_definition({"name": "delta"})
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -77,10 +79,10 @@ def write_plainly(name: str) -> None:
         "d": from_numpy(np.array([1, 0, 2], np.int32), DATE),
         "x": from_numpy(np.array([0.5, 1.0, 2.0]), pa.float64(), np.array([True, False, True])),
     }
-    if name in {"json", "parquet"}:
+    if name in {"json", "parquet", "avro", "orc", "arrow"}:
         columns["b"] = from_texts([b"", b"\xff", b"abc"], pa.binary())
         columns["l"] = pa.ListArray.from_arrays(from_numpy(np.array([0, 1, 3, 3], np.int32), pa.int32()), columns["t"])
-    names = ["s"] if name == "text" else list(columns)
+    names = ["s"] if name in {"text", "binary"} else list(columns)
     batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
     target = Target()
     encoder = format_from_options(name, {"header": True} if name == "csv" else {}).encoder(batch.schema, target)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ftfile.encoding.registry import format_from_options
+from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.encoding.spark_types import arrow_schema, spark_schema_json
 from tests.unit.encoding.rows import (
     LEAF_TYPES,
@@ -20,6 +20,7 @@ from tests.unit.encoding.rows import (
     encode_files,
     for_reading,
     nested_types,
+    only_of_orc,
     write_and_read,
 )
 
@@ -82,6 +83,37 @@ def test_parquet(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     write_and_read("parquet", options, batch)
 
 
+@given(batches(nested_types(LEAF_TYPES)), st.sampled_from(["none", "snappy", "zlib", "zstd"]))
+def test_orc(batch: pa.RecordBatch, compression: str) -> None:
+    write_and_read("orc", {"compression": compression}, only_of_orc(batch))
+
+
+@given(batches(nested_types(LEAF_TYPES)), st.sampled_from(["none", "lz4", "zstd"]))
+def test_arrow(batch: pa.RecordBatch, compression: str) -> None:
+    write_and_read("arrow", {"compression": compression}, batch)
+
+
+@given(batches(nested_types(st.just(pa.string()))), st.sampled_from(["none", "deflate", "snappy", "zstd"]))
+def test_avro(batch: pa.RecordBatch, compression: str) -> None:
+    write_and_read("avro", {"compression": compression}, batch)
+
+
+FRAMINGS = st.one_of(
+    st.sampled_from(["int32", "int32le", "varint"]).map(lambda prefix: {"lengthPrefix": prefix}),
+    st.sampled_from([b"\n", b"\xff", b"\0\1", b"aab"]).map(lambda delimiter: {"delimiter": delimiter}),
+)
+
+
+@given(batches(st.sampled_from([pa.string(), pa.binary()])), FRAMINGS)
+def test_binary(batch: pa.RecordBatch, framing: dict[str, Any]) -> None:
+    kind = batch.schema.field(0).type
+    kept = [value for value in batch.column(0).to_pylist() if value is not None]
+    delimiter = framing.get("delimiter")
+    if delimiter is not None:
+        kept = [value for value in kept if delimiter not in (value.encode() if isinstance(value, str) else value)]
+    write_and_read("binary", framing, pa.RecordBatch.from_arrays([pa.array(kept, kind)], names=["v"]))
+
+
 @given(batches(nested_types(LEAF_TYPES)))
 def test_spark_schema(batch: pa.RecordBatch) -> None:
     text = spark_schema_json(batch.schema)
@@ -90,14 +122,20 @@ def test_spark_schema(batch: pa.RecordBatch) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("json", {}), ("json", {"lineSep": "\r\n"}), ("csv", {"lineSep": "\r\n"}), ("text", {}), ("parquet", {})],
-    ids=["json", "json with CRLF", "csv with CRLF", "text", "parquet"],
+    [
+        *(("json", {}), ("json", {"lineSep": "\r\n"}), ("csv", {"lineSep": "\r\n"}), ("text", {}), ("parquet", {})),
+        *(("binary", {}), ("binary", {"lengthPrefix": "varint"}), ("avro", {}), ("orc", {}), ("arrow", {})),
+    ],
+    ids=[
+        *("json", "json with CRLF", "csv with CRLF", "text", "parquet"),
+        *("binary", "binary with varints", "avro", "orc", "arrow"),
+    ],
 )
 @given(data=st.data(), limit_bytes=st.integers(1, 300))
 def test_limit(name: str, options: dict[str, Any], data: st.DataObject, limit_bytes: int) -> None:
     """Files end right after the row that reaches the limit, and together hold every row once, in order."""
     # One column type: the text of floats and times in JSON depends on the rows beside them.
-    columns = 1 if name == "text" else 2
+    columns = 1 if name in ("text", "binary") else 2
     drawn = data.draw(st.lists(batches(st.just(pa.string()), columns, rows_max=30), min_size=1, max_size=3))
     schema = pa.schema([(f"c{index}", pa.string()) for index in range(columns)])
     given_batches = [
@@ -109,7 +147,7 @@ def test_limit(name: str, options: dict[str, Any], data: st.DataObject, limit_by
     rows = [row for batch in given_batches for row in batch.to_pylist()]
     read = [decode(for_reading(file_format, schema), file, schema) for file in files]
     assert [row for file in read for row in file] == rows
-    if name != "parquet":
+    if name in ("json", "csv", "text", "binary"):
         for file, found in zip(files[:-1], read[:-1], strict=True):
             last = len(encode(file_format, pa.RecordBatch.from_pylist(found[-1:], schema)))
             assert len(file) - last < limit_bytes <= len(file)
@@ -120,7 +158,7 @@ def one_line(column: pa.Array) -> pa.Array:
     return pa.array(["" if text is None else text.replace("\n", "") for text in column.to_pylist()], pa.string())
 
 
-@pytest.mark.parametrize("name", ["json", "csv", "parquet"])
+@pytest.mark.parametrize("name", ["json", "csv", "parquet", "avro", "orc", "arrow"])
 def test_reading_other_columns(name: str) -> None:
     """Columns are found by name; those that the file does not have are null, those not asked for are left out."""
     written = pa.schema([("a", pa.int32()), ("b", pa.string()), ("t", TIMESTAMP)])
@@ -131,7 +169,7 @@ def test_reading_other_columns(name: str) -> None:
     assert decode(reading, data, wanted) == [{"new": None, "b": "x", "a": 1}]
 
 
-@pytest.mark.parametrize("name", ["json", "csv", "text", "parquet"])
+@pytest.mark.parametrize("name", FORMATS)
 def test_reading_no_columns_counts_rows(name: str, tmp_path: Any) -> None:
     schema = pa.schema([pa.field("v", pa.string(), nullable=False)])
     file_format = format_from_options(name, {})
@@ -142,7 +180,7 @@ def test_reading_no_columns_counts_rows(name: str, tmp_path: Any) -> None:
     assert sum(batch.num_rows for batch in found) == 2
 
 
-@pytest.mark.parametrize("name", ["json", "csv", "text", "parquet"])
+@pytest.mark.parametrize("name", FORMATS)
 def test_no_rows(name: str) -> None:
     schema = pa.schema([pa.field("v", pa.string(), nullable=False)])
     file_format = format_from_options(name, {})

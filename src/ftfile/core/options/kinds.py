@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "BOOLEAN",
+    "BYTES",
     "CHARACTER",
     "CLOCK",
     "COLUMNS",
@@ -93,6 +95,24 @@ def _character(text: str) -> str:
     return text
 
 
+_ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+
+
+def _bytes(text: str) -> bytes:
+    def meant(match: re.Match[str]) -> bytes:
+        escape, plain = match.groups()
+        if plain is not None:
+            return str(plain).encode()
+        if len(escape) > 1:
+            return bytes.fromhex(escape[1:])
+        if escape not in _ESCAPES:
+            raise ValueError(text)
+        return _ESCAPES[escape]
+
+    return b"".join(map(meant, _ESCAPED.finditer(text)))
+
+
 def _part_of_a_day(text: str) -> float:
     seconds = parse_duration_s(text)
     if seconds < 1 or 86_400 % seconds:
@@ -132,3 +152,4 @@ PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, none twice", _names)
 NAMES = Kind("names separated by commas, none twice", _names)
 CHARACTER = Kind("a single character", _character)
+BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)

@@ -51,8 +51,9 @@ class ParsedOptions:
         for name, value in self.given.items():
             formats = _BY_KEY[name.lower()].formats
             if formats and format_name not in formats:
+                elsewhere = "; what separates fields is sep" if (name, format_name) == ("delimiter", "csv") else ""
                 raise ConfigError(
-                    f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}"
+                    f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}{elsewhere}"
                 )
             if formats:
                 found[name] = value

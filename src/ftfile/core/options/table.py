@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ftfile.core.options.kinds import (
     BOOLEAN,
-    CHARACTER,
     CLOCK,
     COLUMN_AND_DURATION,
     COLUMNS,
@@ -18,6 +17,7 @@ from ftfile.core.options.kinds import (
 )
 from ftfile.core.options.option import BOTH, Option
 from ftfile.core.options.placing import PLACING
+from ftfile.core.options.records import RECORDS
 from ftfile.core.options.versions import VERSIONS
 
 __all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "Option")
@@ -45,7 +45,13 @@ OPTIONS: tuple[Option, ...] = (
         "where",
         used_by=BOTH,
     ),
-    Option("fileFormat", one_of("parquet", "json", "csv", "text"), "parquet", "How rows are encoded.", "where"),
+    Option(
+        "fileFormat",
+        one_of("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow"),
+        "parquet",
+        "How rows are encoded.",
+        "where",
+    ),
     Option(
         "partitionBy",
         COLUMNS,
@@ -160,14 +166,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "compression",
-        one_of("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz", "brotli"),
+        one_of("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz", "brotli", "deflate", "zlib"),
         None,
-        "The codec: of lines, that of the whole file, all but `brotli`; of Parquet, that within the file, `none`, "
-        "`snappy`, `gzip`, `zstd`, `lz4` (the format's LZ4_RAW) or `brotli`. Who reads which: see "
-        "[compression](compression.md).",
+        "The codec: of lines and binary records, that of the whole file (see [compression](compression.md)); of other "
+        "formats, that within the file (see [formats](formats/README.md#compression)).",
         "format",
-        formats=("parquet", "json", "csv", "text"),
-        default_text="`zstd` for parquet, else `none`",
+        formats=("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow"),
+        default_text="`zstd` for parquet, orc, arrow; `deflate` for avro; else `none`",
     ),
     Option(
         "compressionLevel",
@@ -175,7 +180,7 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "The codec's level, where it has levels; see [compression](compression.md).",
         "format",
-        formats=("parquet", "json", "csv", "text"),
+        formats=("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow"),
         default_text="one that costs little",
     ),
     Option(
@@ -234,42 +239,7 @@ OPTIONS: tuple[Option, ...] = (
         "format",
         formats=("json", "csv", "text"),
     ),
-    Option(
-        "header",
-        BOOLEAN,
-        False,  # noqa: FBT003 - a default
-        "Write the column names as the first line of every file.",
-        "format",
-        formats=("csv",),
-    ),
-    Option("sep", CHARACTER, ",", "What separates fields.", "format", formats=("csv",)),
-    Option("quote", CHARACTER, '"', "What stands around fields that need it.", "format", formats=("csv",)),
-    Option(
-        "escape",
-        CHARACTER,
-        "\\",
-        'What stands before a quote within quotes. The default is what Spark reads by default; `"` doubles quotes, as '
-        "RFC 4180, pandas and DuckDB have it, and Spark reads with `escape='\"'`.",
-        "format",
-        formats=("csv",),
-    ),
-    Option(
-        "quoteAll",
-        BOOLEAN,
-        False,  # noqa: FBT003 - a default
-        "Quote every value but null.",
-        "format",
-        formats=("csv",),
-    ),
-    Option(
-        "nullValue",
-        TEXT,
-        "",
-        "What stands for null; an empty string is written as two quotes.",
-        "format",
-        formats=("csv",),
-        default_text="nothing",
-    ),
+    *RECORDS,
     Option(
         "onNewQuery",
         one_of("fail", "continue"),
@@ -349,7 +319,7 @@ SPARK_KEYS = frozenset(
 )
 
 # What follows is for classes of the user's own.
-OWN_PREFIXES = ("bucketer.",)
+OWN_PREFIXES = ("bucketer.", "encoder.")
 
 _INSTEAD: dict[tuple[str, ...], str] = {
     ("encryption", "encryptionKeyId", "keyProvider"): "files are written in the clear; keep them on an encrypted disk",
@@ -393,7 +363,11 @@ ELSEWHERE: dict[str, str] = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "the marker is successFile=_SUCCESS",
     "errors.tolerance": "records that cannot be written are badRecords",
     "errors.deadletterqueue.topic.name": "records that cannot be written are badRecords=deadLetter",
-    "delimiter": "the separator is sep",
+    "avroschema": "the schema is that of the rows; recordName and recordNamespace name its record",
+    "tupleseparator": "what stands after each record is lineSep for text, delimiter for binary",
+    "getbytesfortuple": "a class that makes the bytes of records is encoder, with fileFormat=binary",
+    "format.bytearray.separator": "what stands after each record is delimiter",
+    "avro.codec": "the codec is compression",
     "codec": "the codec is compression",
     "compression.codec": "the codec is compression",
     "mergeschema": "changes of the schema are governed by onSchemaChange",

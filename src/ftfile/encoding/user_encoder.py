@@ -1,0 +1,159 @@
+"""`encoder`: a class of the user's makes the bytes of each record."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
+from ftfile.core.user_code import is_name_of_code, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("ENTRY_POINT_GROUP", "UserEncoder")
+
+ENTRY_POINT_GROUP = "ftfile.encoders"
+
+_OPTION = "encoder"
+_EXTENSION = re.compile(r"(\.[A-Za-z0-9_-]+)+", re.ASCII)
+_PAGE = "see docs/formats/binary.md"
+
+
+@dataclass(frozen=True, slots=True)
+class UserEncoder:
+    """The class by name, and what its constructor is given.
+
+    Attributes:
+        name: `module:Class`, or the name of an entry point.
+        options: the options `encoder.<name>`, without that prefix, sorted.
+        extension: how it wants names of files to end.
+    """
+
+    name: str
+    options: tuple[tuple[str, str], ...]
+    extension: str
+
+    @classmethod
+    def checked(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
+        """Load the class and make one.
+
+        Args:
+            name: as the user wrote it.
+            options: for its constructor.
+            extension: what names of files end in if the class does not say.
+
+        Raises:
+            ConfigError: either failed, or it lacks a method.
+        """
+        settled = tuple(sorted(options.items()))
+        instance = _made(name, settled)
+        if not callable(getattr(instance, "encode", None)):
+            raise ConfigError(f"{_OPTION}={name!r} has no method encode(batch): {_PAGE}")
+        wanted = getattr(instance, "extension", extension)
+        if not isinstance(wanted, str) or not _EXTENSION.fullmatch(wanted):
+            raise ConfigError(f"{_OPTION}={name!r} has the extension {wanted!r}, and one like '.bin' is needed")
+        return cls(name, settled, wanted)
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> UserEncoder:
+        """Return what `definition()` described; nothing is loaded."""
+        return cls(definition["name"], tuple(sorted(definition["options"].items())), definition["extension"])
+
+    def definition(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {"name": self.name, "options": dict(self.options), "extension": self.extension}
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Ask it for the bytes of no rows.
+
+        Raises:
+            ConfigError: it cannot encode such rows.
+        """
+        try:
+            self.encode(pa.RecordBatch.from_pylist([], schema=schema))
+        except UserCodeError as error:
+            raise ConfigError(f"asked to encode no rows, {error}") from error
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the bytes, or the text, of each row.
+
+        Raises:
+            EncodingError: it gives null for a row.
+            UserCodeError: it raised, or returned something else; names the class.
+        """
+        instance = _made(self.name, self.options)
+        try:
+            values = instance.encode(batch)
+        except Exception as error:
+            raise UserCodeError(f"{_OPTION}={self.name!r} raised {error!r}") from error
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if isinstance(values, pa.NullArray):  # as `pa.array([])` is
+            values = values.cast(pa.binary())
+        kind = getattr(values, "type", None)
+        if not isinstance(values, pa.Array) or kind not in {pa.binary(), pa.string()}:
+            raise UserCodeError(
+                f"{_OPTION}={self.name!r} returned {kind or type(values)}, and binary values are needed"
+            )
+        if len(values) != batch.num_rows:
+            raise UserCodeError(f"{_OPTION}={self.name!r} returned {len(values)} values for {batch.num_rows} rows")
+        if values.null_count:
+            raise EncodingError(f"{_OPTION}={self.name!r} gives null: the record cannot be encoded")
+        return values
+
+    def decode(self, values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows of records; columns by name, as many and of such types as it likes.
+
+        Raises:
+            ConfigError: it is not to be loaded for reading, or does not read.
+            UserCodeError: it raised, or returned something else; names the class.
+        """
+        if is_name_of_code(self.name):
+            raise ConfigError(
+                f"the records were encoded by {self.name!r}, and the log of a directory must not say which module its "
+                f"readers import: give the class an entry point of the group {ENTRY_POINT_GROUP!r}, and write with its "
+                f"name as {_OPTION}"
+            )
+        instance = _made(self.name, self.options)
+        if not callable(getattr(instance, "decode", None)):
+            raise ConfigError(f"{_OPTION}={self.name!r} has no method decode(values, schema), so ftfile cannot read it")
+        try:
+            rows = instance.decode(values, schema)
+        except Exception as error:
+            raise UserCodeError(f"{_OPTION}={self.name!r} raised {error!r}") from error
+        if not isinstance(rows, pa.RecordBatch) or rows.num_rows != len(values):
+            found = f"{rows.num_rows} rows" if isinstance(rows, pa.RecordBatch) else type(rows)
+            raise UserCodeError(f"{_OPTION}={self.name!r} returned {found} for {len(values)} records")
+        return rows
+
+
+@lru_cache(maxsize=16)
+def _made(name: str, options: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN401 - the user's own
+    """Return the process's instance.
+
+    Raises:
+        ConfigError: it cannot be loaded or made.
+    """
+    found = load(_OPTION, name if is_name_of_code(name) else _installed(name))
+    try:
+        return found(dict(options))
+    except Exception as error:  # anything may happen in it
+        raise ConfigError(f"{_OPTION}={name!r} cannot be made from {dict(options)}: {error!r}") from error
+
+
+def _installed(name: str) -> str:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for encoders of others alone
+
+    places = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    if name not in places:
+        known = f"; there are: {', '.join(sorted(places))}" if places else ""
+        raise ConfigError(
+            f"{_OPTION}={name!r} is neither `module:Class` nor an entry point of the group {ENTRY_POINT_GROUP!r}, "
+            f"installed where the driver and the executors run{known}"
+        )
+    return places[name]
