@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.encoding.line_encoder import EncodedRows, rows_of
-from ftfile.encoding.line_reader import corrupt, separator_ends, whole_lines
+from ftfile.encoding.line_reader import corrupt, ends_as_it_begins, separator_ends, whole_lines
 from ftfile.encoding.memory import string_parts, text_scalar
 from ftfile.encoding.varints import ragged, varints
 
@@ -69,8 +69,7 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
     used = b"\n" if delimiter is None else delimiter
     if not used:
         raise ConfigError("option delimiter='': it takes at least one byte; records of any bytes want a lengthPrefix")
-    if any(used.startswith(used[start:]) for start in range(1, len(used))):
-        # After a record that ends like it begins, it would be found too early.
+    if ends_as_it_begins(used):
         raise ConfigError(f"option delimiter={used!r} ends as it begins: choose one that does not, or a lengthPrefix")
     return _Delimited(used)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("batch_of", "corrupt", "separator_ends", "whole_lines")
+__all__ = ("batch_of", "corrupt", "ends_as_it_begins", "separator_ends", "whole_lines")
 
 _BLOCK_BYTES = 4 << 20
 
@@ -23,6 +23,11 @@ _BLOCK_BYTES = 4 << 20
 def corrupt(file: BinaryIO, expected: str, found: object) -> CorruptData:
     """Return the error for a file that is not what a format writes."""
     return CorruptData(str(getattr(file, "name", "")), expected, str(found))
+
+
+def ends_as_it_begins(separator: bytes | str) -> bool:
+    """Say whether a separator is found too early after a record that ends so, too, as `||` is in `a|||`."""
+    return any(separator[start:] == separator[: len(separator) - start] for start in range(1, len(separator)))
 
 
 def whole_lines(file: BinaryIO, line_sep: bytes) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.encoding.api import LineFormat
 from ftfile.encoding.line_encoder import EncodedRows, LineEncoder, rows_of
-from ftfile.encoding.line_reader import batch_of, corrupt, separator_ends, whole_lines
+from ftfile.encoding.line_reader import batch_of, corrupt, ends_as_it_begins, separator_ends, whole_lines
 from ftfile.encoding.memory import text_scalar
 from ftfile.encoding.schema_check import refuse
 from ftfile.encoding.segments import LineJoiner, LineSegments
@@ -51,6 +51,8 @@ class TextLines(LineFormat):
         line_sep = options.get("lineSep", "\n")
         if not line_sep:
             raise ConfigError("option lineSep='': it takes at least one character")
+        if ends_as_it_begins(line_sep):
+            raise ConfigError(f"option lineSep={line_sep!r} ends as it begins: for text, choose one that does not")
         return cls(line_sep)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:

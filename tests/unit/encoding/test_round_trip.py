@@ -65,17 +65,12 @@ def test_csv(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     write_and_read("csv", options, batch)
 
 
-@given(batches(st.sampled_from([pa.string(), pa.binary()])), st.sampled_from(["\n", "\r\n", "||"]))
+@given(batches(st.sampled_from([pa.string(), pa.binary()])), st.sampled_from(["\n", "\r\n", "|;"]))
 def test_text(batch: pa.RecordBatch, line_sep: str) -> None:
     kind = batch.schema.field(0).type
     sep = line_sep if pa.types.is_string(kind) else line_sep.encode()
-    values = [value for value in batch.column(0).to_pylist() if value is not None and not sep_in(value, sep)]
+    values = [value for value in batch.column(0).to_pylist() if value is not None and sep not in value]
     write_and_read("text", {"lineSep": line_sep}, pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["line"]))
-
-
-def sep_in(value: Any, sep: Any) -> bool:
-    """Say whether a line ends within the value, or earlier than it should because of how the value ends."""
-    return bool((value + sep).find(sep) < len(value))
 
 
 @given(batches(nested_types(LEAF_TYPES)), PARQUET_OPTIONS)

@@ -14,7 +14,7 @@ TEXT = format_from_options("text", {})
 
 def test_strings_and_bytes() -> None:
     assert write_and_read("text", {}, one_column(pa.string(), "a", "", "é\r")) == "a\n\né\r\n".encode()
-    assert write_and_read("text", {"lineSep": "||"}, one_column(pa.binary(), b"\xff\n", b"")) == b"\xff\n||||"
+    assert write_and_read("text", {"lineSep": "|;"}, one_column(pa.binary(), b"\xff\n", b"")) == b"\xff\n|;|;"
 
 
 def test_null_is_an_empty_line_and_comes_back_as_one() -> None:
@@ -55,6 +55,13 @@ def test_schemas_that_are_refused(schema: pa.Schema, said: str) -> None:
 def test_no_line_separator_is_refused() -> None:
     with pytest.raises(ConfigError, match="option lineSep=''"):
         format_from_options("text", {"lineSep": ""})
+
+
+@pytest.mark.parametrize("line_sep", ["||", "\n\n", "aba"])
+def test_a_line_separator_that_ends_as_it_begins_is_refused(line_sep: str) -> None:
+    """After a value that ends so, too, a reader would find it too early."""
+    with pytest.raises(ConfigError, match="ends as it begins"):
+        format_from_options("text", {"lineSep": line_sep})
 
 
 @pytest.mark.parametrize("data", [b"a\nb", b"\xff\xfe\n"])
