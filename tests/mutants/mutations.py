@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.committing import COMMITTING
+from tests.mutants.encoding import ENCODED
 from tests.mutants.filtering import FILTERING
 from tests.mutants.placing import PLACED
 from tests.mutants.publishing import PUBLISHING
@@ -12,4 +13,4 @@ from tests.mutants.rolling import ROLLED
 from tests.mutants.upkeep import UPKEEP
 from tests.mutants.writing import WRITING
 
-MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED, *FILTERING, *UPKEEP)
+MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED, *FILTERING, *ENCODED, *UPKEEP)

@@ -1,0 +1,175 @@
+"""Mistakes in what files hold: ORC, Arrow, Avro, records of bytes, encoders of the user's."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import wrong
+
+UNIT = "tests/unit/encoding"
+ORC, ARROW, AVRO = f"{UNIT}/test_orc_file.py", f"{UNIT}/test_arrow_file.py", f"{UNIT}/test_avro_file.py"
+RECORDS, USER = f"{UNIT}/test_binary_records.py", f"{UNIT}/test_user_encoder.py"
+BAD = "tests/unit/sink/test_formats.py::TestBadRecords"
+
+COLLECTED = (
+    wrong(
+        "strings that are no text are written",
+        "encoding/collecting.py",
+        "            column.validate(full=True)",
+        "            pass",
+        AVRO,
+    ),
+    wrong(
+        "rows that no part can hold become segments",
+        "encoding/segments.py",
+        "        if self._check is not None:",
+        "        if False:",
+        f"{BAD}::test_they_are_refused_or_kept",
+    ),
+    wrong(
+        "nested columns are given to the ORC writer as they come",
+        "encoding/orc_file.py",
+        "        if pa.types.is_nested(column.type)",
+        "        if False",
+        f"{ORC}::TestNested",
+    ),
+    wrong(
+        "slices within nested columns are given to the ORC writer",
+        "encoding/orc_file.py",
+        "    return pa.concat_arrays([leaf])",
+        "    return leaf",
+        f"{ORC}::TestNested",
+    ),
+    wrong(
+        "timestamps that ORC cannot be read back with are written",
+        "encoding/orc_file.py",
+        "microseconds.min() < -_LAST_US or ",
+        "",
+        f"{ORC}::TestTimestamps",
+    ),
+    wrong(
+        "ORC columns are chosen by names with dots",
+        "encoding/orc_file.py",
+        'if any("." in name for name in present)',
+        "if False",
+        f"{ORC}::test_names_with_dots",
+    ),
+    wrong(
+        "Arrow files are taken at their word",
+        "encoding/arrow_file.py",
+        "                batch.validate(full=True)\n",
+        "",
+        f"{ARROW}::test_corrupt_files",
+    ),
+)
+
+AVRO_FILES = (
+    wrong(
+        "null and value are taken for each other",
+        "encoding/avro_rows.py",
+        "_NULL, _PRESENT = 0, 2",
+        "_NULL, _PRESENT = 2, 0",
+        f"{AVRO}::test_fastavro_reads_every_type",
+    ),
+    wrong(
+        "empty lists have two ends",
+        "encoding/avro_rows.py",
+        "(counts > 0)",
+        "(counts >= 0)",
+        f"{AVRO}::test_fastavro_reads_every_type",
+    ),
+    wrong(
+        "null structs have fields",
+        "encoding/avro_rows.py",
+        "[branch, *fields] if not array.null_count else",
+        "[branch, *fields] if True else",
+        f"{AVRO}::test_fastavro_reads_every_type",
+    ),
+    wrong(
+        "all Avro files have one marker",
+        "encoding/avro_file.py",
+        "bytes.fromhex(SYSTEM_IDS.unique())",
+        "bytes(16)",
+        f"{AVRO}::test_every_file_has_a_marker_of_its_own",
+    ),
+    wrong(
+        "markers of Avro blocks are not looked at",
+        "encoding/avro_container.py",
+        "            _expect(file, marker)",
+        "            _read(file, len(marker))",
+        f"{AVRO}::test_damage_is_corrupt_data_and_nothing_else",
+    ),
+    wrong(
+        "checksums of snappy blocks are not looked at",
+        "encoding/avro_container.py",
+        "        if isal_zlib.crc32(plain) != crc:",
+        "        if False:",
+        f"{AVRO}::test_damage_is_corrupt_data_and_nothing_else",
+    ),
+    wrong(
+        "names that Avro does not have are written",
+        "encoding/avro_schema.py",
+        "            if not is_name(name):",
+        "            if False:",
+        f"{AVRO}::test_schemas_that_are_refused",
+    ),
+)
+
+BYTES = (
+    wrong(
+        "records with the delimiter in them are written",
+        "encoding/framing.py",
+        "        if pc.any(pc.match_substring(values, self.delimiter)).as_py():",
+        "        if False:",
+        f"{RECORDS}::test_a_record_with_the_delimiter_in_it_is_refused",
+    ),
+    wrong(
+        "any delimiter will do",
+        "encoding/framing.py",
+        "    if ends_as_it_begins(used):",
+        "    if False:",
+        f"{RECORDS}::test_options_that_are_refused",
+    ),
+    wrong(
+        "any line separator of text will do",
+        "encoding/text_lines.py",
+        "        if ends_as_it_begins(line_sep):",
+        "        if False:",
+        f"{UNIT}/test_text_lines.py",
+    ),
+    wrong(
+        "records that are cut off are not missed",
+        "encoding/framing.py",
+        "        if rest:",
+        "        if False:",
+        f"{RECORDS}::test_every_truncation_is_noticed",
+    ),
+    wrong(
+        "null becomes an empty record",
+        "encoding/binary_records.py",
+        "        if values.null_count:",
+        "        if False:",
+        f"{RECORDS}::test_null_is_refused",
+    ),
+    wrong(
+        "null of the user's encoder becomes an empty record",
+        "encoding/user_encoder.py",
+        "        if values.null_count:",
+        "        if False:",
+        f"{USER}::test_null_says_that_a_record_cannot_be_encoded",
+    ),
+    wrong(
+        "the user's encoder may return fewer values",
+        "encoding/user_encoder.py",
+        "        if len(values) != batch.num_rows:",
+        "        if False:",
+        f"{USER}::test_what_fails_the_batch",
+    ),
+    wrong(
+        "a log says which module its readers import",
+        "encoding/user_encoder.py",
+        "        if is_name_of_code(self.name):",
+        "        if False:",
+        f"{USER}::test_the_log_does_not_make_readers_import_modules",
+    ),
+)
+
+ENCODED = (*COLLECTED, *AVRO_FILES, *BYTES)

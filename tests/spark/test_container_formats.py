@@ -1,0 +1,114 @@
+"""ORC, Avro, Arrow and records of bytes: read by Spark's own sources where it has any, and through ftfile in Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import ftfile
+from tests.spark.test_formats_interop import (
+    BROKEN_LINES,
+    INSTANTS_OF_ALL_ZONES,
+    LEAVES,
+    TEXTS,
+    TIMESTAMP,
+    assert_same,
+    spark_schema,
+    table,
+    write,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+UTC = dt.timezone.utc
+ALL = {**LEAVES, pa.string(): TEXTS + BROKEN_LINES}
+# Those that ORC holds here.
+OF_ORC = {
+    **ALL,
+    TIMESTAMP: [
+        dt.datetime(1677, 9, 22, 0, 0, 0, 1, tzinfo=UTC),
+        *INSTANTS_OF_ALL_ZONES[1:],
+        dt.datetime(1969, 12, 31, 23, 59, 58, 1, tzinfo=UTC),
+        dt.datetime(2262, 4, 11, tzinfo=UTC),
+    ],
+    pa.timestamp("us"): [
+        dt.datetime(1677, 9, 22),  # noqa: DTZ001 - without a zone on purpose
+        dt.datetime(1969, 12, 31, 23, 59, 58, 1),  # noqa: DTZ001
+        dt.datetime(2024, 3, 10, 2, 30, 0, 1),  # noqa: DTZ001 - an hour that the clocks of the session leave out
+        dt.datetime(2262, 4, 11),  # noqa: DTZ001
+    ],
+}
+SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zlib", "zstd"])
+def test_spark_reads_orc(spark: SparkSession, tmp_path: Path, compression: str) -> None:
+    rows = table(OF_ORC, nested=True)
+    path = write(tmp_path / "out", "orc", {"compression": compression}, rows)
+    spark.range(1).coalesce(1).write.option("compression", compression).orc(str(tmp_path / "spark"))
+    assert_same(spark.read.schema(spark_schema(rows)).orc(path).toArrow(), rows)
+    (named_by_spark,) = (tmp_path / "spark").glob("part-*")
+    (ours,) = (tmp_path / "out").glob("part-*")
+    assert named_by_spark.name.partition(".")[2] == ours.name.partition(".")[2]
+
+
+@pytest.fixture(scope="module")
+def avro(spark: SparkSession) -> None:
+    """Spark's own Avro source, which it does not bring: from Maven's central repository, or a mirror of it."""
+    spark.sql(f"ADD JAR 'ivy://{SPARK_AVRO}?transitive=false'")
+
+
+@pytest.mark.usefixtures("avro")
+@pytest.mark.parametrize("compression", ["none", "deflate", "snappy", "zstd"])
+def test_spark_reads_avro(spark: SparkSession, tmp_path: Path, compression: str) -> None:
+    rows = table(ALL, nested=True)
+    path = write(tmp_path / "out", "avro", {"compression": compression}, rows)
+    assert_same(spark.read.format("avro").load(path).toArrow(), rows)
+
+
+@pytest.mark.usefixtures("avro")
+def test_ftfile_and_spark_mean_the_same_avro_schema(spark: SparkSession, tmp_path: Path) -> None:
+    rows = table({pa.int64(): [1], pa.decimal128(10, 2): [None], TIMESTAMP: INSTANTS_OF_ALL_ZONES}, nested=True)
+    path = write(tmp_path / "out", "avro", {}, rows)
+    assert spark.read.format("avro").load(path).schema == spark_schema(rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "expression"),
+    [
+        ({"fileFormat": "avro"}, "struct(id, cast(id as string) s) v"),
+        ({"fileFormat": "orc"}, "struct(id, cast(id as string) s) v"),
+        ({"fileFormat": "arrow"}, "struct(id, cast(id as string) s) v"),
+        ({"fileFormat": "binary", "lengthPrefix": "varint"}, "cast(cast(id as string) as binary) v"),
+        ({"fileFormat": "binary", "delimiter": "\\x00", "compression": "gzip"}, "cast(id as string) v"),
+    ],
+    ids=lambda value: value["fileFormat"] if isinstance(value, dict) else "",
+)
+def test_through_ftfile(spark: SparkSession, paths: dict[str, Any], options: dict[str, str], expression: str) -> None:
+    rows = spark.range(1_000).selectExpr(expression)
+    for _ in range(2):
+        rows.write.format("ftfile").mode("append").options(**options).save(paths["out"])
+    expected = sorted(map(repr, [row.v for row in rows.collect()] * 2))
+    found = spark.read.format("ftfile").load(paths["out"])
+    assert found.schema.simpleString() == rows.schema.simpleString()
+    assert sorted(repr(row.v) for row in found.collect()) == expected
+    ftfile.compact(paths["out"])
+    assert sorted(repr(row.v) for row in spark.read.format("ftfile").load(paths["out"]).collect()) == expected
+
+
+def test_an_encoder_of_the_users(spark: SparkSession, paths: dict[str, Any]) -> None:
+    rows = spark.createDataFrame([("a",), ("bad",), ("c",)], "word string").coalesce(1)
+    options = {
+        "fileFormat": "binary",
+        "encoder": "tests.unit.encoding.user_encoders:Marked",
+        "encoder.mark": "->",
+        "badRecords": "drop",
+    }
+    rows.write.format("ftfile").mode("append").options(**options).save(paths["out"])
+    assert [row.value for row in spark.read.text(f"{paths['out']}/*.marked").collect()] == ["->a", "->c"]
