@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -35,8 +35,8 @@ class CollectingEncoder(Encoder):
         group_bytes_max: how much memory they take.
     """
 
-    group_rows_max: ClassVar[int] = 250_000
-    group_bytes_max: ClassVar[int] = 64 << 20
+    group_rows_max: int = 250_000
+    group_bytes_max: int = 64 << 20
 
     def __init__(self, schema: pa.Schema, target: ByteWriter) -> None:
         self._schema = schema

@@ -15,12 +15,16 @@ from ftfile.encoding.codecs import codec_from_options
 from ftfile.encoding.collecting import CollectingEncoder, as_sink, check_text, encoding_errors
 from ftfile.encoding.line_reader import batch_of, corrupt
 from ftfile.encoding.memory import is_valid, values_of
-from ftfile.encoding.nested import leaf_types, leaves, rebuild
+from ftfile.encoding.nested import leaf_types, leaves, map_leaf_types, rebuild
+from ftfile.encoding.orc_footer import amended
+from ftfile.encoding.schema_check import columns_within
 from ftfile.encoding.segments import RowJoiner, RowSegments
 from ftfile.encoding.spark_types import spark_schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
 
@@ -33,8 +37,14 @@ _EXTENSIONS = {"none": "", "snappy": ".snappy", "zlib": ".zlib", "zstd": ".zstd"
 
 # Arrow reads ORC's timestamps as nanoseconds in 64 bits, and no others.
 _LAST_US = 2**63 // 1000
-_RANGE = "ORC takes those from 1677-09-21 00:12:43.145225 to 2262-04-11 23:47:16.854775"
+_SECOND_US = 1_000_000
+_WALL_CLOCK = pa.timestamp("us")
+_RANGE = "ORC takes those from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 whole seconds only"
 
+# Of the writer's own memory: a reference to a value, its length, and whether it is null.
+_GROUP_BYTES, _VALUE_BYTES = 32 << 20, 17
+
+_DISTINCT_MAX = 0.8  # of the strings of a stripe, as Spark's own writer has it
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 200, 20, 10
 
 
@@ -118,10 +128,14 @@ def _check_rows(batch: pa.RecordBatch) -> None:
     check_text(batch)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         for leaf in leaves(column):
-            if pa.types.is_timestamp(leaf.type):
-                microseconds = values_of(leaf, np.int64)[is_valid(leaf)]
-                if len(microseconds) and (microseconds.min() < -_LAST_US or microseconds.max() > _LAST_US):
-                    raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
+            if pa.types.is_timestamp(leaf.type) and leaf.type.tz and not _all_within(values_of(leaf, np.int64), leaf):
+                raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
+
+
+def _all_within(microseconds: NDArray[np.int64], column: pa.Array) -> bool:
+    # Before 1970, Arrow writes fractions of a second as negative ones, and Spark fails at them.
+    within = (np.abs(microseconds) <= _LAST_US) & ((microseconds >= 0) | (microseconds % _SECOND_US == 0))
+    return bool((within | ~is_valid(column)).all())
 
 
 class _OrcEncoder(CollectingEncoder):
@@ -131,7 +145,11 @@ class _OrcEncoder(CollectingEncoder):
         super().__init__(schema, target)
         self._codec = codec
         self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
-        self._writer = self._open(as_sink(target))
+        # The writer takes memory for a whole group of values of every column, however few rows come.
+        self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
+        self._stored = pa.schema([(column.name, map_leaf_types(column.type, _stored_as)) for column in schema])
+        self._sink = _Tail(target)
+        self._writer = self._open(as_sink(self._sink))
 
     def _open(self, sink: Any) -> orc.ORCWriter:  # noqa: ANN401 - pyarrow has no types
         # Every batch that it is given is more than a stripe may be, and so a stripe.
@@ -149,13 +167,13 @@ class _OrcEncoder(CollectingEncoder):
 
     def _write_group(self, rows: pa.Table) -> None:
         with encoding_errors("ORC"):
-            self._writer.write(_laid_out(rows))
+            self._writer.write(self._laid_out(rows))
 
     def _sample_bytes(self, rows: pa.Table) -> int:
         sink = pa.BufferOutputStream()
         with encoding_errors("ORC"):
             writer = self._open(sink)
-            writer.write(_laid_out(rows))
+            writer.write(self._laid_out(rows))
             writer.close()
             size_bytes: int = sink.tell()
         return size_bytes
@@ -166,26 +184,56 @@ class _OrcEncoder(CollectingEncoder):
     def _end(self) -> None:
         with encoding_errors("ORC"):
             if not self._groups:
-                self._writer.write(pa.Table.from_batches([], self._schema))
+                self._writer.write(self._laid_out(pa.Table.from_batches([], self._schema)))
+            self._sink.hold()
             self._writer.close()
+        types = (arrow for column in self._schema for _, arrow in columns_within(pa.schema([column])))
+        wall_clocks = {number for number, arrow in enumerate(types, start=1) if arrow == _WALL_CLOCK}
+        self._target.write(amended(bytes(self._sink.held), wall_clocks))
+
+    def _laid_out(self, rows: pa.Table) -> pa.Table:
+        """Return rows as they are stored, nested columns laid out anew.
+
+        Within these, the writer takes slices for what they are slices of, and a value under a null for one more.
+        """
+        columns = []
+        for kind, column in zip(self._stored.types, rows.columns, strict=True):
+            leaf = _copied if pa.types.is_nested(kind) else _viewed
+            columns.append(pa.chunked_array([rebuild(chunk, kind, leaf) for chunk in column.chunks], kind))
+        return pa.Table.from_arrays(columns, schema=self._stored)
 
 
-_DISTINCT_MAX = 0.8  # of a stripe's strings, as Spark's own writer has it
+class _Tail:
+    """Where a file goes; keeps the end of it from where it is told to."""
+
+    def __init__(self, target: ByteWriter) -> None:
+        self._target = target
+        self._is_holding = False
+        self.held = bytearray()
+
+    @property
+    def position(self) -> int:
+        return self._target.position + len(self.held)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        if not self._is_holding:
+            return self._target.write(data)
+        self.held += data
+        return len(data)
+
+    def hold(self) -> None:
+        """Pass nothing on any more."""
+        self._is_holding = True
 
 
-def _laid_out(rows: pa.Table) -> pa.Table:
-    """Return rows with nested columns laid out anew.
-
-    Within nested ones, the writer takes slices for what they are slices of, and a value under a null for one more.
-    """
-    columns = [
-        pa.chunked_array([rebuild(chunk, column.type, _copied) for chunk in column.chunks], column.type)
-        if pa.types.is_nested(column.type)
-        else column
-        for column in rows.columns
-    ]
-    return pa.Table.from_arrays(columns, schema=rows.schema)
+def _stored_as(arrow: pa.DataType) -> pa.DataType:
+    """Return what a type is in the file: what a clock shows is a number, as Spark's own writer has it."""
+    return pa.int64() if arrow == _WALL_CLOCK else arrow
 
 
-def _copied(leaf: pa.Array, _: pa.DataType) -> pa.Array:
-    return pa.concat_arrays([leaf])
+def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:
+    return leaf if leaf.type == target else leaf.view(target)
+
+
+def _copied(leaf: pa.Array, target: pa.DataType) -> pa.Array:
+    return pa.concat_arrays([_viewed(leaf, target)])

@@ -158,9 +158,12 @@ def only_of_orc(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch with the timestamps that ORC holds."""
 
     def leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-        if not pa.types.is_timestamp(target):
+        if target != TIMESTAMP:
             return array
-        within = [value and value % ORC_LAST_US for value in array.cast(pa.int64()).to_pylist()]
+        times = array.cast(pa.int64()).to_pylist()
+        within = [
+            value and (value % ORC_LAST_US if value > 0 else -(value % 9_000_000_000) * 1_000_000) for value in times
+        ]
         return pa.array(within, pa.int64()).cast(target)
 
     columns = [rebuild(column, column.type, leaf) for column in batch.columns]

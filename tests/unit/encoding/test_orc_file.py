@@ -11,6 +11,9 @@ from pyarrow import orc
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, UnencodableRows
 from ftfile.encoding.registry import format_from_options
 from tests.unit.encoding.rows import (
+    DATE,
+    FIRST_US,
+    LAST_US,
     ORC_LAST_US,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -69,6 +72,13 @@ def test_small_batches_are_collected_to_large_stripes() -> None:
     assert file.read().column("n").to_pylist() == values
 
 
+def test_wide_rows_make_stripes_of_fewer_rows() -> None:
+    """The writer takes memory for every column and all rows of a stripe."""
+    wide = pa.RecordBatch.from_arrays([pa.array(range(7_000))] * 500, names=[f"c{place}" for place in range(500)])
+    file = opened(encode(ORC, wide))
+    assert [file.read_stripe(number).num_rows for number in range(file.nstripes)] == [3_948, 3_052]
+
+
 def test_flushing_ends_a_stripe() -> None:
     data = bytearray()
 
@@ -121,14 +131,14 @@ class TestNested:
 
 
 class TestTimestamps:
-    """Arrow reads them as nanoseconds in 64 bits."""
+    """Arrow reads them as nanoseconds in 64 bits, and writes fractions before 1970 so that Spark fails at them."""
 
-    @pytest.mark.parametrize("kind", [TIMESTAMP, TIMESTAMP_NTZ], ids=str)
-    def test_the_first_and_the_last(self, kind: pa.DataType) -> None:
-        write_and_read("orc", {}, one_column(kind, -ORC_LAST_US, -1, 0, ORC_LAST_US))
+    def test_the_first_and_the_last(self) -> None:
+        first = -(ORC_LAST_US // 1_000_000) * 1_000_000
+        write_and_read("orc", {}, one_column(TIMESTAMP, first, -1_000_000, 0, 1, ORC_LAST_US))
 
-    @pytest.mark.parametrize("value", [-ORC_LAST_US - 1, ORC_LAST_US + 1])
-    @pytest.mark.parametrize("kind", [TIMESTAMP, pa.list_(pa.field("element", TIMESTAMP_NTZ))], ids=str)
+    @pytest.mark.parametrize("value", [-ORC_LAST_US - 1, ORC_LAST_US + 1, -(2**63), -1, -1_500_000, -(10**16)])
+    @pytest.mark.parametrize("kind", [TIMESTAMP, pa.list_(pa.field("element", TIMESTAMP))], ids=str)
     def test_others_are_refused(self, kind: pa.DataType, value: int) -> None:
         batch = one_column(kind, value if pa.types.is_timestamp(kind) else [None, value])
         with pytest.raises(UnencodableRows, match="column `v`: a timestamp is out of range: ORC takes those from 1677"):
@@ -140,6 +150,51 @@ class TestTimestamps:
         beyond = pa.array([2**62, 0], TIMESTAMP)
         hidden = pa.Array.from_buffers(TIMESTAMP, 2, [pa.py_buffer(b"\x02"), beyond.buffers()[1]])
         write_and_read("orc", {}, pa.RecordBatch.from_arrays([hidden], names=["v"]))
+
+    def test_what_clocks_show_is_a_number_as_sparks_own(self) -> None:
+        data = write_and_read("orc", {}, one_column(TIMESTAMP_NTZ, FIRST_US, -1, LAST_US))
+        assert opened(data).read().column("v").to_pylist() == [FIRST_US, -1, LAST_US]
+
+
+def fields(message: bytes) -> list[tuple[int, Any]]:
+    """The fields of a Protobuf message of numbers and bytes."""
+    found: list[tuple[int, Any]] = []
+    stream = io.BytesIO(message)
+
+    def number() -> int:
+        byte = stream.read(1)[0]
+        return byte if byte < 128 else byte - 128 + 128 * number()
+
+    while stream.tell() < len(message):
+        key = number()
+        assert key % 8 in {0, 2}
+        found.append((key // 8, number() if key % 8 == 0 else stream.read(number())))
+    return found
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zlib", "zstd"])
+@pytest.mark.parametrize("columns", [3, 1_000])
+def test_the_footer_says_calendar_and_types(compression: str, columns: int) -> None:
+    """Java's readers take dates before 1582 for Julian ones unless it does; numbers of types go down into columns."""
+    within = pa.struct([("x", pa.int32()), ("n", TIMESTAMP_NTZ)])
+    kinds = [within, pa.map_(pa.string(), pa.list_(pa.field("element", TIMESTAMP_NTZ))), TIMESTAMP, DATE]
+    names = [f"c{place}" for place in range(columns)]
+    rows = pa.RecordBatch.from_arrays([pa.nulls(2, kinds[place % 4]) for place in range(columns)], names=names)
+    data = write_and_read("orc", {"compression": compression}, rows)
+    postscript = dict(fields(data[-1 - data[-1] : -1]))
+    tail = data[: -1 - data[-1]][-postscript[1] :]
+    footer = b""
+    while compression != "none" and tail:
+        head = int.from_bytes(tail[:3], "little")
+        assert head & 1  # as it is
+        footer, tail = footer + tail[3 : 3 + head // 2], tail[3 + head // 2 :]
+    described = fields(footer or tail)
+    assert [value for number, value in described if number == 11] == [2]
+    types = [dict(fields(value)) for number, value in described if number == 4]
+    marked = [place for place, kind in enumerate(types) if 7 in kind]
+    assert marked[:2] == [3, 7]  # root, struct, x, n; map, key, list, element
+    assert dict(fields(types[3][7])) == {1: b"spark.sql.catalyst.type", 2: b"timestamp_ntz"}
+    assert len(marked) == (2 if columns == 3 else columns // 2)
 
 
 def test_text_that_is_none_is_refused() -> None:
