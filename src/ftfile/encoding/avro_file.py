@@ -14,7 +14,15 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.encoding.api import Format
 from ftfile.encoding.avro_container import CODECS, block, blocks, compressed, header, read_header
 from ftfile.encoding.avro_rows import decimal_bytes, encode_rows
-from ftfile.encoding.avro_schema import arrow_type, avro_schema, is_name, is_namespace, raw_schema, schema_problems
+from ftfile.encoding.avro_schema import (
+    arrow_type,
+    avro_schema,
+    is_name,
+    is_namespace,
+    is_type_name,
+    raw_schema,
+    schema_problems,
+)
 from ftfile.encoding.codecs import codec_from_options
 from ftfile.encoding.collecting import CollectingEncoder, check_text, encoding_errors
 from ftfile.encoding.line_reader import batch_of, corrupt
@@ -66,6 +74,8 @@ class AvroFormat(Format):
         name, namespace = options.get("recordName", "topLevelRecord"), options.get("recordNamespace", "")
         if not is_name(name):
             raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
+        if is_type_name(name):
+            raise ConfigError(f"option recordName={name!r} is a type of Avro's, and records may not be called so")
         if not is_namespace(namespace):
             raise ConfigError(
                 f"option recordNamespace={namespace!r}: it takes names with dots between them, as in `a.b`"

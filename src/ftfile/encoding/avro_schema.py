@@ -12,7 +12,7 @@ from ftfile.encoding.schema_check import columns_within
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("arrow_type", "avro_schema", "is_name", "is_namespace", "raw_schema", "schema_problems")
+__all__ = ("arrow_type", "avro_schema", "is_name", "is_namespace", "is_type_name", "raw_schema", "schema_problems")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TYPE_NAMES = frozenset(
@@ -53,6 +53,11 @@ _ARROW = {
 def is_name(text: str) -> bool:
     """Say whether Avro takes a text for a name."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_type_name(text: str) -> bool:
+    """Say whether Avro has a type of that name: records, in whichever namespace, may not be called so."""
+    return text in _TYPE_NAMES
 
 
 def is_namespace(text: str) -> bool:
@@ -105,8 +110,8 @@ def _nullable(arrow: pa.DataType, name: str, namespace: str) -> list[Any]:
 
 def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401 - JSON
     if pa.types.is_struct(arrow):
-        # Names of types are no names of records, in whichever namespace.
-        return _record(list(arrow), f"{name}_" if name in _TYPE_NAMES else name, namespace)
+        # `string` becomes `string_`, and so `string_` must become `string__`.
+        return _record(list(arrow), f"{name}_" if is_type_name(name.rstrip("_")) else name, namespace)
     if pa.types.is_list(arrow):
         return {"type": "array", "items": _nullable(arrow.value_type, name, namespace)}
     if pa.types.is_map(arrow):

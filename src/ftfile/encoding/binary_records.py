@@ -122,7 +122,7 @@ class BinaryRecords(LineFormat):
                     else pa.nulls(len(values), column.type)
                     for column in schema
                 ]
-            except pa.ArrowInvalid as error:
+            except pa.ArrowException as error:
                 raise corrupt(file, f"records for {', '.join(schema.names)}", error) from error
             yield batch_of(columns, schema, len(values))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ("CollectingEncoder", "as_sink", "check_text", "encoding_errors")
 
 _SAMPLE_ROWS = 10_000
+_MARK_BYTES = 8  # of a format's name at the start of a file, at most
 _RATIO_GUESS = 0.4  # of the length in the file to that in memory, while no limit asks for more
 
 
@@ -45,6 +46,7 @@ class CollectingEncoder(Encoder):
         self._groups = 0
         self._ratio: float | None = None
         self._encoded_bytes = 0
+        self._held_bytes = 0
         self._buffer: list[pa.RecordBatch] = []
         self._buffer_rows = 0
         self._buffer_bytes = 0
@@ -111,7 +113,8 @@ class CollectingEncoder(Encoder):
 
     def _estimate(self, ratio: float) -> int:
         written = self._target.position - self._start_bytes
-        return int(written + self._buffer_bytes * ratio + self._footer_bytes(self._groups + bool(self._buffer)))
+        unwritten = self._buffer_bytes + self._held_bytes
+        return int(written + unwritten * ratio + self._footer_bytes(self._groups + bool(self._buffer)))
 
     def _rows_to_take(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
         """Return how many rows fit into the group and, by estimate, below the limit; at least one."""
@@ -127,6 +130,9 @@ class CollectingEncoder(Encoder):
         if batch.get_total_buffer_size() > 2 * batch.nbytes:
             # A slice would keep the memory of all rows that it was cut from.
             batch = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in batch.columns], schema=batch.schema)
+        if self._buffer_bytes + batch.nbytes > 2 * self.group_bytes_max:
+            # A row much larger than those beside it: a group must be one batch, and its strings below 2 GiB.
+            self._end_group()
         self._buffer.append(batch)
         self._buffer_rows += batch.num_rows
         self._buffer_bytes += batch.nbytes
@@ -136,17 +142,28 @@ class CollectingEncoder(Encoder):
     def _reaches(self, limit_bytes: int) -> bool:
         if self._ratio is None and self._estimate(1) >= limit_bytes:
             # Only now does it matter how well these rows compress: encode a sample for nothing.
-            sample = pa.Table.from_batches(self._buffer).slice(0, _SAMPLE_ROWS)
-            self._ratio = self._sample_bytes(sample) / max(1, sample.nbytes)
+            self._ratio = self._ratio_of(pa.Table.from_batches(self._buffer))
         return self.size_bytes >= limit_bytes
+
+    def _ratio_of(self, rows: pa.Table) -> float:
+        sample = rows.slice(0, _SAMPLE_ROWS)
+        memory_bytes: int = sample.nbytes
+        return self._sample_bytes(sample) / max(1, memory_bytes)
 
     def _end_group(self) -> None:
         if not self._buffer:
             return
-        self._write_group(pa.Table.from_batches(self._buffer))
+        rows, before = pa.Table.from_batches(self._buffer), self._target.position
+        self._write_group(rows)
         self._groups += 1
         self._encoded_bytes += self._buffer_bytes
-        self._ratio = (self._target.position - self._start_bytes) / max(1, self._encoded_bytes)
+        if self._target.position > before + _MARK_BYTES:
+            self._held_bytes = 0
+            self._ratio = (self._target.position - self._start_bytes) / max(1, self._encoded_bytes)
+        else:
+            # A library may hold back what is little for each column, and then it is in none of the sizes.
+            self._held_bytes += self._buffer_bytes
+            self._ratio = self._ratio or self._ratio_of(rows)
         self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
 
 

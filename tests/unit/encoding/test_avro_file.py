@@ -146,6 +146,11 @@ def test_a_field_may_be_called_like_a_type() -> None:
     assert by_fastavro(encode(AVRO, one_column(kind, {"string": {"map": 1}}))) == [{"v": {"string": {"map": 1}}}]
 
 
+def test_structs_called_like_types_keep_apart() -> None:
+    columns = {"int": [{"a": 1}], "int_": [{"b": 2}], "int__": [{"c": 3}]}
+    assert by_fastavro(encode(AVRO, pa.RecordBatch.from_pydict(columns))) == [{k: v[0] for k, v in columns.items()}]
+
+
 @pytest.mark.parametrize("compression", CODECS)
 def test_codecs(compression: str) -> None:
     settled = format_from_options("avro", {"compression": compression})
@@ -178,6 +183,7 @@ def test_levels_change_the_size(compression: str, level: int) -> None:
         ({"compression": "deflate", "compressionLevel": 10}, "for deflate it takes 1 to 9"),
         ({"compressionLevel": 0}, "for deflate it takes 1 to 9"),
         ({"recordName": "a.b"}, "option recordName='a.b'"),
+        ({"recordName": "string"}, "option recordName='string' is a type of Avro's"),
         ({"recordNamespace": "a..b"}, "option recordNamespace='a..b': it takes names with dots"),
     ],
 )
@@ -207,6 +213,15 @@ def test_small_batches_are_collected_to_blocks() -> None:
     found = [block.num_records for block in fastavro.block_reader(io.BytesIO(encode(AVRO, *rows)))]
     assert sum(found) == 30_000
     assert len(found) < 5
+
+
+def test_a_row_that_is_large_beside_others_is_a_block_of_its_own() -> None:
+    """Together with them it could be more than one column of strings holds."""
+    rows = pa.RecordBatch.from_pydict({"v": [b"x" * 900_000, *[b""] * 9, b"y" * 2_500_000, *[b""] * 9]})
+    data = encode(AVRO, *(rows.slice(start, 10) for start in (0, 10)))
+    counts = [block.num_records for block in fastavro.block_reader(io.BytesIO(data))]
+    assert counts == [10, 1, 9]
+    assert decode(AVRO, data, rows.schema) == rows.to_pylist()
 
 
 @pytest.mark.parametrize("limit_bytes", [20_000, 700_000])

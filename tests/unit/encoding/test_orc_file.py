@@ -72,11 +72,24 @@ def test_small_batches_are_collected_to_large_stripes() -> None:
     assert file.read().column("n").to_pylist() == values
 
 
+def wide(rows: int) -> pa.RecordBatch:
+    """Columns of which each is little; numbers of a byte."""
+    numbers = random.Random(0)
+    column = pa.array(list(numbers.randbytes(rows)), pa.int64())
+    return pa.RecordBatch.from_arrays([column] * 500, names=[f"c{place}" for place in range(500)])
+
+
 def test_wide_rows_make_stripes_of_fewer_rows() -> None:
     """The writer takes memory for every column and all rows of a stripe."""
-    wide = pa.RecordBatch.from_arrays([pa.array(range(7_000))] * 500, names=[f"c{place}" for place in range(500)])
-    file = opened(encode(ORC, wide))
+    file = opened(encode(format_from_options("orc", {"compression": "none"}), wide(7_000)))
     assert [file.read_stripe(number).num_rows for number in range(file.nstripes)] == [3_948, 3_052]
+
+
+def test_what_the_writer_holds_back_counts() -> None:
+    """It writes no stripe before it has compressed a block of some column."""
+    lengths = [len(file) for file in encode_files(ORC, [wide(4_000)] * 2, 1_500_000)]
+    assert len(lengths) > 2
+    assert all(1_100_000 < length < 1_700_000 for length in lengths[:-1])
 
 
 def test_flushing_ends_a_stripe() -> None:
