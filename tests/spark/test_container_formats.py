@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 import ftfile
 from tests.spark.test_formats_interop import (
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UTC = dt.timezone.utc
+DATE = pa.date32()
 ALL = {**LEAVES, pa.string(): TEXTS + BROKEN_LINES}
 # Those that ORC holds here.
 OF_ORC = {
     **ALL,
+    DATE: [dt.date(1, 1, 1), dt.date(1582, 10, 4), dt.date(1582, 10, 15), dt.date(9999, 12, 31)],
     TIMESTAMP: [
         dt.datetime(1677, 9, 22, tzinfo=UTC),
         dt.datetime(1883, 1, 1, tzinfo=UTC),
@@ -56,6 +59,15 @@ def test_spark_reads_orc(spark: SparkSession, tmp_path: Path, compression: str) 
     (named_by_spark,) = (tmp_path / "spark").glob("part-*")
     (ours,) = (tmp_path / "out").glob("part-*")
     assert named_by_spark.name.partition(".")[2] == ours.name.partition(".")[2]
+
+
+def test_days_that_the_calendar_of_sparks_orc_reader_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
+    """It reads them as ten days later; what Spark writes itself is no better. Other readers see them as they are."""
+    rows = pa.table({"day": pa.array([dt.date(1582, 10, 10)])})
+    path = write(tmp_path / "out", "orc", {}, rows)
+    assert spark.read.orc(path).first() == (dt.date(1582, 10, 20),)
+    (file,) = (tmp_path / "out").glob("part-*")
+    assert orc.read_table(file).to_pylist() == rows.to_pylist()
 
 
 @pytest.fixture(scope="module")
