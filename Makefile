@@ -30,9 +30,13 @@ help: ## list the targets
 demo: java environment ## stream real data, kill the stream again and again, count every row (under 4 minutes)
 	@$(python) -m tests.demo
 
+.PHONY: hdfs
+hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for Ctrl-C
+	@$(python) -m tests.hdfs
+
 .PHONY: test
 test: tests_passed := --tests-passed
-test: clean-reports java lint unit crash spark smoke-spark unit-pythons mutants ## everything that must pass
+test: clean-reports java hdfs-jars lint unit crash hdfs-tests spark smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
@@ -42,6 +46,10 @@ unit: environment ## the tests without a JVM (about a minute)
 .PHONY: crash
 crash: environment ## every crash and every fault, enumerated; and the longer ones of the unit tests
 	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
+
+.PHONY: hdfs-tests
+hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
+	$(call pytest,.venv,hdfs) tests/hdfs
 
 .PHONY: long
 long: environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
@@ -101,7 +109,7 @@ docs: environment ## write docs/options.md from the option table
 
 .PHONY: clean
 clean: ## remove environments, caches and reports
-	rm -rf .venv* .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv* .jars .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 
 .PHONY: environment
 environment:
@@ -110,6 +118,10 @@ environment:
 .PHONY: java
 java:
 	@.ci/java
+
+.PHONY: hdfs-jars
+hdfs-jars:
+	@.ci/hdfs-jars
 
 .PHONY: clean-reports
 clean-reports:

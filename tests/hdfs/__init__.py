@@ -1,0 +1,1 @@
+"""A real HDFS on this machine, and the tests that need one."""

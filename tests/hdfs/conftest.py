@@ -1,0 +1,20 @@
+"""One HDFS for all tests of a run; those that kill its servers start them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hdfs.minicluster import MiniCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytest.register_assert_rewrite("ftfile.testing")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[MiniCluster]:
+    with MiniCluster() as cluster:
+        yield cluster

@@ -1,0 +1,61 @@
+"""The class path of the servers: one jar that Maven brings, beside the Hadoop client that PySpark brings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from pathlib import Path
+
+__all__ = ("CannotStart", "class_path", "java")
+
+ROOT = Path(__file__).parents[2]
+SERVERS = ROOT / ".jars"
+# What the servers need of PySpark's own jars.
+CLIENT = re.compile(
+    r"(?:hadoop-client-(?:api|runtime)|slf4j-api|jcl-over-slf4j|log4j-(?:api|core|slf4j2-impl|1\.2-api))-"
+)
+VERSION = re.compile(r"-(\d[\w.]*)\.jar")
+
+
+class CannotStart(Exception):
+    """HDFS cannot be started here; the text says what to install or to do."""
+
+
+def java() -> str:
+    """Return the command that starts a JVM.
+
+    Raises:
+        CannotStart: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    if found is None:
+        raise CannotStart("no java found: install a JDK (17 or 21), and set JAVA_HOME or PATH")
+    return found
+
+
+def class_path() -> list[Path]:
+    """Return the jars of NameNode and DataNode.
+
+    Raises:
+        CannotStart: some are missing, or of different versions.
+    """
+    servers = sorted(SERVERS.glob("hadoop-client-minicluster-*.jar"))
+    if not servers:
+        raise CannotStart(
+            f"the servers of HDFS are not in {SERVERS}: run .ci/hdfs-jars, as `make hdfs` and `make test` do. It needs "
+            "Maven the first time: install it (apt-get install maven, brew install maven), and put mvn on the PATH"
+        )
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise CannotStart("the servers of HDFS use the Hadoop client of PySpark: install pyspark")
+    client = [jar for jar in sorted((Path(pyspark.origin).parent / "jars").glob("*.jar")) if CLIENT.match(jar.name)]
+    versions = {VERSION.search(jar.name)[1] for jar in [*servers, *client] if jar.name.startswith("hadoop-client")}  # type: ignore[index]
+    if len(versions) != 1:
+        raise CannotStart(
+            f"the servers of HDFS and PySpark's Hadoop client are of the versions {' and '.join(sorted(versions))}: "
+            "set the one of tests/hdfs/pom.xml to that of PySpark"
+        )
+    return [*servers, *client]
