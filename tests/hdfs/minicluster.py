@@ -6,6 +6,7 @@ that started them, nothing is left: a guard waits for its end, kills the servers
 
 from __future__ import annotations
 
+import getpass
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,6 +173,23 @@ class MiniCluster:
         """Return a bean of the NameNode, such as `FSNamesystemState`; empty as long as it does not answer."""
         return _bean(self._http_port, "NameNode", name)
 
+    def device_syncs(self) -> int:
+        """Return how often the DataNodes synced a block to their disks since they were started."""
+        beans = [_bean(http_port, "DataNode", "DataNodeActivity*") for _, http_port, _ in self._data_ports]
+        return sum(int(bean["FsyncCount"]) for bean in beans)
+
+    def set_space_quota(self, path: str, size_bytes: int | None) -> None:
+        """Limit what a directory takes, all replicas counted; None for no limit."""
+        query = urllib.parse.urlencode(
+            {
+                "op": "SETQUOTA",
+                "namespacequota": 2**63 - 1,
+                "storagespacequota": -1 if size_bytes is None else size_bytes,
+            }
+        )
+        url = f"{self.pages}webhdfs/v1{path}?{query}&user.name={getpass.getuser()}"
+        urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
+
     def stop(self) -> None:
         """Kill all servers and remove the directory; idempotent."""
         for name in [*self._servers]:
@@ -220,6 +239,7 @@ class MiniCluster:
         _write_site(directory / "core-site.xml", core)
         _write_site(directory / "hdfs-site.xml", hdfs)
         (directory / "log4j2.properties").write_text(LOG4J)
+        (directory / "hadoop-metrics2.properties").write_text("*.period=1\n")
 
     def _command(self, conf: Path, main: str, *arguments: str) -> list[str]:
         class_path = f"{conf}{os.pathsep}{self._class_path}"

@@ -38,7 +38,10 @@ class Capabilities:
         atomic_rename: `rename` is one step: no crash leaves the file under both names or neither.
         stream_capabilities: what `OutputStream.has_capability` may answer yes to.
         permissions: it takes the settings `filePermission` and `directoryPermission`.
+        replication: it takes the settings `replication` and `blockSize`.
         concurrency: how many calls side by side pay off on the commit path; 1 means a call costs less than a thread.
+        forbidden: characters that no name may have.
+        shown: when others see a file that is being written: empty `at_create`, or whole `at_close`.
     """
 
     driver: str
@@ -48,7 +51,10 @@ class Capabilities:
     atomic_rename: bool
     stream_capabilities: frozenset[str] = field(default_factory=frozenset)
     permissions: bool = False
+    replication: bool = False
     concurrency: int = 1
+    forbidden: str = ""
+    shown: Literal["at_create", "at_close"] = "at_create"
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +310,10 @@ class FileSystem(ABC):
 
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:
-        """Write a small file over whatever is there: for hints. A crash may tear or lose it, a reader may see half."""
+        """Write a small file over whatever is there: for hints.
+
+        A crash may tear or lose it; readers may see half, or see it a moment later; this client sees it at once.
+        """
 
     @abstractmethod
     def delete(self, path: str) -> None:

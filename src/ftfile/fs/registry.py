@@ -36,7 +36,12 @@ __all__ = (
 
 ENTRY_POINT_GROUP = "ftfile.filesystems"
 
-_BUILT_IN = {"file": "ftfile.fs.local:open_location", "memory": "ftfile.fs.memory:open_location"}
+_BUILT_IN = {
+    "file": "ftfile.fs.local:open_location",
+    "hdfs": "ftfile.fs.hdfs_native:open_location",
+    "memory": "ftfile.fs.memory:open_location",
+    "webhdfs": "ftfile.fs.webhdfs:open_location",
+}
 
 _registered: dict[str, Factory] = {}
 

@@ -21,6 +21,9 @@ __all__ = ("DEFAULT_PUBLISHING", "Publishing")
 # What each must grant: readers of the log are the writers' own processes, too.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
 
+_BLOCKS = ("replication", "blockSize")
+_CHECKSUM_BYTES = 512
+
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
@@ -75,15 +78,24 @@ def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
 
 def _storage(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
     """Return the settings of the file system, once it is known to have them."""
-    given = [(name, f"{parsed[name]:o}") for name in _PERMISSIONS if name in parsed.given]
-    capabilities = open_filesystem(parsed["path"]).capabilities if given else None
-    if capabilities is not None and not capabilities.permissions:
-        names = " and ".join(name for name, _ in given)
-        raise ConfigError(f"{names}: the file system {capabilities.driver!r} has no permissions; leave it out")
+    permissions = [name for name in _PERMISSIONS if name in parsed.given]
+    blocks = [name for name in _BLOCKS if name in parsed.given]
+    if permissions or blocks:
+        capabilities = open_filesystem(parsed["path"]).capabilities
+        if permissions and not capabilities.permissions:
+            raise ConfigError(_not_there(permissions, capabilities.driver, "permissions"))
+        if blocks and not capabilities.replication:
+            raise ConfigError(_not_there(blocks, capabilities.driver, "replicas and no blocks to choose"))
     for name, least in _PERMISSIONS.items():
         if name in parsed.given and parsed[name] & least != least:
             raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
-    return tuple(given)
+    if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
+        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
+    return (*((name, f"{parsed[name]:o}") for name in permissions), *((name, str(parsed[name])) for name in blocks))
+
+
+def _not_there(names: list[str], driver: str, what: str) -> str:
+    return f"{' and '.join(names)}: the file system {driver!r} has no {what}; leave it out"
 
 
 # Of a query that says nothing else.

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import AlreadyExists
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import AlreadyExists, OutOfSpace
 from ftfile.testing.clock import SeededIds
+from ftfile.testing.faulty import Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pytest
 
     from ftfile.fs.api import FileSystem, OutputStream
 
 __all__ = ("ContractSupport", "write")
+
+EVENTUALLY_S = 60.0
 
 
 class ContractSupport:
@@ -39,6 +44,35 @@ class ContractSupport:
     def stored(self, filesystem: FileSystem, path: str) -> bytes:
         """Return what the store holds at `path`, if possible without help of the driver under test."""
         return self.second_client(filesystem).read(path)
+
+    def is_stored(self, filesystem: FileSystem, path: str, content: bytes) -> bool:
+        """Say whether the store holds this content there."""
+        return self.stored(filesystem, path) == content
+
+    def reader(self, filesystem: FileSystem) -> FileSystem:
+        """Return a client that sees what was synced into files still open; override it if the driver's own does not."""
+        return self.second_client(filesystem)
+
+    @contextlib.contextmanager
+    def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
+        """Give a view of the store in which there is no space; by default only writes say so."""
+        yield FaultyFileSystem(filesystem, [Fault(OutOfSpace, operations=frozenset({"write"}))])
+
+    def with_blocks(self, filesystem: FileSystem) -> tuple[FileSystem, int]:
+        """Return a client that makes files of small blocks, where the store has blocks, and their length in bytes."""
+        return filesystem, 100_000
+
+    def device_syncs(self, filesystem: FileSystem) -> int | None:
+        """Return how often the store's device was synced so far; None where nobody counts."""
+        del filesystem
+        return None
+
+    def eventually(self, look: Callable[[], bool]) -> None:
+        """Wait until `look` says yes: hints may be seen late, and counters lag."""
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + EVENTUALLY_S
+        while not look():
+            assert SYSTEM_CLOCK.monotonic_s() < deadline_s, "waited in vain"
+            SYSTEM_CLOCK.sleep(0.02)
 
     def race(self, run: Callable[[FileSystem, int], object], filesystem: FileSystem) -> list[bool]:
         """Start all racers at once, half of them on another client, and say who found the place free."""

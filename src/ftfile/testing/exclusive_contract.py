@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 __all__ = ("ExclusiveContract",)
+
+
+def write_over(filesystem: FileSystem, path: str, content: bytes) -> None:
+    """Write a file, which may be there already."""
+    with contextlib.suppress(NotFound):
+        filesystem.delete(path)
+    write(filesystem, path, content)
 
 
 class ExclusiveContract(ContractSupport):
@@ -58,8 +67,10 @@ class ExclusiveContract(ContractSupport):
 
         for number in range(self.race_rounds):
             target = f"target-{number}"
-            for racer in range(self.racers):
-                filesystem.put(f"racer-{racer}", f"{number} {racer}".encode())
+            with ThreadPoolExecutor(self.racers) as pool:
+                contents = [f"{number} {racer}".encode() for racer in range(self.racers)]
+                paths = [f"racer-{racer}" for racer in range(self.racers)]
+                list(pool.map(write_over, [filesystem] * self.racers, paths, contents))
             won = self.race(rename, filesystem)
             assert won.count(True) == 1
             assert self.stored(filesystem, target) == f"{number} {won.index(True)}".encode()
@@ -123,7 +134,8 @@ class ExclusiveContract(ContractSupport):
     def test_put_replaces_whatever_is_there(self, filesystem: FileSystem) -> None:
         for content in (b"first", b"a longer second", b"3"):
             filesystem.put("hint", content)
-            assert self.stored(filesystem, "hint") == content
             assert filesystem.stat("hint").size_bytes == len(content)
+            assert filesystem.read("hint") == content
+            self.eventually(partial(self.is_stored, filesystem, "hint", content))
         with pytest.raises(NotFound):
             filesystem.put("no-directory/hint", b"")

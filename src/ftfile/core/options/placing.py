@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftfile.core.options.kinds import DURATION, PERMISSION, TEXT, one_of
+from ftfile.core.options.kinds import COUNT, DURATION, PERMISSION, SIZE, TEXT, one_of
 from ftfile.core.options.option import Option
 
 __all__ = ("PLACING",)
@@ -88,9 +88,9 @@ PLACING: tuple[Option, ...] = (
         "filePermission",
         PERMISSION,
         None,
-        "Permissions of new files, less what the umask takes away; where the file system has permissions.",
+        "Permissions of new files, on local disks less what the umask takes away; where the file system has permissions.",
         "publishing",
-        default_text="`666` less the umask",
+        default_text="`666` less the umask; `644` on HDFS",
     ),
     Option(
         "directoryPermission",
@@ -98,6 +98,22 @@ PLACING: tuple[Option, ...] = (
         None,
         "Permissions of new directories, likewise.",
         "publishing",
-        default_text="`777` less the umask",
+        default_text="`777` less the umask; `755` on HDFS",
+    ),
+    Option(
+        "replication",
+        COUNT,
+        None,
+        "On how many machines HDFS keeps each block of new files.",
+        "publishing",
+        default_text="that of HDFS",
+    ),
+    Option(
+        "blockSize",
+        SIZE,
+        None,
+        "How long the blocks of new files are in HDFS: a multiple of 512 bytes.",
+        "publishing",
+        default_text="that of HDFS",
     ),
 )

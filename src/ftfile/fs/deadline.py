@@ -1,0 +1,79 @@
+"""Calls that end: for libraries whose calls have no time limit of their own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ("run_within", "start")
+
+Result = TypeVar("Result")
+
+
+class _Worker:
+    """A thread that runs one call after the other, and never keeps the process from ending."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        threading.Thread(target=self._work, name="ftfile-call", daemon=True).start()
+
+    def do(self, call: Callable[[], Any], future: Future[Any]) -> None:
+        self._calls.put((call, future))
+
+    def _work(self) -> None:
+        while True:
+            call, future = self._calls.get()
+            answer = _answer_of(call)
+            # Idle before its caller hears of it, so that one call after the other takes one thread.
+            _idle.append(self)
+            answer(future)
+            del call, future, answer
+
+
+def _answer_of(call: Callable[[], Any]) -> Callable[[Future[Any]], None]:
+    """Run a call and return what tells a future its outcome."""
+    try:
+        result = call()
+    except BaseException as error:
+        raised = error
+        return lambda future: future.set_exception(raised)
+    return lambda future: future.set_result(result)
+
+
+# Those that wait for a call; one that hangs is not among them until it returns.
+_idle: deque[_Worker] = deque()
+
+# Threads do not survive a fork.
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+def start(call: Callable[[], Result]) -> Future[Result]:
+    """Run a call in a thread of its own and return what will be its outcome."""
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = _Worker()
+    future: Future[Result] = Future()
+    worker.do(call, future)
+    return future
+
+
+def run_within(timeout_s: float, call: Callable[[], Result]) -> Result:
+    """Run a call and return its result; one that takes longer is left to itself.
+
+    Raises:
+        TimeoutError: it took longer, and may yet take effect.
+    """
+    future = start(call)
+    wait([future], timeout_s)
+    if not future.done():
+        raise TimeoutError(f"no answer within {timeout_s:g} s")
+    return future.result()

@@ -1,0 +1,163 @@
+"""What both drivers of HDFS have in common: its rules, whoever carries the requests."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.core.errors import AlreadyExists, NotADirectory, NotFound, OutcomeUnknown, StorageError
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.api import FileInfo, FileSystem
+from ftfile.fs.hadoop_errors import NotEmpty
+from ftfile.fs.hadoop_settings import require_hdfs_name
+from ftfile.fs.paths import join
+from ftfile.fs.patience import patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.core.clock import Clock
+    from ftfile.fs.hadoop_settings import HadoopSettings
+
+__all__ = ("HadoopFileSystem",)
+
+Result = TypeVar("Result")
+
+
+class HadoopFileSystem(FileSystem):
+    """A directory of HDFS. Names are durable at once; a call that the NameNode is not ready for is made again.
+
+    Args:
+        where: of the root, for messages.
+        root: absolute path of the directory; it need not exist yet.
+        settings: see there.
+        clock: for waiting.
+    """
+
+    def __init__(self, where: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
+        self.where = where
+        self.root = root
+        self._settings = settings
+        self._clock = clock
+        self._prefix = "" if root == "/" else root
+
+    def stat(self, path: str) -> FileInfo:
+        """Return what is at `path`."""
+        full = self._full("stat", path)
+        return dataclasses.replace(self._do("stat", path, lambda: self._status(full)), path=path)
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory."""
+        full = self._full("list", path)
+        children = self._do("list", path, lambda: self._children(full))
+        if len(children) == 1 and not children[0].path:
+            raise NotADirectory("list", path, f"a file is there below {self.where}, and a directory was asked for")
+        return [dataclasses.replace(child, path=join(path, child.path)) for child in children]
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; idempotent."""
+        full = self._full("make_directories", path)
+        try:
+            made = self._do("make_directories", path, lambda: self._make(full, self._settings.directory_mode))
+        except AlreadyExists as error:
+            raise NotADirectory("make_directories", path, error.detail) from error
+        if not made:
+            raise StorageError("make_directories", path, f"{self.where} made no directory, and does not say why")
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: each change of a name is durable when the NameNode has answered."""
+        self._full("sync_directory", path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, never over anything."""
+        full_source, full_target = self._full("rename", source), self._full("rename", target)
+        self._do("rename", source, lambda: self._move(full_source, full_target))
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole, durable file in one step: a temporary file, synced, closed and measured, gets its name."""
+        full = self._full("create_exclusive", path)
+        temporary = f"{full.rpartition('/')[0]}/.{SYSTEM_IDS.unique()}.tmp"
+        try:
+            self._do("create_exclusive", path, lambda: self._write_whole(temporary, content))
+            self._measure(path, temporary, len(content))
+            self._do("create_exclusive", path, lambda: self._move(temporary, full))
+        except OutcomeUnknown:
+            # It may have its name already, and then there is nothing to remove.
+            raise
+        except StorageError:
+            self.discard(temporary)
+            raise
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        full = self._full("delete", path)
+        # The server deletes an empty directory as well.
+        directory = self._do("delete", path, lambda: self._status(full)).is_directory
+        if directory or not self._do("delete", path, lambda: self._remove(full)):
+            raise NotFound("delete", path, f"no file is there below {self.where}")
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove a directory if it is empty."""
+        full = self._full("remove_directory", path)
+        try:
+            directory = self._do("remove_directory", path, lambda: self._status(full)).is_directory
+        except NotFound:
+            return True
+        if not directory:
+            raise NotADirectory("remove_directory", path, f"a file is there below {self.where}")
+        try:
+            self._do("remove_directory", path, lambda: self._remove(full))
+        except NotEmpty:
+            return False
+        return True
+
+    def discard(self, full: str) -> bool:
+        """Delete what may be there, and say whether nothing is left of it."""
+        try:
+            self.run("delete", full, lambda: self._remove(full))
+        except NotFound:
+            return True
+        except StorageError:
+            return False
+        return True
+
+    @abstractmethod
+    def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call of the library once, within the time it may take, and translate its errors."""
+
+    @abstractmethod
+    def _status(self, full: str) -> FileInfo:
+        """Return what is there."""
+
+    @abstractmethod
+    def _children(self, full: str) -> Sequence[FileInfo]:
+        """Return what is in a directory, by name; of a file, itself with an empty name."""
+
+    @abstractmethod
+    def _make(self, full: str, mode: int) -> bool:
+        """Make a directory and its parents, and return the server's answer."""
+
+    @abstractmethod
+    def _move(self, full_source: str, full_target: str) -> None:
+        """Rename without overwriting."""
+
+    @abstractmethod
+    def _remove(self, full: str) -> bool:
+        """Delete a file, or an empty directory, and say whether something was there."""
+
+    @abstractmethod
+    def _write_whole(self, full: str, content: bytes) -> None:
+        """Write a durable file over whatever is there."""
+
+    def _do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        return patiently(lambda: self.run(operation, path, call), self._settings.patience_s, self._clock)
+
+    def _measure(self, path: str, full: str, length: int) -> None:
+        found = self._do("create_exclusive", path, lambda: self._status(full)).size_bytes
+        if found != length:
+            raise StorageError("create_exclusive", path, f"{found} of {length} bytes reached {self.where}")
+
+    def _full(self, operation: str, path: str) -> str:
+        require_hdfs_name(operation, path)
+        return f"{self._prefix}/{path}" if path else self.root

@@ -1,0 +1,107 @@
+"""What both HDFS drivers are told: settings of the location, and Hadoop's own configuration."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.fs.paths import require_valid
+
+if TYPE_CHECKING:
+    from ftfile.fs.location import Location
+
+__all__ = ("FORBIDDEN", "SETTINGS", "HadoopSettings", "hadoop_configuration", "require_hdfs_name")
+
+SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
+
+# HDFS has no way to store a name with a colon.
+FORBIDDEN = ":"
+_RESERVED = ".snapshot"
+
+_FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopSettings:
+    """The settings, checked.
+
+    Attributes:
+        user: who is asking, where no ticket or token says it; None for the one of this process.
+        timeout_s: no single call takes longer.
+        patience_s: how long a NameNode that is away, in standby or in safe mode is waited for.
+        replication: of new files; None for the server's default.
+        block_size: of new files, in bytes; None for the server's default.
+        file_mode: permissions of new files.
+        directory_mode: permissions of new directories.
+    """
+
+    user: str | None = None
+    timeout_s: float = 60.0
+    patience_s: float = 30.0
+    replication: int | None = None
+    block_size: int | None = None
+    file_mode: int = _FILE_MODE
+    directory_mode: int = _DIRECTORY_MODE
+
+    @classmethod
+    def of(cls, location: Location) -> HadoopSettings:
+        """Read the settings of a location.
+
+        Raises:
+            ConfigError: one is unknown or malformed.
+        """
+        location.refuse_settings(*SETTINGS)
+        given = location.settings
+        try:
+            return cls(
+                user=given.get("user"),
+                timeout_s=float(given.get("timeout", 60)),
+                patience_s=float(given.get("patience", 30)),
+                replication=int(given["replication"]) if "replication" in given else None,
+                block_size=int(given["blockSize"]) if "blockSize" in given else None,
+                file_mode=int(given.get("filePermission", f"{_FILE_MODE:o}"), 8),
+                directory_mode=int(given.get("directoryPermission", f"{_DIRECTORY_MODE:o}"), 8),
+            )
+        except ValueError as error:
+            raise ConfigError(f"a setting of {location.url!r} is no number: {error}") from error
+
+
+def require_hdfs_name(operation: str, path: str) -> None:
+    """Accept what every driver accepts and HDFS can store.
+
+    Raises:
+        Unsupported: see `require_valid`; or a name has a colon, or is `.snapshot`.
+    """
+    require_valid(operation, path)
+    if FORBIDDEN in path:
+        raise Unsupported(operation, path, "HDFS has no names with a colon; replace it")
+    if _RESERVED in path.split("/"):
+        raise Unsupported(operation, path, f"{_RESERVED!r} is a name that HDFS keeps for itself; choose another")
+
+
+def hadoop_configuration() -> dict[str, str]:
+    """Return what core-site.xml and hdfs-site.xml of HADOOP_CONF_DIR say, else of HADOOP_HOME/etc/hadoop, else nothing.
+
+    Raises:
+        ConfigError: one of them is no XML.
+    """
+    home = os.environ.get("HADOOP_HOME")
+    directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
+    found: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml") if directory else ():
+        path = os.path.join(str(directory), name)
+        if os.path.exists(path):
+            found |= _read_site(path)
+    return found
+
+
+def _read_site(path: str) -> dict[str, str]:
+    try:
+        root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
+    except (ElementTree.ParseError, OSError) as error:
+        raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
+    pairs = ((each.findtext("name"), each.findtext("value")) for each in root.iter("property"))
+    return {name.strip(): (value or "").strip() for name, value in pairs if name}

@@ -1,0 +1,314 @@
+"""The native HDFS driver: Hadoop's own protocol by `hdfs-native`, without a JVM; it syncs, and is the faster one.
+
+Closing a file takes that library half a second, whatever its size: see docs/hdfs.md. A hint is therefore closed behind
+the caller's back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    StreamClosed,
+    Unavailable,
+    Unsupported,
+)
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.deadline import run_within, start
+from ftfile.fs.hadoop import HadoopFileSystem
+from ftfile.fs.hadoop_errors import READING, remote_error
+from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    import hdfs_native
+
+    from ftfile.core.clock import Clock
+    from ftfile.fs.location import Location
+
+__all__ = ("NativeHdfsFileSystem", "open_location")
+
+# A call costs more than copying so much.
+CHUNK_BYTES = 1 << 20
+
+_STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
+
+_CAPABILITIES = Capabilities(
+    driver="hdfs",
+    shared=True,
+    durability="hsync",
+    directory_sync=False,
+    atomic_rename=True,
+    stream_capabilities=_STREAM_CAPABILITIES,
+    permissions=True,
+    replication=True,
+    concurrency=16,
+    forbidden=FORBIDDEN,
+)
+
+# The library's errors without a class of their own are the text of Rust's debug form.
+_REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
+_NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
+
+Result = TypeVar("Result")
+
+
+class NativeHdfsFileSystem(HadoopFileSystem):
+    """A directory of HDFS, reached by Hadoop's own protocol.
+
+    Args:
+        url: of the NameNode or name service, such as `hdfs://namenode:8020`.
+        root: absolute path of the directory; it need not exist yet.
+        settings: see there.
+        clock: for waiting.
+    """
+
+    def __init__(self, url: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
+        super().__init__(f"{url}{root}", root, settings, clock)
+        self._url = url
+        self._lock = threading.Lock()
+        self._connected: tuple[int, hdfs_native.Client] | None = None
+        self._hints: dict[str, Future[None]] = {}
+
+    def __repr__(self) -> str:
+        return f"NativeHdfsFileSystem({self._url!r}, {self.root!r})"
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._url, self.root, self._settings, self._clock
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what HDFS can do."""
+        return _CAPABILITIES
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing."""
+        full = self._full("create", path)
+        writer = self._do("create", path, lambda: self._client().create(full, self._options(overwrite=False)))
+        return _NativeStream(path, full, writer, self)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading; what a writer synced and has not closed is not there yet for this library."""
+        full = self._full("open", path)
+        return _NativeFile(path, self._do("open", path, lambda: self._client().read(full)), self)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there; others see it a moment later, when it is closed."""
+        full = self._full("put", path)
+        writer = self._do("put", path, lambda: self._client().create(full, self._options(overwrite=True)))
+        self._do("put", path, lambda: writer.write(content))
+        closing = start(writer.close)
+        with self._lock:
+            self._hints[path] = closing
+
+    def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call of the library once, within the time it may take, and translate its errors."""
+        self._settle(path)
+        with _Answers(operation, path, self.where):
+            return run_within(self._settings.timeout_s, call)
+
+    def _settle(self, path: str) -> None:
+        """Wait until an own hint is closed; one that could not be is as good as any other."""
+        with self._lock:
+            closing = self._hints.pop(path, None) if self._hints else None
+        if closing is not None:
+            with contextlib.suppress(StorageError), _Answers("put", path, self.where):
+                run_within(self._settings.timeout_s, closing.result)
+
+    def _client(self) -> hdfs_native.Client:
+        # The library's threads do not survive a fork.
+        process = os.getpid()
+        with self._lock:
+            if self._connected is None or self._connected[0] != process:
+                self._connected = process, _connect(self._url, self._settings.user)
+            return self._connected[1]
+
+    def _options(self, *, overwrite: bool) -> hdfs_native.WriteOptions:
+        import hdfs_native  # noqa: PLC0415 - optional
+
+        return hdfs_native.WriteOptions(
+            self._settings.block_size,
+            self._settings.replication,
+            self._settings.file_mode,
+            overwrite,
+            create_parent=False,
+        )
+
+    def _status(self, full: str) -> FileInfo:
+        return _info(full, self._client().get_file_info(full))
+
+    def _children(self, full: str) -> Sequence[FileInfo]:
+        cut = len(full.rstrip("/")) + 1
+        return [_info(child.path[cut:], child) for child in self._client().list_status(full)]
+
+    def _make(self, full: str, mode: int) -> bool:
+        self._client().mkdirs(full, mode, create_parent=True)
+        return True
+
+    def _move(self, full_source: str, full_target: str) -> None:
+        self._client().rename(full_source, full_target, overwrite=False)
+
+    def _remove(self, full: str) -> bool:
+        return self._client().delete(full)
+
+    def _write_whole(self, full: str, content: bytes) -> None:
+        writer = self._client().create(full, self._options(overwrite=True))
+        if content:
+            writer.write(content)
+            writer.hsync()
+        writer.close()
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open an `hdfs` URL: of a NameNode, or of a name service that Hadoop's configuration knows.
+
+    Raises:
+        ConfigError: it names neither, or the library is not installed.
+    """
+    settings = HadoopSettings.of(location)
+    url = f"hdfs://{location.authority}" if location.authority else ""
+    _connect(url, settings.user)
+    return NativeHdfsFileSystem(url, location.path, settings, location.clock)
+
+
+def _connect(url: str, user: str | None) -> hdfs_native.Client:
+    """Return a client; nothing is sent yet."""
+    try:
+        import hdfs_native  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise ConfigError(
+            f"hdfs:// needs a package that is not there ({error}): pip install 'ftfile[hdfs]'; or use webhdfs://, "
+            "which needs none"
+        ) from error
+    if user is not None:
+        raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
+    try:
+        return hdfs_native.Client(url or None)
+    except (RuntimeError, OSError) as error:
+        raise ConfigError(
+            f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or point "
+            "HADOOP_CONF_DIR at the directory of hdfs-site.xml"
+        ) from error
+
+
+class _NativeStream(OutputStream):
+    def __init__(self, path: str, full: str, writer: hdfs_native.FileWriter, fs: NativeHdfsFileSystem) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._full = full
+        self._fs = fs
+        self._writer = writer
+        self._chunk = bytearray()
+
+    def _write(self, data: memoryview) -> None:
+        if len(self._chunk) + data.nbytes < CHUNK_BYTES:
+            self._chunk += data
+            return
+        self._send()
+        if data.nbytes < CHUNK_BYTES:
+            self._chunk += data
+        else:
+            self._fs.run("write", self.path, lambda: self._writer.write(data))
+
+    def _hsync(self) -> None:
+        self._send()
+        self._fs.run("hsync", self.path, self._writer.hsync)
+
+    def _close(self) -> None:
+        self._send()
+        self._fs.run("close", self.path, self._writer.close)
+
+    def _abort(self) -> bool:
+        # Deleting the file takes it from its writer, whose lease ends with it.
+        return self._fs.discard(self._full)
+
+    def _send(self) -> None:
+        if self._chunk:
+            chunk, self._chunk = self._chunk, bytearray()
+            self._fs.run("write", self.path, lambda: self._writer.write(chunk))
+
+
+class _NativeFile(InputFile):
+    def __init__(self, path: str, reader: hdfs_native.FileReader, fs: NativeHdfsFileSystem) -> None:
+        self.path = path
+        self.size_bytes = len(reader)
+        self._reader: hdfs_native.FileReader | None = reader
+        self._fs = fs
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        reader = self._reader
+        if reader is None:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        # The library panics at what is beyond the end.
+        length = min(length, self.size_bytes - offset)
+        if length <= 0:
+            return b""
+        return bytes(self._fs.run("read_at", self.path, lambda: reader.read_range(offset, length)))
+
+    def close(self) -> None:
+        """Release the file; idempotent."""
+        self._reader = None
+
+
+class _Answers:
+    """A `with` block in which the library's errors become the port's."""
+
+    __slots__ = ("_operation", "_path", "_where")
+
+    def __init__(self, operation: str, path: str, where: str) -> None:
+        self._operation = operation
+        self._path = path
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError | RuntimeError | NotImplementedError | ValueError):
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> StorageError:
+        operation, path, text = self._operation, self._path, str(error)
+        if isinstance(error, FileNotFoundError | IsADirectoryError):
+            return NotFound(operation, path, f"nothing, or no file, is there below {self._where}: {_line(text)}")
+        if isinstance(error, FileExistsError):
+            return AlreadyExists(operation, path, f"something is there already below {self._where}: {_line(text)}")
+        if isinstance(error, NotImplementedError):
+            return Unsupported(operation, path, f"hdfs-native cannot do this below {self._where}: {_line(text)}")
+        found = _REMOTE.search(text)
+        if found is not None:
+            return remote_error(operation, path, self._where, found[1], found[2])
+        if operation in READING or _NEVER_SENT.search(text):
+            detail = f"{self._where} does not answer: {_line(text)}; look whether NameNode and DataNodes run"
+            return Unavailable(operation, path, detail)
+        return OutcomeUnknown(operation, path, f"the reply of {self._where} was lost: {_line(text)}")
+
+
+def _line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _info(path: str, status: hdfs_native.FileStatus) -> FileInfo:
+    return FileInfo(
+        path=path,
+        size_bytes=0 if status.isdir else status.length,
+        modified_ms=status.modification_time,
+        is_directory=status.isdir,
+    )

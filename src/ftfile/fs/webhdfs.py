@@ -1,0 +1,287 @@
+"""The WebHDFS driver: HDFS over HTTP, without a JVM and without compiled code.
+
+An upload whose connection breaks leaves a short file that looks complete, so a file counts only once the DataNode has
+said that it closed it. `create` first makes an empty file, exclusively; the content then replaces that file by its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.core.errors import AlreadyExists, ConfigError, NotFound, OutcomeUnknown, StorageError, StreamClosed
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.hadoop import HadoopFileSystem
+from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings, hadoop_configuration
+from ftfile.fs.hadoop_tokens import find_token
+from ftfile.fs.webhdfs_client import Answers, Upload, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.core.clock import Clock
+    from ftfile.fs.location import Location
+    from ftfile.fs.webhdfs_client import WebClient
+
+__all__ = ("WebHdfsFileSystem", "open_location")
+
+CHUNK_BYTES = 1 << 20
+ABORT_WAIT_S = 2.0
+
+_STREAM_CAPABILITIES = frozenset({"abort"})
+
+_CAPABILITIES = Capabilities(
+    driver="webhdfs",
+    shared=True,
+    durability="close",
+    directory_sync=False,
+    atomic_rename=True,
+    stream_capabilities=_STREAM_CAPABILITIES,
+    permissions=True,
+    replication=True,
+    concurrency=16,
+    forbidden=FORBIDDEN,
+)
+
+Result = TypeVar("Result")
+
+
+class WebHdfsFileSystem(HadoopFileSystem):
+    """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
+
+    Args:
+        urls: of the NameNodes' web servers, such as `http://namenode:9870`; one of them is active.
+        root: absolute path of the directory; it need not exist yet.
+        settings: see there.
+        clock: for waiting.
+    """
+
+    def __init__(self, urls: list[str], root: str, settings: HadoopSettings, clock: Clock) -> None:
+        super().__init__(f"{' or '.join(urls)}{root}", root, settings, clock)
+        self._urls = urls
+        self._client = self._connect()
+
+    def __repr__(self) -> str:
+        return f"WebHdfsFileSystem({self._urls!r}, {self.root!r})"
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._urls, self.root, self._settings, self._clock
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what WebHDFS can do: every block is synced when a file is closed, and nothing before."""
+        return _CAPABILITIES
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing."""
+        full = self._full("create", path)
+        self._do("create", path, lambda: self._upload_all(full, b"", overwrite=False))
+        return _WebStream(path, full, self)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        full = self._full("open", path)
+        status = self._do("open", path, lambda: self._status(full))
+        if status.is_directory:
+            raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
+        return _WebFile(path, full, status.size_bytes, self)
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file in one go."""
+        full = self._full("read", path)
+        return self._do("read", path, lambda: self._client.content(full, 0, None))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there."""
+        full = self._full("put", path)
+        self._do("put", path, lambda: self._write_whole(full, content))
+
+    def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call of the library once; its requests have their time limit."""
+        with Answers(operation, path, self.where):
+            return call()
+
+    def read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
+        """Return bytes of an open file."""
+        return self._do("read_at", path, lambda: self._client.content(full, offset, length))
+
+    def file_number(self, full: str) -> int:
+        """Return what tells the file from another of its name."""
+        return int(self._client.status(full)["fileId"])
+
+    def wait_until_replaced(self, full: str, file_number: int) -> None:
+        """Wait a while until another file, or none, has the name."""
+        deadline_s = self._clock.monotonic_s() + ABORT_WAIT_S
+        with contextlib.suppress(StorageError):
+            while self.run("stat", full, lambda: self.file_number(full)) == file_number:
+                if self._clock.monotonic_s() > deadline_s:
+                    break
+                self._clock.sleep(0.005)
+
+    def upload(self, full: str, *, overwrite: bool) -> Upload:
+        """Begin to write a file, which is there, empty, at some moment before this upload is finished."""
+        # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
+        flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
+        parameters = {
+            "overwrite": str(overwrite).lower(),
+            "createflag": flags,
+            "permission": f"{self._settings.file_mode:o}",
+        }
+        if self._settings.replication is not None:
+            parameters["replication"] = str(self._settings.replication)
+        if self._settings.block_size is not None:
+            parameters["blocksize"] = str(self._settings.block_size)
+        return Upload(self._client.place_for(full, parameters), self._settings.timeout_s)
+
+    def _connect(self) -> WebClient:
+        conf = hadoop_configuration()
+        kerberos = conf.get("hadoop.security.authentication", "simple").lower() == "kerberos"
+        token = find_token(self._urls)
+        user = self._settings.user or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        return connect(self._urls, self._settings.timeout_s, user, token, kerberos=kerberos)
+
+    def _status(self, full: str) -> FileInfo:
+        return _info(full, self._client.status(full))
+
+    def _children(self, full: str) -> Sequence[FileInfo]:
+        return [_info(child["pathSuffix"], child) for child in self._client.children(full)]
+
+    def _make(self, full: str, mode: int) -> bool:
+        return self._client.make_directories(full, mode)
+
+    def _move(self, full_source: str, full_target: str) -> None:
+        if not self._client.move(full_source, full_target):
+            self._explain(full_source, full_target)
+
+    def _remove(self, full: str) -> bool:
+        return self._client.remove(full)
+
+    def _write_whole(self, full: str, content: bytes) -> None:
+        self._upload_all(full, content, overwrite=True)
+
+    def _explain(self, full_source: str, full_target: str) -> None:
+        """Say what a server meant that answers a rename with false, and no reason.
+
+        Raises:
+            StorageError: always.
+        """
+        self._status(full_source)
+        self._status(full_target.rpartition("/")[0] or "/")
+        if self._client.has(full_target):
+            raise AlreadyExists("rename", full_source, f"{full_target!r} exists; nothing is ever overwritten")
+        raise OutcomeUnknown("rename", full_source, f"{self.where} says no to the name {full_target!r}, and not why")
+
+    def _upload_all(self, full: str, content: bytes, *, overwrite: bool) -> None:
+        upload = self.upload(full, overwrite=overwrite)
+        try:
+            upload.send(content)
+            upload.finish()
+        finally:
+            upload.cut()
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open a `webhdfs` URL: of a NameNode's web server, or of a name service that Hadoop's configuration knows.
+
+    Raises:
+        ConfigError: it names neither.
+    """
+    urls = _name_node_urls(location, hadoop_configuration())
+    return WebHdfsFileSystem(urls, location.path, HadoopSettings.of(location), location.clock)
+
+
+def _name_node_urls(location: Location, conf: dict[str, str]) -> list[str]:
+    host, colon, port = location.authority.rpartition(":")
+    if colon and host and port.isdigit():
+        return [f"http://{location.authority}"]
+    name = location.authority
+    members = [each.strip() for each in conf.get(f"dfs.ha.namenodes.{name}", "").split(",") if name and each.strip()]
+    addresses = [conf.get(f"dfs.namenode.http-address.{name}.{member}") for member in members]
+    found = [f"http://{address}" for address in addresses if address]
+    if not found:
+        raise ConfigError(
+            f"{location.url!r} names no port, and Hadoop's configuration knows no name service {name!r}: write "
+            "webhdfs://namenode:9870/path, or point HADOOP_CONF_DIR at the directory of hdfs-site.xml"
+        )
+    return found
+
+
+class _WebStream(OutputStream):
+    """Keeps a chunk back; a file of one chunk goes in one request when it is closed."""
+
+    def __init__(self, path: str, full: str, fs: WebHdfsFileSystem) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._full = full
+        self._fs = fs
+        self._chunk = bytearray()
+        self._upload: Upload | None = None
+        self._empty_file = 0
+
+    def _write(self, data: memoryview) -> None:
+        if len(self._chunk) + data.nbytes < CHUNK_BYTES:
+            self._chunk += data
+            return
+        with Answers("write", self.path, self._fs.where):
+            upload = self._started()
+            upload.send(self._chunk)
+            self._chunk.clear()
+            upload.send(data)
+
+    def _hsync(self) -> None:
+        """Never reached: the capability is missing."""
+
+    def _close(self) -> None:
+        if self._upload is None and not self._chunk:
+            return
+        with Answers("close", self.path, self._fs.where):
+            upload = self._started()
+            upload.send(self._chunk)
+            upload.finish()
+
+    def _abort(self) -> bool:
+        if self._upload is not None:
+            # Once the content's file has replaced the empty one, deleting it takes it from its writer.
+            self._fs.wait_until_replaced(self._full, self._empty_file)
+            self._upload.cut()
+        return self._fs.discard(self._full)
+
+    def _started(self) -> Upload:
+        if self._upload is None:
+            self._empty_file = self._fs.file_number(self._full)
+            self._upload = self._fs.upload(self._full, overwrite=True)
+        return self._upload
+
+
+class _WebFile(InputFile):
+    def __init__(self, path: str, full: str, size_bytes: int, fs: WebHdfsFileSystem) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._full = full
+        self._fs: WebHdfsFileSystem | None = fs
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        if self._fs is None:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        length = min(length, self.size_bytes - offset)
+        return self._fs.read_range(self.path, self._full, offset, length) if length > 0 else b""
+
+    def close(self) -> None:
+        """Release the file; idempotent."""
+        self._fs = None
+
+
+def _info(path: str, status: dict[str, Any]) -> FileInfo:
+    directory = status["type"] == "DIRECTORY"
+    return FileInfo(
+        path=path,
+        size_bytes=0 if directory else int(status["length"]),
+        modified_ms=int(status["modificationTime"]),
+        is_directory=directory,
+        identity=str(status["fileId"]) if status.get("fileId") else None,
+    )

@@ -1,0 +1,242 @@
+"""The `hdfs` package's client with the parameters it does not know, and without its guesses.
+
+Paths are taken literally; a change whose reply was lost is never sent to another NameNode; what the servers answer
+becomes an error of the port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+import requests
+import urllib3.exceptions
+from hdfs.client import Client, InsecureClient, TokenClient
+from hdfs.util import HdfsError
+
+from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
+from ftfile.fs.hadoop_errors import READING, remote_error
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ("Answers", "Upload", "WebClient", "connect")
+
+CONNECT_TIMEOUT_S = 10.0
+CONNECTIONS = 32
+
+
+class _ReplyLost(Exception):
+    """A change was sent, and nobody knows what became of it."""
+
+
+class _Session(requests.Session):
+    """Lets the client go to the next NameNode where nothing can have happened, and nowhere else."""
+
+    def request(self, method: str, url: str, **more: Any) -> requests.Response:  # type: ignore[override] # noqa: ANN401
+        try:
+            return super().request(method, url, **more)
+        except requests.RequestException as error:
+            if method == "GET" or _was_never_sent(error):
+                raise
+            raise _ReplyLost(str(error)) from error
+
+
+def _was_never_sent(error: requests.RequestException) -> bool:
+    if isinstance(error, requests.ConnectTimeout):
+        return True
+    cause = error.args[0] if error.args else None
+    reason = getattr(cause, "reason", None)
+    return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
+
+
+class WebClient(Client):  # type: ignore[misc] # the package ships no types
+    """The requests of the protocol that the driver needs, each one call of the server; raises what the package does."""
+
+    def resolve(self, hdfs_path: str) -> str:
+        """Return the path as it is: `#LATEST` in it means nothing, and it is absolute."""
+        return hdfs_path
+
+    def status(self, path: str) -> dict[str, Any]:
+        """Return the `FileStatus`."""
+        found: dict[str, Any] = self._get_file_status(path).json()["FileStatus"]
+        return found
+
+    def has(self, path: str) -> bool:
+        """Say whether anything is there."""
+        try:
+            self.status(path)
+        except HdfsError as error:
+            if error.exception == "FileNotFoundException":
+                return False
+            raise
+        return True
+
+    def children(self, path: str) -> list[dict[str, Any]]:
+        """Return the `FileStatus` of each child; of a file, one with an empty `pathSuffix`."""
+        found: list[dict[str, Any]] = self._list_status(path).json()["FileStatuses"]["FileStatus"]
+        return found
+
+    def make_directories(self, path: str, mode: int) -> bool:
+        """Return the reply."""
+        return _boolean(self._mkdirs(path, permission=f"{mode:o}"))
+
+    def remove(self, path: str) -> bool:
+        """Delete a file, or an empty directory, and return whether something was there."""
+        return _boolean(self._delete(path, recursive="false"))
+
+    def move(self, source: str, target: str) -> bool:
+        """Rename without overwriting; older servers know only the rename that answers false for every failure."""
+        return _boolean(self._rename(source, destination=target, renameoptions="NONE"))
+
+    def content(self, path: str, offset: int, length: int | None) -> bytes:
+        """Return bytes of a file, all from `offset` on by default."""
+        more = {} if length is None else {"length": length}
+        with self._open(path, offset=offset, **more) as response:
+            data: bytes = response.content
+        return data
+
+    def place_for(self, path: str, parameters: dict[str, str]) -> str:
+        """Return the URL at which a DataNode takes the content of a new file."""
+        response = self._create(path, createparent="false", **parameters)
+        place = response.headers.get("Location")
+        if place is None:
+            raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
+        return str(place)
+
+
+class _InsecureClient(WebClient, InsecureClient):  # type: ignore[misc]
+    pass
+
+
+class _TokenClient(WebClient, TokenClient):  # type: ignore[misc]
+    pass
+
+
+def connect(urls: list[str], timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
+    """Return a client of the NameNodes at these URLs, of which one is active.
+
+    Raises:
+        ConfigError: Kerberos is asked for, and what it needs is not installed.
+    """
+    session = _Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS))
+    # Sent with every request: a proxy of the environment would not see the cluster.
+    more: dict[str, Any] = {"timeout": (min(CONNECT_TIMEOUT_S, timeout_s), timeout_s), "session": session}
+    url = ";".join(urls)
+    if token is not None:
+        return _TokenClient(url, token, **more)
+    if not kerberos:
+        return _InsecureClient(url, user, **more)
+    try:
+        from hdfs.ext.kerberos import KerberosClient  # noqa: PLC0415 - needs another package
+    except ImportError as error:
+        raise ConfigError(
+            f"HDFS asks for Kerberos, and its client cannot be loaded ({error}): pip install requests-kerberos"
+        ) from error
+    client: WebClient = type("_KerberosClient", (WebClient, KerberosClient), {})(url, **more)
+    return client
+
+
+class Answers:
+    """A `with` block in which what the servers and the network say becomes the port's errors."""
+
+    __slots__ = ("_operation", "_path", "_where")
+
+    def __init__(self, operation: str, path: str, where: str) -> None:
+        self._operation = operation
+        self._path = path
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, HdfsError | requests.RequestException | _ReplyLost | OSError | http.client.HTTPException):
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> StorageError:
+        if isinstance(error, HdfsError):
+            return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)
+        never_sent = isinstance(error, requests.RequestException) and _was_never_sent(error)
+        if never_sent or isinstance(error, ConnectionRefusedError) or self._operation in READING:
+            detail = f"{self._where} does not answer: {error}; look whether NameNode and DataNodes run"
+            return Unavailable(self._operation, self._path, detail)
+        return OutcomeUnknown(self._operation, self._path, f"the reply of {self._where} was lost: {error}")
+
+
+class Upload:
+    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
+
+    Args:
+        place: see `WebClient.place_for`.
+        timeout_s: of each step.
+    """
+
+    def __init__(self, place: str, timeout_s: float) -> None:
+        parts = urllib.parse.urlsplit(place)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+        self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
+        self._connection.putheader("Content-Type", "application/octet-stream")
+        self._connection.putheader("Transfer-Encoding", "chunked")
+        self._connection.endheaders()
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Send what comes next.
+
+        Raises:
+            HdfsError: the DataNode has refused the file.
+            OSError: the connection is lost.
+        """
+        if not data:
+            return
+        try:
+            self._connection.send(b"%x\r\n" % len(data))
+            self._connection.send(data)
+            self._connection.send(b"\r\n")
+        except ConnectionError:
+            # It has hung up; perhaps it said why.
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._read_reply()
+            raise
+
+    def finish(self) -> None:
+        """Say that this was all, and wait until the file is closed; raises as `send`."""
+        try:
+            self._connection.send(b"0\r\n\r\n")
+        except ConnectionError:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._read_reply()
+            raise
+        self._read_reply()
+        self._connection.close()
+
+    def cut(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def _read_reply(self) -> None:
+        response = self._connection.getresponse()
+        text = response.read()
+        if response.status != http.client.CREATED:
+            raise _refusal(response.status, text)
+
+
+def _refusal(status: int, text: bytes) -> HdfsError:
+    try:
+        found = json.loads(text)["RemoteException"]
+        return HdfsError(str(found["message"]), exception=str(found["exception"]))
+    except (ValueError, KeyError, TypeError):
+        return HdfsError(f"the DataNode answered {status}: {text[:200]!r}")
+
+
+def _boolean(response: requests.Response) -> bool:
+    """Return what the server said; nothing means yes."""
+    return bool(response.json()["boolean"]) if response.content else True

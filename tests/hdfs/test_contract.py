@@ -1,0 +1,69 @@
+"""The contract of the port on a real HDFS, by both drivers."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.fs_contract import FileSystemContract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.fs.api import FileSystem
+    from tests.hdfs.minicluster import MiniCluster
+
+_directories = (f"/contract-{number}" for number in itertools.count())
+
+BLOCK_BYTES = 16_384
+
+
+class HdfsContract(FileSystemContract):
+    """What both drivers have in common: the servers, which tell more than the driver does."""
+
+    cluster: MiniCluster
+    directory: str
+
+    def root_url(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def filesystem(self, cluster: MiniCluster) -> FileSystem:
+        self.cluster = cluster
+        self.directory = next(_directories)
+        fs = open_filesystem(self.root_url() + self.directory)
+        fs.make_directories("")
+        return fs
+
+    def reader(self, filesystem: FileSystem) -> FileSystem:  # noqa: ARG002
+        # The DataNodes read as every Java client does.
+        return open_filesystem(self.cluster.web_url + self.directory)
+
+    @contextlib.contextmanager
+    def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
+        self.cluster.set_space_quota(self.directory, 50_000)
+        yield filesystem
+        self.cluster.set_space_quota(self.directory, None)
+
+    def with_blocks(self, filesystem: FileSystem) -> tuple[FileSystem, int]:  # noqa: ARG002
+        settings = {"blockSize": str(BLOCK_BYTES)}
+        return open_filesystem(self.root_url() + self.directory, settings=settings), BLOCK_BYTES
+
+    def device_syncs(self, filesystem: FileSystem) -> int:  # noqa: ARG002
+        return self.cluster.device_syncs()
+
+
+class TestWebHdfs(HdfsContract):
+    def root_url(self) -> str:
+        return self.cluster.web_url
+
+
+class TestNative(HdfsContract):
+    race_rounds = 10  # closing a file takes half a second
+
+    def root_url(self) -> str:
+        return self.cluster.url
