@@ -219,6 +219,8 @@ class MiniCluster:
             "dfs.namenode.heartbeat.recheck-interval": "1000",
             "dfs.namenode.redundancy.interval.seconds": "1",
             "dfs.replication": str(len(self._data_ports)),
+            # Tokens also without Kerberos.
+            "dfs.namenode.delegation.token.always-use": "true",
             # As delivered, half of all closes wait 400 ms.
             "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
             **settings,

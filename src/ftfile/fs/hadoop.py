@@ -93,15 +93,14 @@ class HadoopFileSystem(FileSystem):
         """Delete a file."""
         full = self._full("delete", path)
         # The server deletes an empty directory as well.
-        directory = self._do("delete", path, lambda: self._status(full)).is_directory
-        if directory or not self._do("delete", path, lambda: self._remove(full)):
+        if self._look("delete", path, full).is_directory or not self._do("delete", path, lambda: self._remove(full)):
             raise NotFound("delete", path, f"no file is there below {self.where}")
 
     def remove_directory(self, path: str) -> bool:
         """Remove a directory if it is empty."""
         full = self._full("remove_directory", path)
         try:
-            directory = self._do("remove_directory", path, lambda: self._status(full)).is_directory
+            directory = self._look("remove_directory", path, full).is_directory
         except NotFound:
             return True
         if not directory:
@@ -153,8 +152,15 @@ class HadoopFileSystem(FileSystem):
     def _do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         return patiently(lambda: self.run(operation, path, call), self._settings.patience_s, self._clock)
 
+    def _look(self, operation: str, path: str, full: str) -> FileInfo:
+        """Return what is there, for another operation: looking that failed has changed nothing."""
+        try:
+            return self._do("stat", path, lambda: self._status(full))
+        except StorageError as error:
+            raise type(error)(operation, path, error.detail) from error
+
     def _measure(self, path: str, full: str, length: int) -> None:
-        found = self._do("create_exclusive", path, lambda: self._status(full)).size_bytes
+        found = self._look("create_exclusive", path, full).size_bytes
         if found != length:
             raise StorageError("create_exclusive", path, f"{found} of {length} bytes reached {self.where}")
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import hdfs_native
+    from hdfs_native._internal import RawFileWriter
 
     from ftfile.core.clock import Clock
     from ftfile.fs.location import Location
@@ -57,6 +58,13 @@ _CAPABILITIES = Capabilities(
     concurrency=16,
     forbidden=FORBIDDEN,
 )
+
+# Waiting is the driver's business: the library would try for minutes, beyond every time limit.
+_CONFIGURATION = {
+    "dfs.client.failover.max.attempts": "2",
+    "dfs.client.failover.sleep.base.millis": "50",
+    "dfs.client.failover.sleep.max.millis": "500",
+}
 
 # The library's errors without a class of their own are the text of Rust's debug form.
 _REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
@@ -99,7 +107,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         full = self._full("create", path)
-        writer = self._do("create", path, lambda: self._client().create(full, self._options(overwrite=False)))
+        writer = self._do("create", path, lambda: self._writer(full, overwrite=False))
         return _NativeStream(path, full, writer, self)
 
     def open(self, path: str) -> InputFile:
@@ -110,7 +118,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def put(self, path: str, content: bytes) -> None:
         """Write a hint over whatever is there; others see it a moment later, when it is closed."""
         full = self._full("put", path)
-        writer = self._do("put", path, lambda: self._client().create(full, self._options(overwrite=True)))
+        writer = self._do("put", path, lambda: self._writer(full, overwrite=True))
         self._do("put", path, lambda: writer.write(content))
         closing = start(writer.close)
         with self._lock:
@@ -138,16 +146,15 @@ class NativeHdfsFileSystem(HadoopFileSystem):
                 self._connected = process, _connect(self._url, self._settings.user)
             return self._connected[1]
 
-    def _options(self, *, overwrite: bool) -> hdfs_native.WriteOptions:
+    def _writer(self, full: str, *, overwrite: bool) -> RawFileWriter:
         import hdfs_native  # noqa: PLC0415 - optional
 
-        return hdfs_native.WriteOptions(
-            self._settings.block_size,
-            self._settings.replication,
-            self._settings.file_mode,
-            overwrite,
-            create_parent=False,
+        settings = self._settings
+        options = hdfs_native.WriteOptions(
+            settings.block_size, settings.replication, settings.file_mode, overwrite, create_parent=False
         )
+        # Not the library's file object: it would close, and so complete, a file that failed when it is forgotten.
+        return self._client().inner.create(full, options)
 
     def _status(self, full: str) -> FileInfo:
         return _info(full, self._client().get_file_info(full))
@@ -167,7 +174,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         return self._client().delete(full)
 
     def _write_whole(self, full: str, content: bytes) -> None:
-        writer = self._client().create(full, self._options(overwrite=True))
+        writer = self._writer(full, overwrite=True)
         if content:
             writer.write(content)
             writer.hsync()
@@ -198,7 +205,7 @@ def _connect(url: str, user: str | None) -> hdfs_native.Client:
     if user is not None:
         raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
     try:
-        return hdfs_native.Client(url or None)
+        return hdfs_native.Client(url or None, _CONFIGURATION)
     except (RuntimeError, OSError) as error:
         raise ConfigError(
             f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or point "
@@ -207,7 +214,7 @@ def _connect(url: str, user: str | None) -> hdfs_native.Client:
 
 
 class _NativeStream(OutputStream):
-    def __init__(self, path: str, full: str, writer: hdfs_native.FileWriter, fs: NativeHdfsFileSystem) -> None:
+    def __init__(self, path: str, full: str, writer: RawFileWriter, fs: NativeHdfsFileSystem) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)
         self._full = full
         self._fs = fs

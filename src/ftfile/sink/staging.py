@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
@@ -13,6 +15,8 @@ from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.message import StagedPart
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import pyarrow as pa
 
     from ftfile.core.ids import IdSource
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("OpenPart", "Stage", "StagedFile")
 
 CREATE_TRIES = 4
+CLOSERS_MAX = 16
 
 _log = get_logger(__name__)
 
@@ -144,7 +149,10 @@ class OpenPart:
 
 
 class Stage:
-    """Opens, finishes and, when the attempt fails, removes the staged files of one attempt."""
+    """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
+
+    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them.
+    """
 
     def __init__(self, fs: FileSystem, ids: IdSource, identity: TaskIdentity) -> None:
         self._fs = fs
@@ -155,6 +163,9 @@ class Stage:
         self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
         self._opened: list[StagedFile] = []
         self._ended: list[str] = []
+        self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
+        self._pool: ThreadPoolExecutor | None = None
+        self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
 
     def create(self, ending: str) -> StagedFile:
@@ -171,9 +182,16 @@ class Stage:
         Raises:
             CorruptData: the store's length is another than what was written.
         """
-        file.end()
         self._opened.remove(file)
         self._ended.append(file.path)
+        self._close(file)
+
+    def _close(self, file: StagedFile) -> None:
+        try:
+            file.end()
+        except BaseException:
+            file.abort()
+            raise
         found = self._fs.stat(file.path).size_bytes
         if found != file.position:
             raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")
@@ -183,10 +201,30 @@ class Stage:
         return OpenPart(bucket, self.create("staged"), file_format, schema, chain)
 
     def finish(self, part: OpenPart) -> None:
-        """End a part; see `end`."""
+        """End a part; see `end`, whose errors may come later, from `settle`."""
         part.end()
-        self.end(part.file)
+        file = part.file
         self.finished.append(part.staged())
+        if self._closers <= 1:
+            self.end(file)
+            return
+        self._opened.remove(file)
+        self._ended.append(file.path)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._closers)
+        if len(self._closing) >= self._closers:
+            self._closing.popleft().result()
+        self._closing.append(self._pool.submit(self._close, file))
+
+    def settle(self) -> None:
+        """Wait until all finished parts are closed; raises as `end`."""
+        try:
+            while self._closing:
+                self._closing.popleft().result()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+                self._pool = None
 
     def read_back(self, file: StagedFile) -> InputFile:
         """Close a file that nobody else will read, and open it for reading."""
@@ -206,6 +244,8 @@ class Stage:
 
     def discard(self) -> None:
         """Remove what this attempt wrote, as far as that can be done; nobody ever refers to it."""
+        self._closing.clear()
+        self.settle()
         for file in self._opened:
             file.abort()
         for path in self._ended:

@@ -77,6 +77,7 @@ def write_task(
         router = config.bucketing.router(bad.take, planned.time_ms)
         segments = _write(config, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad))
         letters = bad.finish()
+        stage.settle()
     except BaseException:
         stage.discard()
         raise

@@ -163,6 +163,7 @@ def _merge(stage: Stage, fs: FileSystem, inputs: Sequence[Add], definitions: Map
             before.update(batch)
             part.write(batch, None)
     stage.finish(part)
+    stage.settle()
     staged = stage.finished[-1]
     merged = add_of(staged, first.encoding, _origin(inputs, mixed))
     merged = replace(merged, final_path=_final_path(first, staged.id, extension_of(encoding)))

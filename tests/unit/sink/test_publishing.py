@@ -325,6 +325,10 @@ class TestPermissions:
                 {"path": "memory://x/y", "filePermission": "640", "directoryPermission": "750"},
                 "filePermission and directoryPermission: the file system 'memory' has no permissions",
             ),
+            ({"replication": "2"}, "replication: the file system 'local' has no replicas and no blocks to choose"),
+            ({"blockSize": "64MiB"}, "blockSize: the file system 'local' has no replicas and no blocks to choose"),
+            ({"replication": "0"}, "replication"),
+            ({"path": "webhdfs://127.0.0.1:1/x", "blockSize": "1000"}, "blockSize=1000: HDFS takes multiples of 512"),
         ],
     )
     def test_that_are_refused(self, options: dict[str, str], text: str) -> None:

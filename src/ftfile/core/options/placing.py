@@ -88,7 +88,7 @@ PLACING: tuple[Option, ...] = (
         "filePermission",
         PERMISSION,
         None,
-        "Permissions of new files, on local disks less what the umask takes away; where the file system has permissions.",
+        "Permissions of new files, where the file system has them; on local disks less what the umask takes away.",
         "publishing",
         default_text="`666` less the umask; `644` on HDFS",
     ),

@@ -1,0 +1,414 @@
+"""What HDFS and the network between do to the drivers: refusals, silence, broken connections, dead servers."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    StreamClosed,
+    Unavailable,
+    Unsupported,
+)
+from ftfile.core.retry import RetryPolicy
+from ftfile.fs import webhdfs, webhdfs_client
+from ftfile.fs.deadline import run_within
+from ftfile.fs.deadline import start as run_later
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.contract_support import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ftfile.fs.api import FileSystem
+    from tests.hdfs.minicluster import MiniCluster
+
+_directories = (f"/drivers-{number}" for number in itertools.count())
+
+
+@pytest.fixture(params=["webhdfs", "hdfs"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def url(cluster: MiniCluster, scheme: str) -> str:
+    return (cluster.web_url if scheme == "webhdfs" else cluster.url) + next(_directories)
+
+
+@pytest.fixture
+def fs(url: str) -> FileSystem:
+    return opened(url)
+
+
+def opened(url: str, **settings: str) -> FileSystem:
+    fs = open_filesystem(url, settings=settings, policy=RetryPolicy(attempts=1))
+    fs.make_directories("")
+    return fs
+
+
+# ------------------------------------------------------------------------------- settings
+
+
+def test_replication_block_size_and_permissions_are_those_asked_for(cluster: MiniCluster, url: str) -> None:
+    given = {"replication": "2", "blockSize": "65536", "filePermission": "640", "directoryPermission": "750"}
+    fs = opened(url, **given)
+    fs.make_directories("a/b")
+    write(fs, "a/b/streamed", b"data")
+    fs.create_exclusive("a/b/exclusive", b"data")
+    fs.put("a/b/put", b"data")
+    directory = url[url.index("/", 12) :]
+    for path in ("streamed", "exclusive", "put"):
+        status = status_of(cluster, f"{directory}/a/b/{path}")
+        assert (status["replication"], status["blockSize"], status["permission"]) == (2, 65536, "640")
+    assert status_of(cluster, f"{directory}/a")["permission"] == "750"
+
+
+def test_what_the_server_does_not_take_is_unsupported(url: str) -> None:
+    for settings in ({"blockSize": "512"}, {"replication": "700"}):
+        with pytest.raises(Unsupported, match=r"blockSize|replication"):
+            opened(url, **settings).create_exclusive("file", b"data")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [({"color": "red"}, r"remove storage\.color"), ({"replication": "many"}, "is no number")],
+)
+def test_settings_are_checked(url: str, settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        open_filesystem(url, settings=settings)
+
+
+def test_a_name_service_is_found_in_hadoops_configuration(
+    cluster: MiniCluster, scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="HADOOP_CONF_DIR"):
+        open_filesystem("webhdfs://ns/x" if scheme == "webhdfs" else "hdfs:///x")
+    rpc, web = cluster.url[len("hdfs://") :], cluster.web_url[len("webhdfs://") :]
+    settings = {
+        "dfs.nameservices": "ns",
+        "dfs.ha.namenodes.ns": "away,here",
+        # Nobody listens there: the next one is asked, also for changes, as nothing can have happened.
+        "dfs.namenode.rpc-address.ns.away": "127.0.0.1:1",
+        "dfs.namenode.http-address.ns.away": "127.0.0.1:1",
+        "dfs.namenode.rpc-address.ns.here": rpc,
+        "dfs.namenode.http-address.ns.here": web,
+        "dfs.client.failover.proxy.provider.ns": "org.apache.hadoop.hdfs.server.namenode.ha."
+        "ConfiguredFailoverProxyProvider",
+    }
+    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
+    (tmp_path / "hdfs-site.xml").write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value>hdfs://ns</value></property></configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    fs = opened(f"{scheme}://ns{next(_directories)}")
+    fs.create_exclusive("file", b"data")
+    assert fs.read("file") == b"data"
+    if scheme == "hdfs":
+        opened(f"hdfs://{next(_directories)}").put("file", b"data")
+
+
+def test_another_user_is_refused(url: str, scheme: str) -> None:
+    opened(url, directoryPermission="700").put("file", b"data")
+    code = f"from ftfile.fs.registry import open_filesystem as o; o({url!r}).put('other', b'')"
+    environment = os.environ | {"HADOOP_USER_NAME": "nobody"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "PermissionDenied" in run.stderr
+    assert "user=nobody" in run.stderr
+    if scheme == "webhdfs":
+        with pytest.raises(PermissionDenied, match="user=nobody"):
+            open_filesystem(url, settings={"user": "nobody"}).put("other", b"")
+    else:
+        with pytest.raises(ConfigError, match="HADOOP_USER_NAME"):
+            open_filesystem(url, settings={"user": "nobody"})
+
+
+def test_without_its_package_hdfs_says_what_to_install(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ftfile\[hdfs\]'"):
+        open_filesystem(f"{cluster.url}/x")
+
+
+# ------------------------------------------------------------------------------- delegation tokens
+
+
+def token_file(path: Path, text: str) -> str:
+    """Write a token as Hadoop does, beside one of another kind."""
+    other = b"\x01i\x01p" + b"\x04YARN" + b"\x00"
+    token = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    path.write_bytes(b"HDTS\x00\x02" + b"\x01a" + other + b"\x01b" + token)
+    return str(path)
+
+
+def test_a_token_is_shown_with_every_request(
+    cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A NameNode without Kerberos issues tokens and ignores them: only that it is the right one can be seen here."""
+    asking = {"op": "GETDELEGATIONTOKEN", "user.name": me(), "renewer": me()}
+    text = requests.get(f"{cluster.pages}webhdfs/v1/", asking, timeout=10).json()["Token"]["urlString"]
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", token_file(tmp_path / "tokens", text))
+    shown = []
+    real = requests.Session.send
+
+    def send(session: requests.Session, request: requests.PreparedRequest, **more: Any) -> requests.Response:
+        shown.append(urllib.parse.parse_qs(urllib.parse.urlsplit(str(request.url)).query).get("delegation"))
+        return real(session, request, **more)
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    fs = open_filesystem(f"{cluster.web_url}{next(_directories)}")
+    with pytest.raises(NotFound):
+        fs.stat("file")
+    assert shown == [[text]]
+    assert text not in repr(fs) + repr(fs.__dict__)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"nonsense", "no token file"), (b"HDTS\x01...", "protobuf form"), (b"HDTS\x00\x01\x01a\x05id", "cut short")],
+)
+def test_a_token_file_that_cannot_be_read_is_named(
+    cluster: MiniCluster, content: bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tokens").write_bytes(content)
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
+    with pytest.raises(ConfigError, match=f"tokens.*{reason}"):
+        open_filesystem(cluster.web_url + "/x")
+
+
+# ------------------------------------------------------------------------------- lost and late replies
+
+
+def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, url: str) -> None:
+    fs = opened(url, timeout="2", patience="0")
+    write(fs, "file", b"data")
+    stream = fs.create("open")
+    stream.write(b"data")
+    cluster.freeze("namenode")
+    try:
+        reading: list[Callable[[], object]] = [
+            lambda: fs.stat("file"),
+            lambda: fs.list(""),
+            lambda: fs.read("file"),
+            lambda: fs.open("file"),
+        ]
+        for call in reading:
+            with pytest.raises(Unavailable, match="look whether NameNode and DataNodes run"):
+                call()
+        changing: list[Callable[[], object]] = [
+            lambda: fs.rename("file", "other"),
+            lambda: fs.create("new"),
+            lambda: fs.make_directories("a"),
+            lambda: fs.put("hint", b""),
+            lambda: fs.create_exclusive("exclusive", b"data"),
+            stream.close,
+        ]
+        for call in changing:
+            with pytest.raises((OutcomeUnknown, Unavailable)) as caught:
+                call()
+            # Deleting looks first, and looking changes nothing.
+            assert caught.type is OutcomeUnknown
+        with pytest.raises(Unavailable):
+            fs.delete("file")
+    finally:
+        cluster.thaw("namenode")
+    fs = open_filesystem(url)
+    assert fs.exists("file") != fs.exists("other")
+
+
+def test_a_lost_reply_of_a_change_is_not_sent_again(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = opened(cluster.web_url + next(_directories), patience="5")
+    write(fs, "file", b"data")
+    sent = []
+    real = requests.Session.send
+
+    def send(session: requests.Session, request: requests.PreparedRequest, **more: Any) -> requests.Response:
+        response = real(session, request, **more)
+        if "RENAME" in str(request.url):
+            sent.append(request.url)
+            raise requests.ReadTimeout("lost")
+        return response
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        fs.rename("file", "renamed")
+    assert len(sent) == 1
+    assert fs.exists("renamed")
+
+
+def test_an_upload_that_is_cut_short_does_not_count(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = opened(cluster.web_url + next(_directories), patience="0")
+    stream = fs.create("file")
+    stream.write(b"x" * webhdfs.CHUNK_BYTES * 2)
+    connection = stream._upload._connection  # type: ignore[attr-defined] # noqa: SLF001
+    connection.sock.shutdown(2)
+    with pytest.raises(OutcomeUnknown):
+        stream.close()
+    with pytest.raises(StreamClosed):
+        stream.write(b"more")
+    # The DataNode closes what it has; nothing tells that this is not all.
+    assert fs.exists("file")
+    assert stream.abort()
+    assert not fs.exists("file")
+
+    def cut(upload: webhdfs_client.Upload, data: bytes) -> None:
+        upload._connection.send(b"5\r\n" + data[:5] + b"\r\n")  # noqa: SLF001
+        upload.cut()
+        raise ConnectionResetError("cut")
+
+    monkeypatch.setattr(webhdfs_client.Upload, "send", cut)
+    with pytest.raises(OutcomeUnknown):
+        fs.create_exclusive("exclusive", b"x" * 1000)
+    assert not fs.exists("exclusive")
+
+
+def test_a_store_that_lost_bytes_makes_no_exclusive_file(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = opened(cluster.web_url + next(_directories))
+    real = webhdfs_client.Upload.send
+    monkeypatch.setattr(webhdfs_client.Upload, "send", lambda upload, data: real(upload, data[:-1]))
+    with pytest.raises(StorageError, match="3 of 4 bytes"):
+        fs.create_exclusive("file", b"data")
+    assert fs.list("") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("nothing", "new", NotFound),
+        ("file", "nowhere/new", NotFound),
+        ("file", "other", AlreadyExists),
+        ("file", "new", OutcomeUnknown),
+    ],
+)
+def test_a_no_without_a_reason_is_an_error(
+    cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch, source: str, target: str, expected: type[StorageError]
+) -> None:
+    fs = opened(cluster.web_url + next(_directories), patience="0")
+    fs.put("file", b"data")
+    fs.put("other", b"data")
+    monkeypatch.setattr(webhdfs_client.WebClient, "move", lambda *_: False)
+    with pytest.raises(expected):
+        fs.rename(source, target)
+    monkeypatch.setattr(webhdfs_client.WebClient, "make_directories", lambda *_: False)
+    with pytest.raises(StorageError, match="no directory"):
+        fs.make_directories("a")
+    monkeypatch.setattr(webhdfs_client.WebClient, "remove", lambda *_: False)
+    with pytest.raises(NotFound):
+        fs.delete("file")
+
+
+def test_a_call_that_hangs_is_left_to_itself() -> None:
+    def fail() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        run_within(5, fail)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+        run_within(0.01, lambda: time.sleep(1))
+    assert run_within(5, lambda: "next") == "next"
+
+
+# ------------------------------------------------------------------------------- servers that die, writers that die
+
+
+def test_safe_mode_is_named_and_waited_for(cluster: MiniCluster, url: str) -> None:
+    impatient, patient = opened(url, patience="0"), opened(url, patience="60")
+    write(impatient, "file", b"data")
+    cluster.admin("-safemode", "enter")
+    try:
+        with pytest.raises(Unavailable, match="safe mode"):
+            impatient.rename("file", "other")
+        with pytest.raises(Unavailable, match="safe mode"):
+            impatient.put("hint", b"")
+        assert impatient.read("file") == b"data"
+        leaving = run_later(lambda: cluster.admin("-safemode", "leave"))
+        patient.rename("file", "other")
+        leaving.result()
+    finally:
+        cluster.admin("-safemode", "leave")
+    assert patient.read("other") == b"data"
+
+
+def test_a_namenode_that_is_killed_and_comes_back_is_waited_for(cluster: MiniCluster, url: str) -> None:
+    fs = opened(url, patience="60")
+    write(fs, "file", b"data")
+    cluster.kill_namenode()
+    impatient = open_filesystem(url, settings={"patience": "0"}, policy=RetryPolicy(attempts=1))
+    with pytest.raises(Unavailable, match="look whether NameNode and DataNodes run"):
+        impatient.rename("file", "other")
+    cluster.start_namenode(wait=False)
+    fs.rename("file", "renamed")
+    fs.create_exclusive("exclusive", b"data")
+    assert fs.read("exclusive") == fs.read("renamed") == b"data"
+    cluster.wait_until_ready()
+
+
+def test_a_lost_datanode_is_named_and_waited_for(cluster: MiniCluster, url: str) -> None:
+    impatient, patient = opened(url, patience="0"), opened(url, patience="60")
+    write(impatient, "file", b"data")
+    cluster.kill_datanode()
+    try:
+        with pytest.raises(StorageError, match=r"DataNode"):
+            impatient.create_exclusive("new", b"data")
+        with pytest.raises(Unavailable):
+            impatient.read("file")
+    finally:
+        cluster.start_datanode(wait=False)
+    patient.create_exclusive("new", b"data")
+    assert patient.read("file") == b"data"
+    cluster.wait_until_ready()
+
+
+KILLED_WRITER = """\
+import os, signal, sys
+from ftfile.fs.registry import open_filesystem
+fs = open_filesystem(sys.argv[1])
+streams = [fs.create(name) for name in ("staged", "to-delete", "to-rename")]
+for stream in streams:
+    stream.write(b"x" * (3 << 20))
+fs.put("hint", b"half")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_lease_of_a_killed_writer_blocks_nobody(fs: FileSystem, url: str) -> None:
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, url], env=os.environ, check=False, timeout=60)
+    fs.delete("to-delete")
+    fs.rename("to-rename", "renamed")
+    fs.put("hint", b"whole")
+    assert fs.read("hint") == b"whole"
+    with pytest.raises(AlreadyExists):
+        fs.create("staged")
+    write(fs, "staged-2", b"data")
+    fs.delete("staged")
+    fs.delete("renamed")
+    assert {info.path for info in fs.list("")} == {"hint", "staged-2"}
+
+
+def status_of(cluster: MiniCluster, path: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{cluster.pages}webhdfs/v1{path}?op=GETFILESTATUS&user.name={me()}") as reply:
+        status: dict[str, Any] = json.load(reply)["FileStatus"]
+    return status
+
+
+def me() -> str:
+    return getpass.getuser()
