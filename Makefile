@@ -61,7 +61,7 @@ kills: java environment ## two streams into one directory in an application that
 	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
 
 .PHONY: spark
-spark: java environment ## the tests in the newest Spark
+spark: java hdfs-jars environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 .PHONY: smoke-spark

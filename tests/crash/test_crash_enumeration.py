@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.testing.crashing import CrashState, KillState
+    from ftfile.testing.volume import Store
 
 # How many different states there are at least, if all are tried: with fewer, the exploration has lost its way.
 STATES_MIN = {
@@ -72,8 +73,8 @@ class Exploration:
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
         self._finished: set[bytes] = set()
 
-    def explore(self, *, directory_sync: bool = True) -> None:
-        start = self.scenario.start(directory_sync=directory_sync)
+    def explore(self, store: Store = "disk") -> None:
+        start = self.scenario.start(store)
         whole = start.filesystem()
         self.scenario.play(whole, 1, start.notes, whole.note)
         self.scenario.check_finished(whole)
@@ -102,13 +103,13 @@ def explore(
     record: Callable[[str, object], None],
     seed: int,
     *,
-    directory_sync: bool = True,
+    store: Store = "disk",
     limit: int | None = None,
 ) -> int:
     began_s = time.process_time()
     exploration = Exploration(scenario, seed, limit)
     with repeatable(CLOCK, IDS):
-        exploration.explore(directory_sync=directory_sync)
+        exploration.explore(store)
     states, seconds = len(exploration.seen), round(time.process_time() - began_s, 1)
     record("crash_states", states)
     record("processor_seconds", seconds)
@@ -142,9 +143,17 @@ def test_every_crash_around_a_vacuum(
     assert explore(VACUUMED, record_property, seed, limit=16 if THOROUGH else 4) >= (10_000 if THOROUGH else 500)
 
 
+# With names that are durable at once there are far fewer states.
+ON_HDFS = {BATCHES: 2_000, PARTITIONED: 1_500, REPLACING: 600, ROLLING: 4_500, NAMED: 1_800}
+
+
 @pytest.mark.timeout(900)
-def test_every_crash_where_names_are_durable_at_once(record_property: Callable[[str, object], None], seed: int) -> None:
-    assert explore(BATCHES, record_property, seed, directory_sync=False) >= PORTION * 2_000
+@pytest.mark.parametrize("store", ["hdfs", "webhdfs"])
+@pytest.mark.parametrize("scenario", ON_HDFS, ids=lambda scenario: scenario.name)
+def test_every_crash_on_hdfs(
+    scenario: Scenario, store: Store, record_property: Callable[[str, object], None], seed: int
+) -> None:
+    assert explore(scenario, record_property, seed, store=store) >= PORTION * ON_HDFS[scenario]
 
 
 class NameInDoubt(WrapperFileSystem, PickledByReference):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.crashing import CrashState
+    from ftfile.testing.volume import Store
 
 Change = Literal["append", "overwrite", "transaction", "compact", "drop"]
 
@@ -135,9 +136,9 @@ class Scenario:
     named: bool = False
     vacuum: bool = False
 
-    def start(self, *, directory_sync: bool = True) -> CrashState:
+    def start(self, store: Store = "disk") -> CrashState:
         """Return the disk after the batches that ended long ago, with Spark's notes of them."""
-        fs = CrashingFileSystem(clock=CLOCK, directory_sync=directory_sync)
+        fs = CrashingFileSystem(clock=CLOCK, store=store)
         CLOCK.advance(-SETTLED_AGO_S)
         for step, batch in enumerate(self.batches[: self.settled]):
             IDS.start(0, step)

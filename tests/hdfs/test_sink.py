@@ -22,13 +22,14 @@ from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.mounting import mounted
+from tests.hdfs.minicluster import MiniCluster
 from tests.hdfs.test_drivers import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.testing.checker import DirectoryReport
-    from tests.hdfs.minicluster import MiniCluster
+
 
 _directories = (f"/sink-{number}" for number in itertools.count())
 
@@ -238,3 +239,14 @@ def test_a_name_that_hdfs_cannot_store_is_a_bad_record_or_escaped(url: str) -> N
     named = MicroBatch(f"{url}-named", columns, {"fileFormat": "text", "fileNameColumn": "file"})
     with pytest.raises(FtfileError, match=r"colon|':'"):
         named.run(0, [[{"value": "a", "file": "10:30"}]])
+
+
+@pytest.mark.parametrize("scheme", ["webhdfs", "hdfs"])
+def test_one_of_two_datanodes_is_enough(scheme: str) -> None:
+    with MiniCluster(datanodes=2) as cluster:
+        directory = f"{cluster.web_url if scheme == 'webhdfs' else cluster.url}/out"
+        query = MicroBatch(directory, COLUMNS, TEXT, attempts=4)
+        query.run(0, [rows("a"), rows("b")])
+        cluster.kill_datanode(1)
+        query.run(1, [rows("c"), rows("d")])
+        checked(directory, "a", "b", "c", "d")

@@ -114,6 +114,14 @@ class WebHdfsFileSystem(HadoopFileSystem):
         """Return what tells the file from another of its name."""
         return int(self._client.status(full)["fileId"])
 
+    def begin(self, operation: str, path: str, full: str) -> tuple[int, Upload]:
+        """Begin to send the content of a file that is there, empty, and return its number as well.
+
+        A DataNode that does not take the connection has not touched the file: another one is asked for.
+        """
+        number = self._do("stat", path, lambda: self.file_number(full))
+        return number, self._do(operation, path, lambda: self.upload(full, overwrite=True))
+
     def wait_until_replaced(self, full: str, file_number: int) -> None:
         """Wait a while until another file, or none, has the name."""
         deadline_s = self._clock.monotonic_s() + ABORT_WAIT_S
@@ -226,8 +234,8 @@ class _WebStream(OutputStream):
         if len(self._chunk) + data.nbytes < CHUNK_BYTES:
             self._chunk += data
             return
+        upload = self._started("write")
         with Answers("write", self.path, self._fs.where):
-            upload = self._started()
             upload.send(self._chunk)
             self._chunk.clear()
             upload.send(data)
@@ -238,8 +246,8 @@ class _WebStream(OutputStream):
     def _close(self) -> None:
         if self._upload is None and not self._chunk:
             return
+        upload = self._started("close")
         with Answers("close", self.path, self._fs.where):
-            upload = self._started()
             upload.send(self._chunk)
             upload.finish()
 
@@ -250,10 +258,9 @@ class _WebStream(OutputStream):
             self._upload.cut()
         return self._fs.discard(self._full)
 
-    def _started(self) -> Upload:
+    def _started(self, operation: str) -> Upload:
         if self._upload is None:
-            self._empty_file = self._fs.file_number(self._full)
-            self._upload = self._fs.upload(self._full, overwrite=True)
+            self._empty_file, self._upload = self._fs.begin(operation, self.path, self._full)
         return self._upload
 
 

@@ -28,7 +28,7 @@ from ftfile.fs.tree import DIRECTORY, Tree
 from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.clock import SeededIds
 from ftfile.testing.disk import Disk, Operation, Replay
-from ftfile.testing.volume import STREAM_CAPABILITIES, Volume, VolumeFile, VolumeStream
+from ftfile.testing.volume import STREAMS, Volume, VolumeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ftfile.core.clock import Clock
     from ftfile.fs.api import InputFile, OutputStream
     from ftfile.testing.disk import Loss
+    from ftfile.testing.volume import Store
 
 __all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kill_states")
 
@@ -45,8 +46,10 @@ class CrashingFileSystem(PickledByReference, FileSystem):
 
     Args:
         clock: gives modification times.
-        directory_sync: true for a POSIX disk; false for a store like HDFS, where each change of a name is
-            durable when the call returns, while content is so by `hsync` alone.
+        store: what it is like. A `disk` is POSIX. In `hdfs` each change of a name is durable when the call returns,
+            content is so by `hsync` alone, what a writer buffers dies with it, and nothing tells two files apart. In
+            `webhdfs`, besides, content leaves the writer when the file is closed, in pieces, durable at the end:
+            one whose writer dies in between is short, and looks complete.
         disk: what is there from the beginning, durable.
         history: steps done since, which need not be durable; see `first_point`.
         notes: that belong to the time before.
@@ -56,20 +59,21 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         self,
         *,
         clock: Clock = SYSTEM_CLOCK,
-        directory_sync: bool = True,
+        store: Store = "disk",
         disk: Disk | None = None,
         history: Iterable[Operation] = (),
         notes: tuple[str, ...] = (),
     ) -> None:
         self._volume = Volume(Disk(Tree(), {}) if disk is None else disk, clock)
         self._notes = notes
+        self._store = store
         self._capabilities = Capabilities(
             driver="crashing",
             shared=False,
-            durability="hsync",
-            directory_sync=directory_sync,
+            durability="close" if store == "webhdfs" else "hsync",
+            directory_sync=store == "disk",
             atomic_rename=True,
-            stream_capabilities=STREAM_CAPABILITIES,
+            stream_capabilities=STREAMS[store].offered,
         )
         for operation in history:
             self._volume.do(operation)
@@ -98,7 +102,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         """Open a new file for writing."""
         with self._volume.lock:
             self._volume.live.tree.require_free("create", path)
-            return VolumeStream(path, self._volume, self._volume.create(path))
+            return STREAMS[self._store](path, self._volume, self._volume.create(path))
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading."""
@@ -136,7 +140,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             self._volume.do(Operation("rename", source, target, number))
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole, durable file by the steps of the local driver: a crash may come between any two."""
+        """Create a whole, durable file by the steps of the driver: a crash may come between any two."""
         with self._volume.lock:
             require_valid("create_exclusive", path)
             parent = parent_of(path)
@@ -145,11 +149,14 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             self._volume.hsync(temporary, number)
             taken = self._volume.live.tree.find(path) is not None
             if not taken:
-                self._volume.do(Operation("link", temporary, path, number))
-            self._volume.do(Operation("unlink", temporary))
+                by = "link" if self._store == "disk" else "rename"
+                self._volume.do(Operation(by, temporary, path, number))
+            if taken or self._store == "disk":
+                self._volume.do(Operation("unlink", temporary))
             if taken:
                 raise AlreadyExists("create_exclusive", path, "something is there already")
-            self._volume.do(Operation("sync_directory", parent))
+            if self._store == "disk":
+                self._volume.do(Operation("sync_directory", parent))
 
     def put(self, path: str, content: bytes) -> None:
         """Write a hint over whatever is there; never durable."""
@@ -188,7 +195,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         """Return a file system like this one on `disk`, which it copies."""
         return CrashingFileSystem(
             clock=self._volume.clock,
-            directory_sync=self._capabilities.directory_sync,
+            store=self._store,
             disk=disk.reachable(),
             notes=notes,
         )
@@ -197,7 +204,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         """Return what a process killed after `point` steps leaves: all of it, no more durable than it was."""
         return CrashingFileSystem(
             clock=self._volume.clock,
-            directory_sync=self._capabilities.directory_sync,
+            store=self._store,
             disk=self._volume.base,
             history=self.journal[:point],
             notes=self._notes,
@@ -207,7 +214,8 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         if number == DIRECTORY:
             return FileInfo(path, 0, 0, is_directory=True)
         inode = self._volume.live.inodes[number]
-        return FileInfo(path, len(inode.content), inode.modified_ms, identity=str(number))
+        identity = str(number) if self._store == "disk" else None
+        return FileInfo(path, len(inode.content), inode.modified_ms, identity=identity)
 
 
 @dataclass(frozen=True, slots=True)

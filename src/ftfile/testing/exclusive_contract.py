@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("ExclusiveContract",)
 
 
-def write_over(filesystem: FileSystem, path: str, content: bytes) -> None:
+def _write_over(filesystem: FileSystem, path: str, content: bytes) -> None:
     """Write a file, which may be there already."""
     with contextlib.suppress(NotFound):
         filesystem.delete(path)
@@ -70,7 +70,7 @@ class ExclusiveContract(ContractSupport):
             with ThreadPoolExecutor(self.racers) as pool:
                 contents = [f"{number} {racer}".encode() for racer in range(self.racers)]
                 paths = [f"racer-{racer}" for racer in range(self.racers)]
-                list(pool.map(write_over, [filesystem] * self.racers, paths, contents))
+                list(pool.map(_write_over, [filesystem] * self.racers, paths, contents))
             won = self.race(rename, filesystem)
             assert won.count(True) == 1
             assert self.stored(filesystem, target) == f"{number} {won.index(True)}".encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.errors import StreamClosed
 from ftfile.fs.api import InputFile, OutputStream
@@ -13,9 +13,9 @@ from ftfile.testing.disk import Disk, Inode, Operation, apply
 if TYPE_CHECKING:
     from ftfile.core.clock import Clock
 
-__all__ = ("STREAM_CAPABILITIES", "Volume", "VolumeFile", "VolumeStream")
+__all__ = ("STREAMS", "Store", "Volume", "VolumeFile")
 
-STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
+Store = Literal["disk", "hdfs", "webhdfs"]
 
 
 class Volume:
@@ -75,11 +75,13 @@ class Volume:
                 self.do(Operation("unlink", path))
 
 
-class VolumeStream(OutputStream):
+class _VolumeStream(OutputStream):
     """Writes a new file of a volume."""
 
+    offered: ClassVar[frozenset[str]] = frozenset({"hflush", "hsync", "abort"})
+
     def __init__(self, path: str, volume: Volume, number: int) -> None:
-        super().__init__(path, STREAM_CAPABILITIES)
+        super().__init__(path, self.offered)
         self._volume = volume
         self._number = number
 
@@ -98,6 +100,49 @@ class VolumeStream(OutputStream):
     def _abort(self) -> bool:
         self._volume.discard(self.path, self._number)
         return True
+
+
+class _BufferingStream(_VolumeStream):
+    """Keeps what is written until it is asked to send it."""
+
+    def __init__(self, path: str, volume: Volume, number: int) -> None:
+        super().__init__(path, volume, number)
+        self._buffer = bytearray()
+
+    def _write(self, data: memoryview) -> None:
+        self._buffer += data
+
+    def _hflush(self) -> None:
+        if self._buffer:
+            self._volume.append(self.path, self._number, bytes(self._buffer))
+            self._buffer.clear()
+
+    def _hsync(self) -> None:
+        self._hflush()
+        super()._hsync()
+
+    def _close(self) -> None:
+        self._hflush()
+
+
+class _UploadingStream(_BufferingStream):
+    """Sends everything when it is closed: one half, then the other, and only then it is durable."""
+
+    offered = frozenset({"abort"})
+
+    def _close(self) -> None:
+        content = bytes(self._buffer)
+        for part in (content[: len(content) // 2], content[len(content) // 2 :]):
+            if part:
+                self._volume.append(self.path, self._number, part)
+        self._volume.hsync(self.path, self._number)
+
+
+STREAMS: dict[Store, type[_VolumeStream]] = {
+    "disk": _VolumeStream,
+    "hdfs": _BufferingStream,
+    "webhdfs": _UploadingStream,
+}
 
 
 class VolumeFile(InputFile):

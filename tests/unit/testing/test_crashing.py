@@ -28,10 +28,16 @@ class TestCrashingWithoutCrash(FileSystemContract):
         return CrashingFileSystem()
 
 
-class TestCrashingWithDurableNames(FileSystemContract):
+class TestCrashingLikeHdfs(FileSystemContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
-        return CrashingFileSystem(directory_sync=False)
+        return CrashingFileSystem(store="hdfs")
+
+
+class TestCrashingLikeWebHdfs(FileSystemContract):
+    @pytest.fixture
+    def filesystem(self) -> FileSystem:
+        return CrashingFileSystem(store="webhdfs")
 
 
 def files(filesystem: FileSystem) -> dict[str, bytes]:
@@ -56,7 +62,7 @@ def write(filesystem: FileSystem, path: str, *chunks: bytes, hsync: bool = True)
 
 def disk_with(*directories: str, durable_names: bool = False) -> CrashingFileSystem:
     """Return a file system with these directories, all durable, and an empty journal."""
-    disk = CrashingFileSystem(directory_sync=not durable_names)
+    disk = CrashingFileSystem(store="hdfs" if durable_names else "disk")
     for directory in ("", *directories):
         disk.make_directories(directory)
         disk.sync_directory(parent_of(directory))

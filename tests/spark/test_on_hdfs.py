@@ -1,0 +1,134 @@
+"""The stream sink in Spark on a real HDFS, by both drivers; Spark's own Hadoop client reads what they wrote."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from tests.hdfs.minicluster import MiniCluster
+from tests.spark.scripted_source import Row, Script, run, start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+Paths = dict[str, Any]
+BATCHES: list[list[list[Row]]] = [
+    [[(1, "a"), (2, "b")], [(3, None)]],
+    [[], []],
+    [[(4, "10:30 #50% d")], [(5, "é€")]],
+]
+ROWS = sorted((row for batch in BATCHES for partition in batch for row in partition), key=lambda row: row[0])
+
+_directories = (f"/spark-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with MiniCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["webhdfs", "hdfs"])
+def paths(cluster: MiniCluster, request: pytest.FixtureRequest, tmp_path: Path) -> Paths:
+    """Output and checkpoint of one test on HDFS, its script on the disk; PySpark's Hadoop client has no WebHDFS."""
+    directory = next(_directories)
+    root = cluster.web_url if request.param == "webhdfs" else cluster.url
+    return {
+        "out": f"{root}{directory}/out",
+        "plain": f"{cluster.url}{directory}/out",
+        "checkpoint": f"{cluster.url}{directory}/checkpoint",
+        "script": tmp_path / "script",
+    }
+
+
+def committed(paths: Paths) -> list[tuple[Any, ...]]:
+    table = ftfile.open(paths["out"]).to_arrow()
+    return sorted(zip(*(table.column(name).to_pylist() for name in ("id", "word")), strict=True))
+
+
+def check(spark: SparkSession, paths: Paths, file_format: str = "json") -> None:
+    """Check that ftfile, ftfile in Spark and Spark by itself find all rows once."""
+    assert committed(paths) == ROWS
+    by_itself = spark.read.schema("id long, word string").format(file_format).load(paths["plain"])
+    for frame in (spark.read.format("ftfile").load(paths["out"]), by_itself):
+        assert sorted(map(tuple, frame.select("id", "word").collect())) == ROWS
+    query_id = json.loads(open_filesystem(paths["checkpoint"]).read("metadata"))["id"]
+    check_directory(open_filesystem(paths["out"]), recorded_by_spark={query_id: range(3)})
+
+
+@pytest.mark.parametrize("file_format", ["json", "parquet"])
+def test_rows_arrive_once_for_every_reader(spark: SparkSession, paths: Paths, file_format: str) -> None:
+    script = Script(paths["script"]).write(BATCHES, available=0)
+    run(spark, paths, script, 3, fileFormat=file_format)
+    check(spark, paths, file_format)
+    assert [version.offsets for version in ftfile.open(paths["out"]).history()] == [[{"batches": n}] for n in (1, 2, 3)]
+
+
+def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) -> None:
+    script = Script(paths["script"]).write(BATCHES, available=0)
+    run(spark, paths, script, 3, fileFormat="parquet", partitionBy="word", replication="1", blockSize="1MiB")
+    check(spark, paths, "parquet")
+    directories = {file.path.partition("/")[0] for file in ftfile.open(paths["out"]).files()}
+    assert "word=10%3A30 %2350%25 d" in directories
+
+
+def test_a_batch_that_spark_forgot_is_not_written_twice(spark: SparkSession, paths: Paths) -> None:
+    script = Script(paths["script"]).write(BATCHES, available=0)
+    run(spark, paths, script, 3)
+    open_filesystem(paths["checkpoint"]).delete("commits/2")
+    script.write([*BATCHES[:2], [[row] for partition in reversed(BATCHES[2]) for row in partition] + [[]]])
+    query = start(spark, paths)
+    query.processAllAvailable()
+    query.stop()
+    check(spark, paths)
+
+
+def test_a_task_that_fails_is_run_again(spark: SparkSession, paths: Paths) -> None:
+    script = Script(paths["script"]).write(BATCHES, available=0)
+    script.fail(batch=0, partition=1, times=1)
+    run(spark, paths, script, 3)
+    check(spark, paths)
+
+
+def test_files_that_stay_open_are_read_and_finished(spark: SparkSession, paths: Paths) -> None:
+    script = Script(paths["script"]).write(BATCHES, available=0)
+    run(spark, paths, script, 3, rolling="policy", maxRecordsPerFile="100")
+    assert committed(paths) == ROWS
+    assert spark.read.format("ftfile").load(paths["out"]).count() == len(ROWS)
+    ftfile.flush(paths["out"])
+    check(spark, paths)
+    assert len(ftfile.open(paths["out"]).files()) == 1
+
+
+@pytest.mark.timeout(240)
+def test_a_namenode_killed_under_a_stream_is_survived(
+    spark: SparkSession, cluster: MiniCluster, paths: Paths, tmp_path: Path
+) -> None:
+    # Spark's own client would end the query before the sink is asked.
+    paths["checkpoint"] = str(tmp_path / "checkpoint")
+    script = Script(paths["script"]).write(BATCHES, available=0)
+    query = start(spark, paths)
+    try:
+        script.release(1)
+        query.processAllAvailable()
+        cluster.kill_namenode()
+        script.release(2)
+        cluster.start_namenode(wait=False)
+        query.processAllAvailable()
+        cluster.kill_datanode()
+        cluster.start_datanode(wait=False)
+        script.release(3)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    cluster.wait_until_ready()
+    check(spark, paths)
