@@ -45,12 +45,12 @@ class HadoopFileSystem(FileSystem):
     def stat(self, path: str) -> FileInfo:
         """Return what is at `path`."""
         full = self._full("stat", path)
-        return dataclasses.replace(self._do("stat", path, lambda: self._status(full)), path=path)
+        return dataclasses.replace(self.do("stat", path, lambda: self._status(full)), path=path)
 
     def list(self, path: str) -> list[FileInfo]:
         """Return the direct children of a directory."""
         full = self._full("list", path)
-        children = self._do("list", path, lambda: self._children(full))
+        children = self.do("list", path, lambda: self._children(full))
         if len(children) == 1 and not children[0].path:
             raise NotADirectory("list", path, f"a file is there below {self.where}, and a directory was asked for")
         return [dataclasses.replace(child, path=join(path, child.path)) for child in children]
@@ -59,7 +59,7 @@ class HadoopFileSystem(FileSystem):
         """Create the directory and its parents; idempotent."""
         full = self._full("make_directories", path)
         try:
-            made = self._do("make_directories", path, lambda: self._make(full, self._settings.directory_mode))
+            made = self.do("make_directories", path, lambda: self._make(full, self._settings.directory_mode))
         except AlreadyExists as error:
             raise NotADirectory("make_directories", path, error.detail) from error
         if not made:
@@ -72,16 +72,16 @@ class HadoopFileSystem(FileSystem):
     def rename(self, source: str, target: str) -> None:
         """Move a file, never over anything."""
         full_source, full_target = self._full("rename", source), self._full("rename", target)
-        self._do("rename", source, lambda: self._move(full_source, full_target))
+        self.do("rename", source, lambda: self._move(full_source, full_target))
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole, durable file in one step: a temporary file, synced, closed and measured, gets its name."""
         full = self._full("create_exclusive", path)
         temporary = f"{full.rpartition('/')[0]}/.{SYSTEM_IDS.unique()}.tmp"
         try:
-            self._do("create_exclusive", path, lambda: self._write_whole(temporary, content))
+            self.do("create_exclusive", path, lambda: self._write_whole(temporary, content))
             self._measure(path, temporary, len(content))
-            self._do("create_exclusive", path, lambda: self._move(temporary, full))
+            self.do("create_exclusive", path, lambda: self._move(temporary, full))
         except OutcomeUnknown:
             # It may have its name already, and then there is nothing to remove.
             raise
@@ -93,7 +93,7 @@ class HadoopFileSystem(FileSystem):
         """Delete a file."""
         full = self._full("delete", path)
         # The server deletes an empty directory as well.
-        if self._look("delete", path, full).is_directory or not self._do("delete", path, lambda: self._remove(full)):
+        if self._look("delete", path, full).is_directory or not self.do("delete", path, lambda: self._remove(full)):
             raise NotFound("delete", path, f"no file is there below {self.where}")
 
     def remove_directory(self, path: str) -> bool:
@@ -106,7 +106,7 @@ class HadoopFileSystem(FileSystem):
         if not directory:
             raise NotADirectory("remove_directory", path, f"a file is there below {self.where}")
         try:
-            self._do("remove_directory", path, lambda: self._remove(full))
+            self.do("remove_directory", path, lambda: self._remove(full))
         except NotEmpty:
             return False
         return True
@@ -120,6 +120,14 @@ class HadoopFileSystem(FileSystem):
         except StorageError:
             return False
         return True
+
+    def do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call of the library, and again while the store says that it did nothing because it is not ready."""
+        return self.patiently(lambda: self.run(operation, path, call))
+
+    def patiently(self, call: Callable[[], Result]) -> Result:
+        """Call again while the store is unavailable, until patience ends."""
+        return patiently(call, self._settings.patience_s, self._clock)
 
     @abstractmethod
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
@@ -149,13 +157,10 @@ class HadoopFileSystem(FileSystem):
     def _write_whole(self, full: str, content: bytes) -> None:
         """Write a durable file over whatever is there."""
 
-    def _do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        return patiently(lambda: self.run(operation, path, call), self._settings.patience_s, self._clock)
-
     def _look(self, operation: str, path: str, full: str) -> FileInfo:
         """Return what is there, for another operation: looking that failed has changed nothing."""
         try:
-            return self._do("stat", path, lambda: self._status(full))
+            return self.do("stat", path, lambda: self._status(full))
         except StorageError as error:
             raise type(error)(operation, path, error.detail) from error
 

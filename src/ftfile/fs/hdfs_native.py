@@ -7,6 +7,7 @@ the caller's back.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import threading
@@ -43,6 +44,10 @@ __all__ = ("NativeHdfsFileSystem", "open_location")
 
 # A call costs more than copying so much.
 CHUNK_BYTES = 1 << 20
+# A stream remembers what it sent until it is more than this.
+KEPT_BYTES = 2 << 20
+# The library may wait for ever for a DataNode that died: of what can be sent again, no call takes longer.
+SMALL_TIMEOUT_S = 10.0
 
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
 
@@ -107,28 +112,28 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         full = self._full("create", path)
-        writer = self._do("create", path, lambda: self._writer(full, overwrite=False))
+        writer = self.do("create", path, lambda: self.writer(full, overwrite=False))
         return _NativeStream(path, full, writer, self)
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading; what a writer synced and has not closed is not there yet for this library."""
         full = self._full("open", path)
-        return _NativeFile(path, self._do("open", path, lambda: self._client().read(full)), self)
+        return _NativeFile(path, self.do("open", path, lambda: self._client().read(full)), self)
 
     def put(self, path: str, content: bytes) -> None:
         """Write a hint over whatever is there; others see it a moment later, when it is closed."""
         full = self._full("put", path)
-        writer = self._do("put", path, lambda: self._writer(full, overwrite=True))
-        self._do("put", path, lambda: writer.write(content))
+        writer = self.do("put", path, lambda: self.writer(full, overwrite=True))
+        self.do("put", path, lambda: writer.write(content))
         closing = start(writer.close)
         with self._lock:
             self._hints[path] = closing
 
-    def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+    def run(self, operation: str, path: str, call: Callable[[], Result], timeout_s: float = math.inf) -> Result:
         """Run a call of the library once, within the time it may take, and translate its errors."""
         self._settle(path)
         with _Answers(operation, path, self.where):
-            return run_within(self._settings.timeout_s, call)
+            return run_within(min(timeout_s, self._settings.timeout_s), call)
 
     def _settle(self, path: str) -> None:
         """Wait until an own hint is closed; one that could not be is as good as any other."""
@@ -146,7 +151,8 @@ class NativeHdfsFileSystem(HadoopFileSystem):
                 self._connected = process, _connect(self._url, self._settings.user)
             return self._connected[1]
 
-    def _writer(self, full: str, *, overwrite: bool) -> RawFileWriter:
+    def writer(self, full: str, *, overwrite: bool) -> RawFileWriter:
+        """Begin a file."""
         import hdfs_native  # noqa: PLC0415 - optional
 
         settings = self._settings
@@ -174,7 +180,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         return self._client().delete(full)
 
     def _write_whole(self, full: str, content: bytes) -> None:
-        writer = self._writer(full, overwrite=True)
+        writer = self.writer(full, overwrite=True)
         if content:
             writer.write(content)
             writer.hsync()
@@ -214,12 +220,18 @@ def _connect(url: str, user: str | None) -> hdfs_native.Client:
 
 
 class _NativeStream(OutputStream):
+    """Collects chunks, and begins the file anew when a DataNode refuses it, as long as all that was sent is at hand.
+
+    The library itself does not look for another DataNode.
+    """
+
     def __init__(self, path: str, full: str, writer: RawFileWriter, fs: NativeHdfsFileSystem) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)
         self._full = full
         self._fs = fs
-        self._writer = writer
+        self._writer: RawFileWriter | None = writer
         self._chunk = bytearray()
+        self._sent: bytearray | None = bytearray()
 
     def _write(self, data: memoryview) -> None:
         if len(self._chunk) + data.nbytes < CHUNK_BYTES:
@@ -229,15 +241,15 @@ class _NativeStream(OutputStream):
         if data.nbytes < CHUNK_BYTES:
             self._chunk += data
         else:
-            self._fs.run("write", self.path, lambda: self._writer.write(data))
+            self._send_all(data)
 
     def _hsync(self) -> None:
         self._send()
-        self._fs.run("hsync", self.path, self._writer.hsync)
+        self._run("hsync", lambda writer: writer.hsync())
 
     def _close(self) -> None:
         self._send()
-        self._fs.run("close", self.path, self._writer.close)
+        self._run("close", lambda writer: writer.close())
 
     def _abort(self) -> bool:
         # Deleting the file takes it from its writer, whose lease ends with it.
@@ -246,7 +258,42 @@ class _NativeStream(OutputStream):
     def _send(self) -> None:
         if self._chunk:
             chunk, self._chunk = self._chunk, bytearray()
-            self._fs.run("write", self.path, lambda: self._writer.write(chunk))
+            self._send_all(chunk)
+
+    def _send_all(self, data: bytearray | memoryview) -> None:
+        self._run("write", lambda writer: writer.write(data))
+        if self._sent is not None:
+            self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data
+
+    def _run(self, operation: str, call: Callable[[RawFileWriter], object]) -> None:
+        if self._sent is None:
+            self._writer = self._fs.run(operation, self.path, self._work(call))
+        else:
+            self._fs.patiently(lambda: self._try(operation, call))
+
+    def _try(self, operation: str, call: Callable[[RawFileWriter], object]) -> None:
+        work = self._work(call)
+        self._writer = None
+        try:
+            self._writer = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S)
+        except OutcomeUnknown as error:
+            # Nobody was told anything of the file, and it can be made again.
+            raise Unavailable(operation, self.path, error.detail) from error
+
+    def _work(self, call: Callable[[RawFileWriter], object]) -> Callable[[], RawFileWriter]:
+        """Return what calls the writer, or one that begins anew, and returns it."""
+        writer, sent = self._writer, self._sent
+
+        def work() -> RawFileWriter:
+            current = writer
+            if current is None:
+                current = self._fs.writer(self._full, overwrite=True)
+                if sent:
+                    current.write(sent)
+            call(current)
+            return current
+
+        return work
 
 
 class _NativeFile(InputFile):

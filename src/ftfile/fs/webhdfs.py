@@ -80,13 +80,13 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         full = self._full("create", path)
-        self._do("create", path, lambda: self._upload_all(full, b"", overwrite=False))
+        self.do("create", path, lambda: self._upload_all(full, b"", overwrite=False))
         return _WebStream(path, full, self)
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading."""
         full = self._full("open", path)
-        status = self._do("open", path, lambda: self._status(full))
+        status = self.do("open", path, lambda: self._status(full))
         if status.is_directory:
             raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
         return _WebFile(path, full, status.size_bytes, self)
@@ -94,12 +94,12 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def read(self, path: str) -> bytes:
         """Return all bytes of a file in one go."""
         full = self._full("read", path)
-        return self._do("read", path, lambda: self._client.content(full, 0, None))
+        return self.do("read", path, lambda: self._client.content(full, 0, None))
 
     def put(self, path: str, content: bytes) -> None:
         """Write a hint over whatever is there."""
         full = self._full("put", path)
-        self._do("put", path, lambda: self._write_whole(full, content))
+        self.do("put", path, lambda: self._write_whole(full, content))
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run a call of the library once; its requests have their time limit."""
@@ -108,7 +108,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
         """Return bytes of an open file."""
-        return self._do("read_at", path, lambda: self._client.content(full, offset, length))
+        return self.do("read_at", path, lambda: self._client.content(full, offset, length))
 
     def file_number(self, full: str) -> int:
         """Return what tells the file from another of its name."""
@@ -119,8 +119,8 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
         A DataNode that does not take the connection has not touched the file: another one is asked for.
         """
-        number = self._do("stat", path, lambda: self.file_number(full))
-        return number, self._do(operation, path, lambda: self.upload(full, overwrite=True))
+        number = self.do("stat", path, lambda: self.file_number(full))
+        return number, self.do(operation, path, lambda: self.upload(full, overwrite=True))
 
     def wait_until_replaced(self, full: str, file_number: int) -> None:
         """Wait a while until another file, or none, has the name."""

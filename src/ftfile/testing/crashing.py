@@ -149,8 +149,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             self._volume.hsync(temporary, number)
             taken = self._volume.live.tree.find(path) is not None
             if not taken:
-                by = "link" if self._store == "disk" else "rename"
-                self._volume.do(Operation(by, temporary, path, number))
+                self._volume.do(Operation("link" if self._store == "disk" else "rename", temporary, path, number))
             if taken or self._store == "disk":
                 self._volume.do(Operation("unlink", temporary))
             if taken:
