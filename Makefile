@@ -49,7 +49,7 @@ crash: environment ## every crash and every fault, enumerated; and the longer on
 
 .PHONY: hdfs-tests
 hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
-	$(call pytest,.venv,hdfs) tests/hdfs
+	$(call pytest,.venv,hdfs) -n 2 --dist loadfile tests/hdfs
 
 .PHONY: long
 long: environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
