@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+from tests.demo.process import list_processes
 from tests.hdfs.jars import CannotStart, class_path, java
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ class MiniCluster:
     def freeze(self, name: str) -> None:
         """Stop a server where it stands: it takes connections, and answers nothing."""
         self._servers[name].send_signal(signal.SIGSTOP)
+        # Until the signal has arrived it goes on answering.
+        number = self._servers[name].pid
+        self.wait_for("stop", lambda: any(each.number == number and each.state == "T" for each in list_processes()))
 
     def thaw(self, name: str) -> None:
         """Let a frozen server go on."""

@@ -6,7 +6,7 @@ import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.errors import AlreadyExists, NotADirectory, NotFound, OutcomeUnknown, StorageError
+from ftfile.core.errors import AlreadyExists, NotADirectory, NotFound, OutcomeUnknown, StorageError, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import FileInfo, FileSystem
 from ftfile.fs.hadoop_errors import NotEmpty
@@ -79,7 +79,7 @@ class HadoopFileSystem(FileSystem):
         full = self._full("create_exclusive", path)
         temporary = f"{full.rpartition('/')[0]}/.{SYSTEM_IDS.unique()}.tmp"
         try:
-            self.do("create_exclusive", path, lambda: self._write_whole(temporary, content))
+            self.patiently(lambda: self._write_temporary(path, temporary, content))
             self._measure(path, temporary, len(content))
             self.do("create_exclusive", path, lambda: self._move(temporary, full))
         except OutcomeUnknown:
@@ -156,6 +156,13 @@ class HadoopFileSystem(FileSystem):
     @abstractmethod
     def _write_whole(self, full: str, content: bytes) -> None:
         """Write a durable file over whatever is there."""
+
+    def _write_temporary(self, path: str, full: str, content: bytes) -> None:
+        try:
+            self.run("create_exclusive", path, lambda: self._write_whole(full, content))
+        except OutcomeUnknown as error:
+            # Whatever became of it: it is written over, and nobody else knows its name.
+            raise Unavailable("create_exclusive", path, error.detail) from error
 
     def _look(self, operation: str, path: str, full: str) -> FileInfo:
         """Return what is there, for another operation: looking that failed has changed nothing."""
