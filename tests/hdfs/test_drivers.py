@@ -200,8 +200,8 @@ def test_a_token_file_that_cannot_be_read_is_named(
 
 
 def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, url: str) -> None:
+    write(opened(url), "file", b"data")
     fs = opened(url, timeout="2", patience="0")
-    write(fs, "file", b"data")
     stream = fs.create("open")
     stream.write(b"data")
     cluster.freeze("namenode")
