@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-__all__ = ("Capabilities", "FileInfo", "FileSystem", "InputFile", "OutputStream")
+__all__ = ("Capabilities", "Durability", "FileInfo", "FileSystem", "InputFile", "OutputStream")
 
 Durability = Literal["hsync", "close", "none"]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Author
     from ftfile.commit.proposal import PlanDue, Settle
     from ftfile.commit.state import LogState
+    from ftfile.fs.api import Durability
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import WriterIdentity
     from ftfile.sink.message import StagedPart, StagedSegment, TaskCommit
@@ -66,7 +67,7 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
 
 
 def make_proposal(
-    config: SinkConfig, messages: Sequence[TaskCommit], plan_due: PlanDue | None, now_ms: int
+    config: SinkConfig, messages: Sequence[TaskCommit], plan_due: PlanDue | None, now_ms: int, durability: Durability
 ) -> Proposal:
     """Turn checked messages into what is to be committed.
 
@@ -75,6 +76,7 @@ def make_proposal(
         messages: of all tasks, by partition.
         plan_due: says which parts end after the record.
         now_ms: the driver's clock, by which ages of open parts are counted.
+        durability: of the files that the tasks wrote.
     """
     writer = messages[0].identity.writer
     encoding, schema = config.encoding(), config.recorded_schema_json
@@ -99,7 +101,7 @@ def make_proposal(
         schema=definition_key(schema),
         encoding=definition_key(encoding),
         definitions=definitions,
-        metrics=_metrics(config, messages),
+        metrics={**_metrics(config, messages), "durability": durability},
         check=lambda head: check_head(config, head),
         settle=_settle(config, messages[0]),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import open_filesystem
+from ftfile.sink.durability import durability_of
 from ftfile.sink.hooks import check_hook
 from ftfile.sink.naming.settings import Naming
 from ftfile.sink.success import SuccessFile
@@ -34,12 +35,14 @@ class Publishing:
         on_publish: the function that hears of finished parts, as `module:function`.
         storage: settings of the file system.
         success: which directories are marked as done.
+        durability: as it was asked for; see `durability_of`.
     """
 
     naming: Naming
     on_publish: str | None = None
     storage: tuple[tuple[str, str], ...] = ()
     success: SuccessFile | None = None
+    durability: str = "auto"
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
@@ -54,18 +57,34 @@ class Publishing:
         """
         if parsed["onPublish"] is not None:
             check_hook(parsed["onPublish"])
+        if parsed["durability"] != "auto":
+            durability_of(parsed["durability"], open_filesystem(parsed["path"]).capabilities)
         return cls(
-            Naming.from_options(parsed, extension), parsed["onPublish"], _storage(parsed), _success(parsed, extension)
+            Naming.from_options(parsed, extension),
+            parsed["onPublish"],
+            _storage(parsed),
+            _success(parsed, extension),
+            parsed["durability"],
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
-        return {"naming": self.naming.to_json(), "onPublish": self.on_publish, "storage": dict(self.storage)}
+        return {
+            "naming": self.naming.to_json(),
+            "onPublish": self.on_publish,
+            "storage": dict(self.storage),
+            "durability": self.durability,
+        }
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Publishing:
         """Build from `to_json()`."""
-        return cls(Naming.from_json(text["naming"]), text["onPublish"], tuple(text["storage"].items()))
+        return cls(
+            Naming.from_json(text["naming"]),
+            text["onPublish"],
+            tuple(text["storage"].items()),
+            durability=text["durability"],
+        )
 
 
 def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:

@@ -11,6 +11,7 @@ from ftfile.core.checksum import Crc32
 from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.encoding.api import LineFormat
+from ftfile.sink.durability import durability_of
 from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.message import StagedPart
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.encoding.api import Encoder, Format
     from ftfile.filters.chain import Chain
-    from ftfile.fs.api import FileSystem, InputFile, OutputStream
+    from ftfile.fs.api import Durability, FileSystem, InputFile, OutputStream
     from ftfile.sink.identity import TaskIdentity
 
 __all__ = ("OpenPart", "Stage", "StagedFile")
@@ -61,9 +62,9 @@ class StagedFile:
         self._crc.update(data)
         return self._stream.write(data)
 
-    def end(self) -> None:
-        """Make the content durable; the driver makes the name so."""
-        if self._stream.has_capability("hsync"):
+    def end(self, durability: Durability) -> None:
+        """Make the content durable, as far as it is asked for; the driver makes the name so."""
+        if durability == "hsync":
             self._stream.hsync()
         self._stream.close()
 
@@ -152,9 +153,18 @@ class Stage:
     """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
 
     Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them.
+
+    Args:
+        fs: of the directory.
+        ids: names the files.
+        identity: of the attempt.
+        durability: as it was asked for; see `durability_of`.
+
+    Raises:
+        ConfigError: the store has less.
     """
 
-    def __init__(self, fs: FileSystem, ids: IdSource, identity: TaskIdentity) -> None:
+    def __init__(self, fs: FileSystem, ids: IdSource, identity: TaskIdentity, durability: str = "auto") -> None:
         self._fs = fs
         self._ids = ids
         self._identity = identity
@@ -163,6 +173,7 @@ class Stage:
         self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
         self._opened: list[StagedFile] = []
         self._ended: list[str] = []
+        self.durability = durability_of(durability, fs.capabilities)
         self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
         self._pool: ThreadPoolExecutor | None = None
         self._closing: deque[Future[None]] = deque()
@@ -188,7 +199,7 @@ class Stage:
 
     def _close(self, file: StagedFile) -> None:
         try:
-            file.end()
+            file.end(self.durability)
         except BaseException:
             file.abort()
             raise

@@ -71,7 +71,7 @@ def write_task(
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
-    stage = Stage(fs, SYSTEM_IDS, identity)
+    stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability)
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms)

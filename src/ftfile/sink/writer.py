@@ -17,6 +17,7 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.sink.checkpoint import read_query_id
 from ftfile.sink.config import definition_key
 from ftfile.sink.driver import check_head, check_messages, make_proposal
+from ftfile.sink.durability import durability_of
 from ftfile.sink.hooks import tell_hook
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.rolling.plan import RollingPlanner
@@ -116,7 +117,9 @@ class SinkWriter:
         with _context(writer):
             with log.lock:
                 planner = self._planner(writer)
-                proposal = make_proposal(self.config, whole, _plan_due(planner, whole), log.clock.now_ms())
+                durability = durability_of(self.config.publishing.durability, log.fs.capabilities)
+                plan_due, now_ms = _plan_due(planner, whole), log.clock.now_ms()
+                proposal = make_proposal(self.config, whole, plan_due, now_ms, durability)
                 done = commit(log, proposal, self.config.policy)
             if done.replayed and self.config.transaction is not None:
                 _log.warning("%s was written before, and none of these rows are now", self.config.transaction)

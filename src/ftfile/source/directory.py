@@ -69,6 +69,7 @@ class Version:
         files_removed: how many were removed.
         overwrite: it replaced everything that was there.
         bad_records: records that could not be written.
+        durability: what was done to its files before it: `hsync`, `close`, `none`; None when it brought none.
         offsets: Spark's source offsets of the batch, when the checkpoint was known; one entry per source.
     """
 
@@ -84,6 +85,7 @@ class Version:
     files_removed: int
     overwrite: bool
     bad_records: int
+    durability: str | None
     offsets: list[Any] | None
 
 
@@ -236,5 +238,6 @@ def _version(record: Record, time_ms: int | None) -> Version:
         files_removed=sum(remove.kind == "part" for remove in record.removes),
         overwrite=record.overwrite,
         bad_records=record.metrics.get("badRecords", 0),
+        durability=record.metrics.get("durability"),
         offsets=stream.offsets if stream else None,
     )

@@ -17,6 +17,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.encoding.registry import format_from_definition
+from ftfile.sink.durability import durability_of
 from ftfile.sink.entries import add_of
 from ftfile.sink.filtered import chain_of, extension_of
 from ftfile.sink.fingerprint import FingerprintAccumulator
@@ -220,7 +221,8 @@ def _commit(log: CommitLog, author: MaintenanceAuthor, rewrites: tuple[Rewrite, 
         if not any(all(head.is_live(add, rewrite.known_at) for add in rewrite.inputs) for rewrite in rewrites):
             raise _AllLost
 
-    proposal = Proposal(author, rewrites=rewrites, check=check)
+    durability = durability_of("auto", log.fs.capabilities)
+    proposal = Proposal(author, rewrites=rewrites, metrics={"durability": durability}, check=check)
     taken = sum(len(rewrite.inputs) for rewrite in rewrites)
     try:
         with log.lock:

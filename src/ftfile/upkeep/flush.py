@@ -16,6 +16,7 @@ from ftfile.core.errors import ConfigError, FtfileError, NotFound, Retry, StaleF
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.sink.durability import durability_of
 from ftfile.sink.entries import rewrite_of
 from ftfile.sink.hooks import tell_hook
 from ftfile.sink.identity import JobIdentity, TaskIdentity
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add, Record
     from ftfile.commit.proposal import Rewrite
     from ftfile.commit.state import LogState
+    from ftfile.fs.api import Durability
     from ftfile.sink.message import Assembled
 
 __all__ = ("FlushReport", "flush")
@@ -118,9 +120,10 @@ class _Flush:
         for query_id in [query_id for query_id in queries if self._query_id in {None, query_id}]:
             publishing = _publishing_of(head, query_id)
             log = self._log_with(publishing.storage)
-            rewrites = self._rewrites(log, head, query_id)
+            durability = durability_of(publishing.durability, log.fs.capabilities)
+            rewrites = self._rewrites(log, head, query_id, durability)
             if rewrites:
-                done = commit(log, _proposal(author, rewrites, publishing, query_id), Policy())
+                done = commit(log, _proposal(author, rewrites, publishing, query_id, durability), Policy())
                 record = log.read_record(done.version)
                 assert record is not None, done
                 self._count(record)
@@ -154,9 +157,9 @@ class _Flush:
                 self._dropped.add(first)
                 self._tried.discard(first)
 
-    def _rewrites(self, log: CommitLog, head: LogState, query_id: str) -> list[Rewrite]:
+    def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
         """Make parts for one record."""
-        stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(self._job_id), 0, 0))
+        stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(self._job_id), 0, 0), durability)
         assembler = Assembler(log.fs, stage, head.definitions, head.version)
         rewrites: list[Rewrite] = []
         parts = 0
@@ -203,7 +206,11 @@ class _Flush:
 
 
 def _proposal(
-    author: MaintenanceAuthor, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str
+    author: MaintenanceAuthor,
+    rewrites: Sequence[Rewrite],
+    publishing: Publishing,
+    query_id: str,
+    durability: Durability,
 ) -> Proposal:
     """Return what is to be committed: parts of one query, called as that calls its own."""
 
@@ -214,7 +221,7 @@ def _proposal(
         namer = Namer(publishing.naming, stem, log.clock.now_ms(), query_id, first_number)
         return namer.settle(proposal, log, head)
 
-    return Proposal(author, rewrites=tuple(rewrites), settle=settle)
+    return Proposal(author, rewrites=tuple(rewrites), metrics={"durability": durability}, settle=settle)
 
 
 def _settings_of(head: LogState, query_id: str) -> RollingSettings:

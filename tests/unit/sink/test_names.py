@@ -378,7 +378,7 @@ class TestNamesThatAreTaken:
         messages = check_messages(first.write(1, [[]]), 1)
         commit(
             open_log(settings.path),
-            replace(make_proposal(settings, messages, None, 0), overwrite=True),
+            replace(make_proposal(settings, messages, None, 0, "hsync"), overwrite=True),
             settings.policy,
         )
         assert visible(out) == []

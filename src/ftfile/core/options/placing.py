@@ -85,6 +85,15 @@ PLACING: tuple[Option, ...] = (
         "publishing",
     ),
     Option(
+        "durability",
+        one_of("auto", "hsync", "close"),
+        "auto",
+        "What is done to every file of rows before its batch is committed: `hsync` syncs it; `close` only closes it, "
+        "which is faster, and on local disks and `hdfs://` a power cut may then tear what is committed; `auto` does "
+        "the most that the store can. The log itself always gets the most.",
+        "publishing",
+    ),
+    Option(
         "filePermission",
         PERMISSION,
         None,

@@ -323,7 +323,6 @@ OWN_PREFIXES = ("bucketer.", "encoder.")
 
 _INSTEAD: dict[tuple[str, ...], str] = {
     ("encryption", "encryptionKeyId", "keyProvider"): "files are written in the clear; keep them on an encrypted disk",
-    ("durability",): "every file is synced before its batch is committed",
     ("publish",): "files are renamed once their batch is committed",
     ("grace",): "nothing is deleted but by ftfile.vacuum(path, grace='7d'), which takes it as an argument",
     ("filterPushdown",): "filter the DataFrame",

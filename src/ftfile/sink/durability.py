@@ -1,0 +1,42 @@
+"""How safe rows are when the driver hears of them: as safe as the store can make them, or less if that is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import Capabilities, Durability
+
+__all__ = ("durability_of",)
+
+_BY_STRENGTH: tuple[Durability, ...] = ("none", "close", "hsync")
+
+_MEANINGS: dict[Durability, str] = {
+    "none": "keeps nothing once the process ends",
+    "close": "makes files durable when they are closed, and not before",
+    "hsync": "syncs",
+}
+
+
+def durability_of(asked: str, capabilities: Capabilities) -> Durability:
+    """Return what is done to every file of rows before the driver hears of it.
+
+    Args:
+        asked: `auto` for the strongest that the store has, or what is wanted.
+        capabilities: of the store.
+
+    Raises:
+        ConfigError: the store has less than is asked for.
+    """
+    if asked == "auto":
+        return capabilities.durability
+    found = next((each for each in _BY_STRENGTH if each == asked), None)
+    assert found is not None, asked
+    if _BY_STRENGTH.index(found) > _BY_STRENGTH.index(capabilities.durability):
+        raise ConfigError(
+            f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
+            "leave it out"
+        )
+    return found
