@@ -312,7 +312,7 @@ class _NativeFile(InputFile):
         length = min(length, self.size_bytes - offset)
         if length <= 0:
             return b""
-        return bytes(self._fs.run("read_at", self.path, lambda: reader.read_range(offset, length)))
+        return bytes(self._fs.do("read_at", self.path, lambda: reader.read_range(offset, length)))
 
     def close(self) -> None:
         """Release the file; idempotent."""
