@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import deque
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 __all__ = ("run_within", "start")
 
 Result = TypeVar("Result")
+
+# A call that returns from compiled code while the interpreter ends may abort the process.
+EXIT_WAIT_S = 5.0
 
 
 class _Worker:
@@ -51,8 +54,18 @@ def _answer_of(call: Callable[[], Any]) -> Callable[[Future[Any]], None]:
 # Those that wait for a call; one that hangs is not among them until it returns.
 _idle: deque[_Worker] = deque()
 
+_running: set[Future[Any]] = set()
+
+
+def _forget() -> None:
+    _idle.clear()
+    _running.clear()
+
+
 # Threads do not survive a fork.
-os.register_at_fork(after_in_child=_idle.clear)
+os.register_at_fork(after_in_child=_forget)
+
+atexit.register(lambda: wait([*_running], EXIT_WAIT_S))
 
 
 def start(call: Callable[[], Result]) -> Future[Result]:
@@ -62,6 +75,8 @@ def start(call: Callable[[], Result]) -> Future[Result]:
     except IndexError:
         worker = _Worker()
     future: Future[Result] = Future()
+    _running.add(future)
+    future.add_done_callback(_running.discard)
     worker.do(call, future)
     return future
 

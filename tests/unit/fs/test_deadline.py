@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ftfile.fs.deadline import run_within
+
+
+def test_a_call_that_hangs_is_left_to_itself() -> None:
+    def fail() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        run_within(5, fail)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+        run_within(0.01, lambda: time.sleep(1))
+    assert run_within(5, lambda: "next") == "next"
+
+
+def test_the_process_does_not_end_amid_a_call() -> None:
+    code = "import time\nfrom ftfile.fs.deadline import start\nstart(lambda: (time.sleep(0.3), print('ended')))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"ended\n"
