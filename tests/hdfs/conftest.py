@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.sink import writer as sink_writer
 from tests.hdfs.minicluster import MiniCluster
 
 if TYPE_CHECKING:
@@ -18,3 +19,11 @@ pytest.register_assert_rewrite("ftfile.testing")
 def cluster() -> Iterator[MiniCluster]:
     with MiniCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def new_process() -> Iterator[None]:
+    """Forget what other tests have left in this process."""
+    sink_writer.forget_logs()
+    yield
+    sink_writer.forget_logs()

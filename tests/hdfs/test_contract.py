@@ -10,6 +10,7 @@ import pytest
 
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.fs_contract import FileSystemContract
+from tests.crash.share import THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ BLOCK_BYTES = 16_384
 class HdfsContract(FileSystemContract):
     """What both drivers have in common: the servers, which tell more than the driver does."""
 
+    # Creating a file exclusively is renaming it here, too.
+    rename_rounds = 50 if THOROUGH else 10
     cluster: MiniCluster
     directory: str
 
@@ -63,7 +66,5 @@ class TestWebHdfs(HdfsContract):
 
 
 class TestNative(HdfsContract):
-    race_rounds = 10  # closing a file takes half a second
-
     def root_url(self) -> str:
         return self.cluster.url

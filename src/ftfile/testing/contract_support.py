@@ -32,8 +32,9 @@ class ContractSupport:
     # How far the store's clock may be away from ours.
     clock_slack_ms = 5_000
 
-    # Rounds of each race, with so many threads.
+    # Rounds of the races to create one file and to rename to one name, with so many threads.
     race_rounds = 50
+    rename_rounds = 50
     racers = 16
 
     def second_client(self, filesystem: FileSystem) -> FileSystem:
@@ -89,6 +90,11 @@ class ContractSupport:
 
         with ThreadPoolExecutor(self.racers) as pool:
             return list(pool.map(runner, range(self.racers)))
+
+    def rounds(self, count: int, one_round: Callable[[int], None], filesystem: FileSystem) -> None:
+        """Run the rounds of a race; several at once on a store whose calls wait more than they work."""
+        with ThreadPoolExecutor(max(1, filesystem.capabilities.concurrency // 2)) as pool:
+            list(pool.map(one_round, range(count)))
 
     def numbers(self, request: pytest.FixtureRequest) -> Callable[[int], int]:
         """Return a source of random numbers below a limit; a failure shows the seed for `--seed`."""

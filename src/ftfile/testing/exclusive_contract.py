@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 __all__ = ("ExclusiveContract",)
-
-
-def _write_over(filesystem: FileSystem, path: str, content: bytes) -> None:
-    """Write a file, which may be there already."""
-    with contextlib.suppress(NotFound):
-        filesystem.delete(path)
-    write(filesystem, path, content)
 
 
 class ExclusiveContract(ContractSupport):
@@ -62,20 +54,19 @@ class ExclusiveContract(ContractSupport):
         assert self.stored(filesystem, "file") == b"data"
 
     def test_of_many_renames_to_one_target_one_wins(self, filesystem: FileSystem) -> None:
-        def rename(client: FileSystem, racer: int) -> None:
-            client.rename(f"racer-{racer}", target)
-
-        for number in range(self.race_rounds):
-            target = f"target-{number}"
+        def one_round(number: int) -> None:
+            filesystem.make_directories(f"{number}")
+            paths = [f"{number}/{racer}" for racer in range(self.racers)]
             with ThreadPoolExecutor(self.racers) as pool:
-                contents = [f"{number} {racer}".encode() for racer in range(self.racers)]
-                paths = [f"racer-{racer}" for racer in range(self.racers)]
-                list(pool.map(_write_over, [filesystem] * self.racers, paths, contents))
-            won = self.race(rename, filesystem)
+                list(pool.map(write, [filesystem] * self.racers, paths, [path.encode() for path in paths]))
+            won = self.race(lambda client, racer: client.rename(paths[racer], f"{number}/target"), filesystem)
             assert won.count(True) == 1
-            assert self.stored(filesystem, target) == f"{number} {won.index(True)}".encode()
-            losers = [racer for racer in range(self.racers) if filesystem.exists(f"racer-{racer}")]
-            assert losers == [racer for racer in range(self.racers) if not won[racer]]
+            winner = paths[won.index(True)]
+            assert self.stored(filesystem, f"{number}/target") == winner.encode()
+            left = {info.path for info in filesystem.list(f"{number}")}
+            assert left == {*paths, f"{number}/target"} - {winner}
+
+        self.rounds(self.rename_rounds, one_round, filesystem)
 
     def test_create_exclusive_makes_a_whole_file_and_nothing_else(self, filesystem: FileSystem) -> None:
         filesystem.make_directories("log")
@@ -97,16 +88,15 @@ class ExclusiveContract(ContractSupport):
             filesystem.create_exclusive("no-directory/0", b"")
 
     def test_of_many_exclusive_creations_one_wins(self, filesystem: FileSystem) -> None:
-        def create(client: FileSystem, racer: int) -> None:
-            client.create_exclusive(path, contents[racer])
+        def one_round(number: int) -> None:
+            path = f"log/{number}"
+            won = self.race(lambda client, racer: client.create_exclusive(path, contents[racer]), filesystem)
+            assert won.count(True) == 1
+            assert self.stored(filesystem, path) == contents[won.index(True)]
 
         filesystem.make_directories("log")
         contents = [b"racer %d " % racer * 100 for racer in range(self.racers)]
-        for number in range(self.race_rounds):
-            path = f"log/{number}"
-            won = self.race(create, filesystem)
-            assert won.count(True) == 1
-            assert self.stored(filesystem, path) == contents[won.index(True)]
+        self.rounds(self.race_rounds, one_round, filesystem)
         assert len(filesystem.list("log")) == self.race_rounds
 
     def test_an_exclusive_file_is_never_seen_partly_written(self, filesystem: FileSystem) -> None:
