@@ -19,6 +19,7 @@ __all__ = (
     "FORMAT_FILE",
     "LOG",
     "META",
+    "PLACE",
     "PUBLISHED_HINT",
     "RANGES",
     "RETIRED",
@@ -49,6 +50,7 @@ __all__ = (
 
 META = "_ftfile"
 FORMAT_FILE = f"{META}/format"
+PLACE = f"{META}/place"
 LOG = f"{META}/log"
 STATE = f"{META}/state"
 RANGES = f"{META}/ranges"

@@ -119,7 +119,10 @@ def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> li
 
 def _check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
     expected = f"{add.length} bytes" if add.kind == "part" else f"{add.offset + add.length} bytes or more"
-    advice = "The attempt that wrote it failed or the file was changed: start the query again"
+    advice = (
+        "The attempt that wrote it failed, the file was changed, or its host wrote to a disk of its own: start the "
+        "query again, with a path that all hosts share"
+    )
     if info is None:
         raise CorruptData(add.path, expected, "no such file", advice)
     end = add.offset + add.length

@@ -32,6 +32,7 @@ class Capabilities:
     Attributes:
         driver: name for messages.
         shared: other processes on this host see the same files.
+        all_hosts: and so do those on other hosts, whatever is mounted there.
         durability: the strongest a stream offers: `hsync` (on the device when `hsync` returns), `close`
             (as persistent as the store makes things when `close` returns), `none` (lost with the process).
         directory_sync: a created, renamed or deleted name is durable only after `sync_directory`.
@@ -55,6 +56,7 @@ class Capabilities:
     concurrency: int = 1
     forbidden: str = ""
     shown: Literal["at_create", "at_close"] = "at_create"
+    all_hosts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

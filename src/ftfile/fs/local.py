@@ -36,6 +36,7 @@ _CAPABILITIES = Capabilities(
     atomic_rename=True,
     stream_capabilities=_STREAM_CAPABILITIES,
     permissions=True,
+    all_hosts=False,  # it depends on what is mounted
 )
 
 

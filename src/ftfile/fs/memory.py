@@ -29,6 +29,7 @@ _CAPABILITIES = Capabilities(
     directory_sync=False,
     atomic_rename=True,
     stream_capabilities=_STREAM_CAPABILITIES,
+    all_hosts=False,
 )
 
 

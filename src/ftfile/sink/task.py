@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import TaskIdentity, WriterIdentity
     from ftfile.sink.message import StagedSegment
+    from ftfile.sink.place import Place
 
 __all__ = ("Planned", "write_task")
 
@@ -40,11 +41,13 @@ class Planned:
     Attributes:
         time_ms: the driver's clock: the time of all tasks of the batch, whenever they run.
         definitions: of the encodings of the due jobs, by key.
+        place: by what a task knows the driver's directory; None where it cannot see another.
     """
 
     view: LogView
     time_ms: int
     definitions: dict[str, Any] = field(default_factory=dict)
+    place: Place | None = None
 
 
 def write_task(

@@ -20,6 +20,7 @@ from ftfile.sink.driver import check_head, check_messages, make_proposal
 from ftfile.sink.durability import durability_of
 from ftfile.sink.hooks import tell_hook
 from ftfile.sink.identity import StreamIdentity
+from ftfile.sink.place import check_place, mark_place
 from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END
 from ftfile.sink.task import Planned, write_task
@@ -93,12 +94,14 @@ class SinkWriter:
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
             app_id = config.transaction.app_id if config.transaction is not None else None
-            return cls(config, Planned(head.view(app_id), log.clock.now_ms(), _definitions_due(head)))
+            place = mark_place(log.fs, log.ids)
+            return cls(config, Planned(head.view(app_id), log.clock.now_ms(), _definitions_due(head), place))
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
             fs = open_filesystem(self.config.path, settings=dict(self.config.publishing.storage))
+            check_place(fs, self.config.path, self.planned.place)
             return write_task(self.config, self.planned, identity, batches, fs)
 
     def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> Committed:

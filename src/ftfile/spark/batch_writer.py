@@ -12,6 +12,7 @@ from ftfile.sink.writer import SinkWriter
 from ftfile.spark.messages import TaskCommitMessage, unwrap
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import sink_config
+from ftfile.spark.shipping import Shipped
 from ftfile.spark.task_context import job_task
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("FtFileBatchWriter",)
 
 
-class FtFileBatchWriter(DataSourceArrowWriter):
+class FtFileBatchWriter(Shipped, DataSourceArrowWriter):
     """Appends a DataFrame as one commit, or replaces all there is by it; all of it is seen, or nothing."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from ftfile.spark.shipping import Shipped
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ("FtFileDataSource",)
 
 
-class FtFileDataSource(DataSource):
+class FtFileDataSource(Shipped, DataSource):
     """Exactly-once files from streams and batches, and a reader of what was committed.
 
     Register with `spark.dataSource.register(FtFileDataSource)`, or just install the package: Spark 4 finds it.

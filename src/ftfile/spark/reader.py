@@ -14,10 +14,12 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import open_filesystem
+from ftfile.sink.place import check_place, find_place
 from ftfile.source.directory import Directory
 from ftfile.source.plan import pack
 from ftfile.source.reading import read_add, recorded_names
 from ftfile.spark.settings import absolute_options
+from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +54,7 @@ class _Files(InputPartition):
         super().__init__(None)
 
 
-class FtFileReader(DataSourceReader):
+class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -60,6 +62,7 @@ class FtFileReader(DataSourceReader):
         self._path = directory.path
         self._version = directory.version() if version is None else version
         self._schema_json = schema.json()
+        self._place = find_place(open_filesystem(self._path))
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
@@ -75,6 +78,7 @@ class FtFileReader(DataSourceReader):
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
         fs = open_filesystem(self._path)
+        check_place(fs, self._path, self._place)
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
         for add in partition.adds:

@@ -10,6 +10,7 @@ from ftfile.sink.writer import SinkWriter
 from ftfile.spark.messages import TaskCommitMessage, unwrap
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import sink_config
+from ftfile.spark.shipping import Shipped
 from ftfile.spark.task_context import stream_task
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("FtFileStreamWriter",)
 
 
-class FtFileStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+class FtFileStreamWriter(Shipped, DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:

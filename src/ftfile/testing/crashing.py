@@ -74,6 +74,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             directory_sync=store == "disk",
             atomic_rename=True,
             stream_capabilities=STREAMS[store].offered,
+            all_hosts=False,
         )
         for operation in history:
             self._volume.do(operation)

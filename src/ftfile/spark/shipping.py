@@ -1,0 +1,90 @@
+"""What Spark ships from the driver to its executors first asks their Python whether it has the same ftfile."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("Shipped",)
+
+
+class Shipped:
+    """Pickles with the question of who may unpickle it, so that it is opened by the same ftfile or not at all.
+
+    The question travels as code and not by name: it is the driver's own, whatever is, or is not, installed there.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        file = io.BytesIO()
+        pickler = _NotingPickler(file)
+        pickler.dump((type(self), vars(self)))
+        return _opener(), (__version__, pickler.fields, file.getvalue())
+
+
+class _NotingPickler(pickle.Pickler):
+    """Notes the fields of all dataclasses that it meets: two builds of one version may differ in them."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.fields: dict[str, list[str]] = {}
+
+    def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - whatever is pickled
+        if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+            kind = type(thing)
+            names = [field.name for field in dataclasses.fields(thing)]
+            self.fields[f"{kind.__module__}:{kind.__qualname__}"] = names
+        return NotImplemented
+
+
+def _opener() -> Callable[..., Any]:
+    """Return a function that is pickled by its code, since nobody could find it by a name."""
+
+    def difference(version: str, fields: dict[str, list[str]]) -> str | None:
+        import dataclasses  # noqa: PLC0415 - code that is unpickled has no module around it
+        import pkgutil  # noqa: PLC0415
+
+        from ftfile.core import version as found  # noqa: PLC0415
+
+        if found.__version__ != version:
+            return f"ftfile {found.__version__} from {found.__file__}, and the driver {version}"
+        for name, expected in fields.items():
+            try:
+                names = [field.name for field in dataclasses.fields(pkgutil.resolve_name(name))]
+            except AttributeError:
+                names = []
+            if names != expected:
+                return f"another build of ftfile {version} from {found.__file__} than the driver: {name} differs"
+        return None
+
+    def open_here(version: str, fields: dict[str, list[str]], content: bytes) -> Any:  # noqa: ANN401 - what was shipped
+        import pickle  # noqa: PLC0415
+        import platform  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        here = f"{sys.executable} on the host {platform.node()!r}"
+        try:
+            wrong = difference(version, fields)
+            if wrong is not None:
+                raise RuntimeError(
+                    f"{here}, the Python of an executor, runs {wrong}. Install one version on the driver and on all "
+                    "executors, or ship it with the application"
+                )
+            kind, state = pickle.loads(content)  # noqa: S301 - of our own driver
+        except ImportError as error:
+            raise ImportError(
+                f"{here}, the Python of an executor, cannot load the ftfile {version} of the driver: {error}. Install "
+                "it there with what it needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the "
+                "application"
+            ) from error
+        opened = kind.__new__(kind)
+        vars(opened).update(state)
+        return opened
+
+    return open_here

@@ -1,0 +1,95 @@
+"""What executors with another ftfile, or none, say of what the driver ships to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import py4j
+import pyspark
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import LongType, StructType
+
+import ftfile
+import ftfile.core.version
+import ftfile.sink.config
+from ftfile.spark.datasource import FtFileDataSource
+from ftfile.testing.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = StructType().add("id", LongType())
+
+
+def shipped(kind: str, path: str) -> bytes:
+    """Pickle as Spark does."""
+    source = FtFileDataSource({"path": path})
+    makers: dict[str, Callable[[], Any]] = {
+        "source": lambda: source,
+        "reader": lambda: source.reader(SCHEMA),
+        "writer": lambda: source.writer(SCHEMA, overwrite=False),
+        "stream writer": lambda: source.streamWriter(SCHEMA, overwrite=False),
+    }
+    content: bytes = cloudpickle.dumps(makers[kind]())  # type: ignore[no-untyped-call]
+    return content
+
+
+KINDS = pytest.mark.parametrize("kind", ["source", "reader", "writer", "stream writer"])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    MicroBatch(str(tmp_path / "out"), {"id": "long"}).run(0, [[{"id": 1}]])
+    return str(tmp_path / "out")
+
+
+@KINDS
+def test_the_same_ftfile_gets_the_same(kind: str, path: str) -> None:
+    content = shipped(kind, path)
+    again = pickle.loads(content)
+    assert cloudpickle.dumps(again) == content  # type: ignore[no-untyped-call]
+
+
+@KINDS
+def test_another_version_is_named(kind: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = shipped(kind, path)
+    monkeypatch.setattr(ftfile.core.version, "__version__", "0.0.9")
+    with pytest.raises(RuntimeError, match=rf"{sys.executable} .* runs ftfile 0\.0\.9 from .*, and the driver "):
+        pickle.loads(content)
+
+
+@pytest.mark.parametrize("other", [dataclasses.make_dataclass("SinkConfig", ["path"]), None])
+def test_another_build_of_the_version_is_named(other: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = shipped("stream writer", path)
+    if other is None:
+        monkeypatch.delattr(ftfile.sink.config, "SinkConfig")
+    else:
+        monkeypatch.setattr(ftfile.sink.config, "SinkConfig", other)
+    with pytest.raises(RuntimeError, match=r"another build of ftfile .*ftfile\.sink\.config:SinkConfig differs"):
+        pickle.loads(content)
+
+
+OPEN = "import pickle, sys; pickle.load(sys.stdin.buffer)"
+
+
+@KINDS
+def test_a_python_without_ftfile_says_what_to_do(kind: str, path: str, tmp_path: Path) -> None:
+    # What an executor has: its Spark, and here nothing else.
+    (tmp_path / "packages").mkdir()
+    for package in (pyspark, py4j):
+        (tmp_path / "packages" / package.__name__).symlink_to(Path(package.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
+    command = [sys.executable, "-S", "-c", OPEN]
+    found = subprocess.run(command, env=environment, input=shipped(kind, path), capture_output=True, check=False)
+    text = found.stderr.decode()
+    assert (
+        f"cannot load the ftfile {ftfile.__version__} of the driver: No module named 'ftfile'. Install it there" in text
+    )
+    assert "set PYSPARK_PYTHON" in text
