@@ -36,7 +36,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 
 .PHONY: test
 test: tests_passed := --tests-passed
-test: clean-reports java hdfs-jars lint unit crash hdfs-tests spark smoke-spark unit-pythons mutants ## everything that must pass
+test: clean-reports java hdfs-jars lint unit crash hdfs-tests spark cluster-tests smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
@@ -63,6 +63,10 @@ kills: java environment ## two streams into one directory in an application that
 .PHONY: spark
 spark: java hdfs-jars environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
+
+.PHONY: cluster-tests
+cluster-tests: java environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
+	$(call pytest,.venv,cluster) tests/cluster
 
 .PHONY: smoke-spark
 smoke-spark: java smoke-40 smoke-41 smoke-42 ## the main path in each older Spark
@@ -113,7 +117,7 @@ clean: ## remove environments, caches and reports
 
 .PHONY: environment
 environment:
-	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,lint,demo,bench]' pyspark==$(SPARK_43)
+	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,demo,bench]' pyspark==$(SPARK_43)
 
 .PHONY: java
 java:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import py4j
-import pyspark
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StructType
@@ -24,6 +22,7 @@ from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SCHEMA = StructType().add("id", LongType())
 
@@ -83,13 +82,12 @@ OPEN = "import pickle, sys; pickle.load(sys.stdin.buffer)"
 def test_a_python_without_ftfile_says_what_to_do(kind: str, path: str, tmp_path: Path) -> None:
     # What an executor has: its Spark, and here nothing else.
     (tmp_path / "packages").mkdir()
-    for package in (pyspark, py4j):
-        (tmp_path / "packages" / package.__name__).symlink_to(Path(package.__file__).parent)
+    for package in ("pyspark", "py4j"):
+        (found,) = importlib.import_module(package).__path__
+        (tmp_path / "packages" / package).symlink_to(found)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
     command = [sys.executable, "-S", "-c", OPEN]
-    found = subprocess.run(command, env=environment, input=shipped(kind, path), capture_output=True, check=False)
-    text = found.stderr.decode()
-    assert (
-        f"cannot load the ftfile {ftfile.__version__} of the driver: No module named 'ftfile'. Install it there" in text
-    )
+    ended = subprocess.run(command, env=environment, input=shipped(kind, path), capture_output=True, check=False)
+    text = ended.stderr.decode()
+    assert f"cannot load the ftfile {ftfile.__version__} of the driver: No module named 'ftfile'. Install" in text
     assert "set PYSPARK_PYTHON" in text

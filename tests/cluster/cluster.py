@@ -1,0 +1,139 @@
+"""A Spark standalone cluster: a master and workers as processes of their own, which can be killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from tests.demo.process import session_members
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ("SPARK_HOME", "Cluster", "executor_of", "wait_for")
+
+SPARK_HOME = Path(pyspark.__file__).parent
+START_TIMEOUT_S = 60.0
+# Small and quick to start: two cores carry five JVMs.
+JAVA = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dspark.master.rest.enabled=false"]
+# What marks the processes of Spark.
+EXECUTOR = "CoarseGrainedExecutorBackend"
+PYTHON_WORKER = "pyspark.daemon"
+
+
+def wait_for(holds: Callable[[], bool], what: str, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Wait until something holds.
+
+    Raises:
+        TimeoutError: it did not in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"{timeout_s} s were not enough for: {what}")
+        time.sleep(0.02)
+
+
+class Daemon:
+    """A master, or a worker with the executors it started: the processes of one session."""
+
+    def __init__(self, home: Path, name: str, command: list[str], environment: Mapping[str, str]) -> None:
+        self._log = home / f"{name}.log"
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, cwd=home, env=environment, start_new_session=True
+            )
+
+    def wait_for_line(self, pattern: str) -> str:
+        """Return what the log says in the first group of a pattern."""
+
+        def said() -> bool:
+            assert self._process.poll() is None, self._log.read_text()
+            return re.search(pattern, self._log.read_text()) is not None
+
+        wait_for(said, f"{pattern} in {self._log}")
+        found = re.search(pattern, self._log.read_text())
+        assert found is not None
+        return found[1]
+
+    def members(self, kind: str) -> list[int]:
+        """Return the processes that have `kind` in their command line."""
+        return [process for process in session_members(self._process.pid) if kind in command_of(process)]
+
+    def kill(self) -> None:
+        """SIGKILL all of them and wait until they are gone; repeatable."""
+        while members := session_members(self._process.pid):
+            for member in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+            time.sleep(0.01)
+        self._process.wait()
+
+
+class Cluster:
+    """A master and workers of one core each, on free ports of the loopback.
+
+    Args:
+        home: of logs and work directories.
+        environment: of all processes; a worker's executors inherit it.
+    """
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self._home = home
+        spark = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
+        self._environment = {**environment, **spark}
+        self._master = self._start("master", "master.Master", [], {})
+        self.workers: dict[str, Daemon] = {}
+        self.url = ""
+
+    def wait(self) -> None:
+        """Wait until the master can be talked to."""
+        self.url = self._master.wait_for_line(r"Starting Spark master at (\S+)")
+
+    def start_worker(self, name: str, **environment: str) -> None:
+        """Start a worker, and wait until the master has it."""
+        more = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._home / f"work-{name}"), self.url]
+        self.workers[name] = self._start(name, "worker.Worker", more, environment)
+        self.workers[name].wait_for_line(r"(Successfully registered) with master")
+
+    def python_workers(self) -> list[int]:
+        """Return the Python processes that run tasks, in all executors; the daemons that fork them are left out."""
+        found = [process for worker in self.workers.values() for process in worker.members(PYTHON_WORKER)]
+        return [process for process in found if PYTHON_WORKER in command_of(parent_of(process))]
+
+    def stop(self) -> None:
+        """Kill every process."""
+        for daemon in (*self.workers.values(), self._master):
+            daemon.kill()
+
+    def _start(self, name: str, kind: str, more: list[str], environment: Mapping[str, str]) -> Daemon:
+        bound = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        command = [*JAVA, "-cp", f"{SPARK_HOME}/jars/*", f"org.apache.spark.deploy.{kind}", *bound, *more]
+        return Daemon(self._home, name, command, {**self._environment, **environment})
+
+
+def command_of(process: int) -> str:
+    """Return a process's command line; empty for one that is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
+def parent_of(process: int) -> int:
+    """Return the process that started it."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def executor_of(process: int) -> int:
+    """Return the executor that a Python worker belongs to."""
+    while EXECUTOR not in command_of(process):
+        process = parent_of(process)
+    return process

@@ -1,0 +1,51 @@
+"""One cluster for all tests of this folder: a master and two workers of one core each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def plain_environment() -> dict[str, str]:
+    """Our environment without what points at a Spark or at Python packages."""
+    foreign = {"PYSPARK_SUBMIT_ARGS", "PYTHONPATH", "SPARK_CONF_DIR", "SPARK_HOME"}
+    environment = {name: value for name, value in os.environ.items() if name not in foreign}
+    return environment | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+@pytest.fixture(scope="session")
+def altered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory whose packages the executors of the second worker prefer; empty until a test puts some there."""
+    return tmp_path_factory.mktemp("altered")
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str, str], altered: Path
+) -> Iterator[Cluster]:
+    found = Cluster(tmp_path_factory.mktemp("cluster"), plain_environment)
+    try:
+        found.wait()
+        found.start_worker("a")
+        found.start_worker("b", PYTHONPATH=str(altered))
+        yield found
+    finally:
+        found.stop()

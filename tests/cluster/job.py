@@ -1,0 +1,79 @@
+"""The application whose processes are killed: a stream that can be held in the middle of its tasks.
+
+Started as a script with one argument, a JSON file: `master`, `input` (a directory of JSON files), `checkpoint`, `options`,
+`output`, `hold` (a directory) and `scratch`. While there is a file `hold/now`, each task stops after its first rows and
+says so in a file that is named after its process. It ends when the input is used up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+__all__ = ()
+
+SCHEMA = "id long, k string"
+FILES_PER_BATCH = 2
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    spark = (
+        SparkSession.builder.master(job["master"])
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.executor.memory", "512m")
+        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.local.dir", job["scratch"])
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
+        .config("spark.sql.files.openCostInBytes", "1m")  # each file is a task
+        .config("spark.sql.warehouse.dir", f"{job['scratch']}/warehouse")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES_PER_BATCH).json(job["input"])
+    writer = frame.mapInArrow(_held_by(job["hold"]), SCHEMA).writeStream.format("ftfile").options(**job["options"])
+    query = writer.trigger(availableNow=True).option("checkpointLocation", job["checkpoint"]).start(job["output"])
+    query.awaitTermination()
+    spark.stop()
+
+
+def _held_by(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function that is pickled by its code: executors have no such module."""
+
+    def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            hold, own = Path(directory, "now"), Path(directory, f"held-{os.getpid()}")
+            if hold.exists():
+                own.touch()
+            while hold.exists():
+                time.sleep(0.01)
+
+    return held
+
+
+def _end_with_parent() -> None:
+    """Leave at once when the test is gone: its end of our standard input closes with it."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Executors that see another directory than the driver, or run another ftfile: refused, with a text that helps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.testing.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.cluster.cluster import Cluster
+
+# Of every process another directory: on one machine, what a path on disks of their own is to hosts.
+EACH_ITS_OWN = "/proc/self/cwd/out"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the driver runs; its workers take over the directory."""
+    before, found = Path.cwd(), tmp_path_factory.mktemp("driver")
+    os.chdir(found)
+    yield found
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def spark(cluster: Cluster, home: Path, plain_environment: dict[str, str]) -> Iterator[SparkSession]:
+    """A session in which the first failure counts, and each task has a Python of its own."""
+    from pyspark.sql import SparkSession
+
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(plain_environment)
+    session = (
+        SparkSession.builder.master(cluster.url)
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config("spark.executor.memory", "512m")
+        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.python.worker.reuse", "false")
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.task.maxFailures", "1")
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def stream(spark: SparkSession, home: Path, path: str) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 8).option("numPartitions", 4).load()
+    writer = rows.writeStream.format("ftfile").trigger(once=True).option("fileFormat", "json")
+    writer.option("checkpointLocation", str(home / "checkpoint")).start(path).awaitTermination()
+
+
+def write(spark: SparkSession, home: Path, path: str) -> None:
+    del home
+    spark.range(0, 8, 1, 4).write.format("ftfile").option("fileFormat", "json").mode("append").save(path)
+
+
+def read(spark: SparkSession, home: Path, path: str) -> None:
+    if not (home / "out").exists():
+        MicroBatch(str(home / "out"), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
+    spark.read.format("ftfile").load(path).collect()
+
+
+def error_of(call: Callable[..., None], *arguments: Any) -> str:
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark's types tell where it failed
+        call(*arguments)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("use", [stream, write, read])
+def test_a_local_path_on_separate_hosts_is_refused(
+    use: Callable[..., None], spark: SparkSession, home: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(home / "out", ignore_errors=True)
+    text = error_of(use, spark, home, EACH_ITS_OWN)
+    assert "ConfigError: path='file:///proc/self/cwd/out': an executor on the host" in text
+    assert "sees no such directory there than the driver" in text
+    assert "the same storage on every host" in text
+    left = [path for path in Path(spark.sparkContext.getConf().get("spark.local.dir") or tmp_path).rglob("_ftfile")]
+    assert left == []

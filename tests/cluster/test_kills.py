@@ -1,0 +1,131 @@
+"""A stream on a cluster whose executors, Python workers, worker and driver are killed in the middle of its batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from tests.cluster import job
+from tests.cluster.cluster import executor_of, wait_for
+from tests.demo.process import SparkApp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.cluster import Cluster
+
+FILES = 16
+ROWS_PER_FILE = 40
+OPTIONS = {"fileFormat": "json", "partitionBy": "k", "maxRecordsPerFile": "70", "maxBatchesPerFile": "4"}
+
+
+class Stream:
+    """The application, its directories, and when its tasks wait for us."""
+
+    def __init__(self, home: Path, cluster: Cluster, environment: dict[str, str]) -> None:
+        self.output, self._hold = home / "out", home / "hold"
+        self._home, self._environment, self._log = home, environment, home / "driver.log"
+        for name in ("hold", "in", "scratch"):
+            (home / name).mkdir()
+        self.expected: Counter[str] = Counter()
+        for number in range(FILES):
+            rows = [{"id": number * ROWS_PER_FILE + each, "k": "xyz"[each % 3]} for each in range(ROWS_PER_FILE)]
+            text = [json.dumps(row) for row in rows]
+            (home / "in" / f"{number:05}.json").write_text("\n".join(text))
+            self.expected.update(text)
+        names = {"input": "in", "checkpoint": "checkpoint", "output": "out", "hold": "hold", "scratch": "scratch"}
+        settings = {"master": cluster.url, "options": OPTIONS, **{key: str(home / name) for key, name in names.items()}}
+        (home / "job.json").write_text(json.dumps(settings))
+        self.app = self.start()
+
+    def start(self) -> SparkApp:
+        self.app = SparkApp(Path(job.__file__), self._home / "job.json", self._log, self._environment)
+        return self.app
+
+    def records(self) -> int:
+        return len(list((self.output / "_ftfile/log").glob("*.record")))
+
+    def held(self) -> list[int]:
+        """The processes of the tasks that wait."""
+        return [int(path.name.partition("-")[2]) for path in self._hold.glob("held-*")]
+
+    def interrupted(self, kill: Callable[[list[int]], None]) -> None:
+        """Kill something while tasks are in the middle of their rows; then let a batch be committed."""
+        before = self.records()
+        self.hold()
+        self.wait_for(lambda: len(self.held()) > 0, "a task that is held")
+        time.sleep(0.1)  # others may come to the same point
+        kill(self.held())
+        self.release()
+        self.wait_for(lambda: self.records() > before, "a batch after the kill")
+
+    def driver_dies(self) -> None:
+        """Kill the driver with all that belongs to it, and start it again."""
+        self.app.kill()
+        self.start()
+
+    def run_to_end(self) -> None:
+        wait_for(lambda: self.app.exit_code is not None, "the end of the input")
+        assert self.app.exit_code == 0, self.app.last_words()
+
+    def hold(self) -> None:
+        (self._hold / "now").touch()
+
+    def release(self) -> None:
+        (self._hold / "now").unlink()
+        for path in self._hold.glob("held-*"):
+            path.unlink()
+
+    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
+        def goes_on() -> bool:
+            assert self.app.exit_code is None, f"it ended before {what}:\n{self.app.last_words()}"
+            return holds()
+
+        try:
+            wait_for(goes_on, what)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.app.last_words()}") from error
+
+    def rows(self) -> Counter[str]:
+        """What a plain reader sees."""
+        found: Counter[str] = Counter()
+        for file in self.output.glob("k=*/*.json"):
+            for line in file.read_text().splitlines():
+                found[json.dumps(json.loads(line) | {"k": file.parent.name.removeprefix("k=")})] += 1
+        return found
+
+
+def kill(*processes: int) -> None:
+    assert processes
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.timeout(240)
+def test_each_row_is_there_once_whatever_is_killed(
+    cluster: Cluster, tmp_path: Path, plain_environment: dict[str, str]
+) -> None:
+    stream = Stream(tmp_path, cluster, plain_environment)
+    try:
+        stream.interrupted(lambda held: kill(executor_of(held[0])))
+        stream.interrupted(lambda _: kill(*cluster.python_workers()))
+        stream.interrupted(lambda _: cluster.workers["a"].kill())
+        cluster.start_worker("a")
+        stream.interrupted(lambda _: stream.driver_dies())
+        stream.run_to_end()
+    finally:
+        stream.app.kill()
+    ftfile.flush(stream.output)
+    report = check_directory(open_filesystem(str(stream.output)))
+    assert report.live_rows == report.visible_rows
+    assert stream.rows() == stream.expected
