@@ -87,7 +87,7 @@ class Cluster:
     """
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        self._home = home
+        self.home = home
         spark = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
         self._environment = {**environment, **spark}
         self._master = self._start("master", "master.Master", [], {})
@@ -100,7 +100,7 @@ class Cluster:
 
     def start_worker(self, name: str, **environment: str) -> None:
         """Start a worker, and wait until the master has it."""
-        more = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._home / f"work-{name}"), self.url]
+        more = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.home / f"work-{name}"), self.url]
         self.workers[name] = self._start(name, "worker.Worker", more, environment)
         self.workers[name].wait_for_line(r"(Successfully registered) with master")
 
@@ -117,7 +117,7 @@ class Cluster:
     def _start(self, name: str, kind: str, more: list[str], environment: Mapping[str, str]) -> Daemon:
         bound = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         command = [*JAVA, "-cp", f"{SPARK_HOME}/jars/*", f"org.apache.spark.deploy.{kind}", *bound, *more]
-        return Daemon(self._home, name, command, {**self._environment, **environment})
+        return Daemon(self.home, name, command, {**self._environment, **environment})
 
 
 def command_of(process: int) -> str:

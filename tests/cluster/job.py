@@ -1,8 +1,8 @@
 """The application whose processes are killed: a stream that can be held in the middle of its tasks.
 
-Started as a script with one argument, a JSON file: `master`, `input` (a directory of JSON files), `checkpoint`, `options`,
-`output`, `hold` (a directory) and `scratch`. While there is a file `hold/now`, each task stops after its first rows and
-says so in a file that is named after its process. It ends when the input is used up.
+Started as a script with one argument, a JSON file: `master`, `input` (a directory of JSON files), `checkpoint`,
+`options`, `output`, `hold` (a directory) and `scratch`. While there is a file `hold/now`, each task stops after its
+first rows and says so in a file that is named after its process. It ends when the input is used up.
 """
 
 from __future__ import annotations

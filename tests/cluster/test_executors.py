@@ -87,12 +87,27 @@ def error_of(call: Callable[..., None], *arguments: Any) -> str:
 
 @pytest.mark.parametrize("use", [stream, write, read])
 def test_a_local_path_on_separate_hosts_is_refused(
-    use: Callable[..., None], spark: SparkSession, home: Path, tmp_path: Path
+    use: Callable[..., None], spark: SparkSession, home: Path, cluster: Cluster
 ) -> None:
-    shutil.rmtree(home / "out", ignore_errors=True)
     text = error_of(use, spark, home, EACH_ITS_OWN)
     assert "ConfigError: path='file:///proc/self/cwd/out': an executor on the host" in text
     assert "sees no such directory there than the driver" in text
     assert "the same storage on every host" in text
-    left = [path for path in Path(spark.sparkContext.getConf().get("spark.local.dir") or tmp_path).rglob("_ftfile")]
-    assert left == []
+    assert [*cluster.home.rglob("_ftfile")] == []
+
+
+@pytest.mark.parametrize("use", [stream, write])
+def test_another_version_in_one_worker_is_refused(
+    use: Callable[..., None], spark: SparkSession, altered: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(Path(ftfile.__file__).parent, altered / "ftfile", ignore=shutil.ignore_patterns("__pycache__"))
+    try:
+        version = altered / "ftfile/core/version.py"
+        version.write_text(version.read_text().replace(ftfile.__version__, "0.0.9"))
+        text = error_of(use, spark, tmp_path, str(tmp_path / "out"))
+    finally:
+        shutil.rmtree(altered / "ftfile")
+    assert f"runs ftfile 0.0.9 from {version}, and the driver {ftfile.__version__}" in text
+    assert "Install one version on the driver and on all executors" in text
+    use(spark, tmp_path, str(tmp_path / "out"))
+    assert len(list((tmp_path / "out").glob("*.json"))) == 4

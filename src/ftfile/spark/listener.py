@@ -31,7 +31,15 @@ def attach(spark: SparkSession) -> None:
 
     Call it once per session, before streams are started; another call does nothing. A stream ends when it is stopped,
     fails, or has used up its source (`availableNow`, `once`). What is killed finishes nothing: the next start goes on.
+
+    Raises:
+        ConfigError: it is a session of Spark Connect, whose queries run elsewhere.
     """
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigError(
+            "attach(spark) looks after streams from within their driver, and a Spark Connect session is only a client "
+            "of it: call ftfile.flush(path) when a stream has ended, or start the streams on the server"
+        )
     if spark not in _attached:
         _attached[spark] = _Flusher(spark)
         spark.streams.addListener(_attached[spark])

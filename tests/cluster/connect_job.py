@@ -1,0 +1,49 @@
+"""A client of Spark Connect, with a server of its own: a stream, a batch write, a read; one argument, its directory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import ftfile
+from ftfile.core.errors import ConfigError
+from ftfile.spark import attach
+
+__all__ = ()
+
+
+def main() -> None:
+    home = Path(sys.argv[1])
+    spark = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.driver.memory", "512m")
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    result: dict[str, Any] = {"session": type(spark).__module__}
+    spark.dataSource.register(ftfile.FtFileDataSource)
+    writer = spark.readStream.schema("id long").json(str(home / "in")).writeStream.format("ftfile")
+    writer = writer.option("fileFormat", "json").option("maxBatchesPerFile", "5").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "out"))
+    query.awaitTermination()
+    spark.range(10, 12).write.format("ftfile").option("fileFormat", "json").mode("append").save(str(home / "out"))
+    result["rows"] = sorted(row.id for row in spark.read.format("ftfile").load(str(home / "out")).collect())
+    try:
+        attach(spark)
+    except ConfigError as error:
+        result["attach"] = str(error)
+    try:
+        spark.range(1).write.format("ftfile").option("fileFromat", "json").mode("append").save(str(home / "other"))
+    except Exception as error:
+        result["bad option"] = str(error)
+    (home / "result.json").write_text(json.dumps(result))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

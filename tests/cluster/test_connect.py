@@ -1,0 +1,30 @@
+"""Spark Connect: the client has no JVM, and ftfile runs where the server does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import ftfile
+from tests.cluster import connect_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_streams_batches_and_reads(plain_environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
+    command = [sys.executable, connect_job.__file__, str(tmp_path)]
+    ended = subprocess.run(command, cwd=tmp_path, env=plain_environment, capture_output=True, text=True, check=False)
+    assert (tmp_path / "result.json").exists(), ended.stdout + ended.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["session"] == "pyspark.sql.connect.session"
+    assert result["rows"] == list(range(12))
+    assert "fileFormat" in result["bad option"]
+    assert "Spark Connect" in result["attach"]
+    ftfile.flush(tmp_path / "out")  # what it advises
+    lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
+    assert sorted(json.loads(line)["id"] for line in lines) == list(range(12))

@@ -1,0 +1,96 @@
+"""ftfile sent along with an application by `spark-submit --py-files`, to Pythons that do not have it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from tests.cluster import wheel_job
+from tests.cluster.cluster import SPARK_HOME
+from tests.unit.filters import filters_of_users
+
+if TYPE_CHECKING:
+    from tests.cluster.cluster import Cluster
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel under a name that Spark puts on the path: it knows .zip, and not .whl."""
+    home = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home], cwd=ROOT, check=True)
+    (built,) = home.glob("*.whl")
+    return Path(shutil.move(built, home / "ftfile.zip"))
+
+
+@pytest.fixture(scope="module")
+def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package of a user's, with a filter as its entry point, in the form of a wheel."""
+    found = tmp_path_factory.mktemp("filters") / "filters.zip"
+    with zipfile.ZipFile(found, "w") as package:
+        package.write(filters_of_users.__file__, "filters_of_users.py")
+        metadata = "Metadata-Version: 2.1\nName: filters_of_users\nVersion: 1.0\n"
+        package.writestr("filters_of_users-1.0.dist-info/METADATA", metadata)
+        entry = "[ftfile.filters]\ncounter = filters_of_users:ByteCounter\n"
+        package.writestr("filters_of_users-1.0.dist-info/entry_points.txt", entry)
+    return found
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with the packages of this one, but not what is installed as editable: not ftfile."""
+    found = tmp_path_factory.mktemp("python") / "python"
+    packages = sysconfig.get_path("purelib")
+    found.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
+    found.chmod(0o755)
+    lacking = subprocess.run([found, "-c", "import ftfile"], capture_output=True, text=True, check=False, cwd="/")
+    assert "No module named 'ftfile'" in lacking.stderr
+    return found
+
+
+def submit(cluster: Cluster, home: Path, environment: dict[str, str], *arguments: str | Path) -> str:
+    """Run the application to its end, and return what it printed."""
+    (home / "in").mkdir()
+    (home / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    command = [SPARK_HOME / "bin/spark-submit", "--master", cluster.url, *given, *arguments, wheel_job.__file__, home]
+    ended = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+    return ended.stdout + ended.stderr
+
+
+def test_a_wheel_by_py_files(
+    cluster: Cluster, plain_environment: dict[str, str], wheel: Path, filters: Path, python: Path, tmp_path: Path
+) -> None:
+    environment = plain_environment | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    printed = submit(cluster, tmp_path, environment, "--py-files", f"{wheel},{filters}")
+    assert (tmp_path / "result.json").exists(), printed
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["rows"] == list(range(10))
+    assert all("ftfile.zip" in place for place in result["places"]), result
+    assert ftfile.open(tmp_path / "out").to_arrow().num_rows == 10
+
+
+def test_executors_that_lack_it_say_what_to_do(
+    cluster: Cluster, plain_environment: dict[str, str], python: Path, tmp_path: Path
+) -> None:
+    environment = plain_environment | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    printed = submit(cluster, tmp_path, environment)
+    assert "No module named 'ftfile'" in printed

@@ -1,0 +1,37 @@
+"""The application that brings ftfile along: a stream, then a batch read; one argument, its directory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ()
+
+
+def main() -> None:
+    home = Path(sys.argv[1])
+    spark = SparkSession.builder.getOrCreate()
+    writer = spark.readStream.schema("id long").json(str(home / "in")).writeStream.format("ftfile")
+    writer = writer.option("fileFormat", "json").option("filters", "counter").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "out")).awaitTermination()
+    rows = spark.read.format("ftfile").load(str(home / "out")).collect()
+
+    def places(_: Iterable[int]) -> Iterable[str]:
+        import ftfile
+
+        yield str(ftfile.__file__)
+
+    found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(places).collect()
+    (home / "result.json").write_text(json.dumps({"rows": sorted(row.id for row in rows), "places": found}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
