@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+import ftfile
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -18,15 +20,16 @@ __all__ = ()
 def main() -> None:
     home = Path(sys.argv[1])
     spark = SparkSession.builder.getOrCreate()
+    spark.dataSource.register(ftfile.FtFileDataSource)  # Spark does not look for sources in what comes along
     writer = spark.readStream.schema("id long").json(str(home / "in")).writeStream.format("ftfile")
     writer = writer.option("fileFormat", "json").option("filters", "counter").trigger(availableNow=True)
     writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "out")).awaitTermination()
     rows = spark.read.format("ftfile").load(str(home / "out")).collect()
 
     def places(_: Iterable[int]) -> Iterable[str]:
-        import ftfile
+        from ftfile.core import version
 
-        yield str(ftfile.__file__)
+        yield str(version.__file__)
 
     found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(places).collect()
     (home / "result.json").write_text(json.dumps({"rows": sorted(row.id for row in rows), "places": found}))

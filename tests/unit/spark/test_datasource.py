@@ -14,6 +14,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from ftfile.commit.model import Transaction
 from ftfile.core.errors import ConfigError
+from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.messages import TaskCommitMessage, unwrap
 from ftfile.spark.quick_ack import acknowledge_at_once
@@ -139,3 +140,12 @@ def test_acknowledging_at_once_leaves_connections_as_they_are() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
             client.sendall(b"still open")
             assert accepted.recv(20) == b"still open"
+
+
+def test_attach_is_not_for_clients_of_spark_connect() -> None:
+    class Session:
+        """Has no JVM, as the sessions of Connect."""
+
+    session: Any = Session()
+    with pytest.raises(ConfigError, match=r"a Spark Connect session is only a client .* call ftfile.flush\(path\)"):
+        attach(session)
