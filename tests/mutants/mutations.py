@@ -10,7 +10,11 @@ from tests.mutants.publishing import PUBLISHING
 from tests.mutants.reading import READING
 from tests.mutants.replacing import REPLACEMENTS
 from tests.mutants.rolling import ROLLED
+from tests.mutants.shipping import SHIPPING
 from tests.mutants.upkeep import UPKEEP
 from tests.mutants.writing import WRITING
 
-MUTANTS = (*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED, *FILTERING, *ENCODED, *UPKEEP)
+MUTANTS = (
+    *(*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED, *FILTERING, *ENCODED, *UPKEEP),
+    *SHIPPING,
+)

@@ -1,0 +1,45 @@
+"""Mistakes of what driver and executors know of each other."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import dropped, wrong
+
+PLACE = "tests/unit/sink/test_place.py"
+SHIPPED = "tests/unit/spark/test_shipping.py"
+
+SHIPPING = (
+    dropped(
+        "a task does not look whether it sees the driver's directory",
+        "sink/writer.py",
+        "check_place(fs, self.config.path, self.planned.place)",
+        PLACE,
+    ),
+    wrong(
+        "a task takes any marked directory for the driver's",
+        "sink/place.py",
+        "    if found != place.mark:",
+        "    if found is None:",
+        f"{PLACE}::test_a_task_that_sees_another_directory_writes_nothing",
+    ),
+    wrong(
+        "the driver does not mark a directory that has none",
+        "sink/place.py",
+        "    if place is not None or not _may_differ(fs):",
+        "    if True:",
+        PLACE,
+    ),
+    wrong(
+        "executors of any version are taken",
+        "spark/shipping.py",
+        "if found.__version__ != version:",
+        "if False:",
+        f"{SHIPPED}::test_another_version_is_named",
+    ),
+    wrong(
+        "executors of any build are taken",
+        "spark/shipping.py",
+        "            if names != expected:",
+        "            if False:",
+        f"{SHIPPED}::test_another_build_of_the_version_is_named",
+    ),
+)
