@@ -22,8 +22,7 @@ __all__ = ("SPARK_HOME", "Cluster", "executor_of", "wait_for")
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_TIMEOUT_S = 60.0
-# Small and quick to start: two cores carry five JVMs.
-JAVA = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dspark.master.rest.enabled=false"]
+JAVA = ["java", "-Xmx192m", "-Dspark.master.rest.enabled=false"]
 # What marks the processes of Spark.
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON_WORKER = "pyspark.daemon"

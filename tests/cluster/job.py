@@ -36,9 +36,7 @@ def main() -> None:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.executor.memory", "512m")
-        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.local.dir", job["scratch"])
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
         .config("spark.sql.files.openCostInBytes", "1m")  # each file is a task
