@@ -103,10 +103,11 @@ class Cluster:
         self.workers[name] = self._start(name, "worker.Worker", more, environment)
         self.workers[name].wait_for_line(r"(Successfully registered) with master")
 
-    def python_workers(self) -> list[int]:
-        """Return the Python processes that run tasks, in all executors; the daemons that fork them are left out."""
+    def python_workers(self, executor: int) -> list[int]:
+        """Return the Python processes that run tasks in an executor; the daemon that forks them is left out."""
         found = [process for worker in self.workers.values() for process in worker.members(PYTHON_WORKER)]
-        return [process for process in found if PYTHON_WORKER in command_of(parent_of(process))]
+        forked = [process for process in found if PYTHON_WORKER in command_of(parent_of(process))]
+        return [process for process in forked if executor_of(process) == executor]
 
     def stop(self) -> None:
         """Kill every process."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ()
+__all__ = ("FILES_PER_BATCH",)
 
 SCHEMA = "id long, k string"
 FILES_PER_BATCH = 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from tests.cluster import job
 from tests.cluster.cluster import executor_of, wait_for
+from tests.cluster.job import FILES_PER_BATCH
 from tests.demo.process import SparkApp
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.cluster import Cluster
 
-FILES = 16
+FILES = 14
 ROWS_PER_FILE = 40
 OPTIONS = {"fileFormat": "json", "partitionBy": "k", "maxRecordsPerFile": "70", "maxBatchesPerFile": "4"}
 
@@ -46,11 +46,11 @@ class Stream:
         names = {"input": "in", "checkpoint": "checkpoint", "output": "out", "hold": "hold", "scratch": "scratch"}
         settings = {"master": cluster.url, "options": OPTIONS, **{key: str(home / name) for key, name in names.items()}}
         (home / "job.json").write_text(json.dumps(settings))
-        self.app = self.start()
+        self.hold()
+        self.app = self._started()
 
-    def start(self) -> SparkApp:
-        self.app = SparkApp(Path(job.__file__), self._home / "job.json", self._log, self._environment)
-        return self.app
+    def _started(self) -> SparkApp:
+        return SparkApp(Path(job.__file__), self._home / "job.json", self._log, self._environment)
 
     def records(self) -> int:
         return len(list((self.output / "_ftfile/log").glob("*.record")))
@@ -60,21 +60,21 @@ class Stream:
         return [int(path.name.partition("-")[2]) for path in self._hold.glob("held-*")]
 
     def interrupted(self, kill: Callable[[list[int]], None]) -> None:
-        """Kill something while tasks are in the middle of their rows; then let a batch be committed."""
+        """Kill something while two tasks are in the middle of their rows; let a batch be committed, and hold again."""
+        self.wait_for(lambda: len(self.held()) >= FILES_PER_BATCH, "tasks that are held")
         before = self.records()
-        self.hold()
-        self.wait_for(lambda: len(self.held()) > 0, "a task that is held")
-        time.sleep(0.1)  # others may come to the same point
         kill(self.held())
         self.release()
         self.wait_for(lambda: self.records() > before, "a batch after the kill")
+        self.hold()
 
     def driver_dies(self) -> None:
         """Kill the driver with all that belongs to it, and start it again."""
         self.app.kill()
-        self.start()
+        self.app = self._started()
 
     def run_to_end(self) -> None:
+        self.release()
         wait_for(lambda: self.app.exit_code is not None, "the end of the input")
         assert self.app.exit_code == 0, self.app.last_words()
 
@@ -117,8 +117,8 @@ def test_each_row_is_there_once_whatever_is_killed(
 ) -> None:
     stream = Stream(tmp_path, cluster, plain_environment)
     try:
-        stream.interrupted(lambda held: kill(executor_of(held[0])))
-        stream.interrupted(lambda _: kill(*cluster.python_workers()))
+        # Of one task the executor, of the other its Python workers.
+        stream.interrupted(lambda held: kill(executor_of(held[0]), *cluster.python_workers(executor_of(held[1]))))
         stream.interrupted(lambda _: cluster.workers["a"].kill())
         cluster.start_worker("a")
         stream.interrupted(lambda _: stream.driver_dies())
