@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.crash.world import Batch, Scenario
+from tests.crash.world import CRASH_KEYS, Batch, Scenario
 
 # One batch is empty; of another, attempts lose and fail; Spark keeps no Python process.
 BATCHES = Scenario(
@@ -52,6 +52,13 @@ COMPRESSED = Scenario(
     "compressed",
     (Batch("abc", troubled=True), Batch("d", batch_id=1), Batch("", batch_id=2)),
     options=(("compression", "gzip"), ("maxRecordsPerFile", "2"), ("rolling", "policy")),
+    flush=True,
+)
+# As `COMPRESSED`, with keys.
+ENCRYPTED = Scenario(
+    "encrypted",
+    (Batch("ab", troubled=True), Batch("c", batch_id=1)),
+    options=(("encryption", "aes-gcm"), ("keyProvider", CRASH_KEYS), ("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
 # Names go on counting, and are not unique by themselves; some rows become dead letters.

@@ -16,13 +16,16 @@ import pytest
 
 from ftfile.commit import bases, keeping
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown
+from ftfile.filters import aes_gcm
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.keys.keys import forget_keys
 from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.repeatable import repeatable
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
+    ENCRYPTED,
     NAMED,
     PARTITIONED,
     REPEATING,
@@ -33,7 +36,8 @@ from tests.crash.scenarios import (
     VACUUMED,
 )
 from tests.crash.share import THOROUGH, some
-from tests.crash.world import CLOCK, IDS, Scenario, told
+from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Scenario, told
+from tests.unit.sink.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,6 +158,17 @@ def test_every_crash_on_hdfs(
     scenario: Scenario, store: Store, record_property: Callable[[str, object], None], seed: int
 ) -> None:
     assert explore(scenario, record_property, seed, store=store) >= PORTION * ON_HDFS[scenario]
+
+
+@pytest.mark.timeout(900)
+def test_every_crash_of_what_is_encrypted(
+    monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
+) -> None:
+    monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
+    # States that differ in nothing else are equal.
+    monkeypatch.setattr(aes_gcm, "random_bytes", lambda count: (IDS.unique() * 2).encode()[:count])
+    assert explore(ENCRYPTED, record_property, seed) >= PORTION * 8_000
+    forget_keys()
 
 
 class NameInDoubt(WrapperFileSystem, PickledByReference):

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import ftfile
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.commit.sealed import SealedFileSystem
 from ftfile.core.errors import FtfileError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import register
+from ftfile.keys.keys import Keys
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import forget_logs
 from ftfile.source.dead_letters import read_dead_letters
@@ -55,6 +57,7 @@ class WorldIds(threading.local):
 # Longer than the grace of a vacuum.
 SETTLED_AGO_S = 8 * 86_400
 CLOCK = ManualClock()
+CRASH_KEYS = "env:FTFILE_KEYS_OF_THE_WORLD"
 IDS = WorldIds()
 
 
@@ -239,6 +242,8 @@ class Scenario:
         by_query: dict[str, list[int]] = {}
         for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
             by_query.setdefault(batch.query, []).append(batch.batch_id)
+        if ("keyProvider", CRASH_KEYS) in self.options:
+            fs = SealedFileSystem(fs, Keys(CRASH_KEYS))
         report = check_directory(fs, recorded_by_spark=by_query)
         streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)

@@ -115,8 +115,8 @@ FILES = (
     wrong(
         "compression comes after the other filters",
         "filters/chain.py",
-        "return Chain((*first, *(filter_class(name).from_definition({}) for name in names)))",
-        "return Chain((*(filter_class(name).from_definition({}) for name in names), *first))",
+        "return Chain((*first, *(filter_class(name).from_definition({}) for name in names), *last))",
+        "return Chain((*(filter_class(name).from_definition({}) for name in names), *first, *last))",
         f"{CHAIN}::test_filters_are_used_in_their_order",
     ),
     wrong(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.committing import COMMITTING
 from tests.mutants.encoding import ENCODED
+from tests.mutants.encrypting import ENCRYPTING
 from tests.mutants.filtering import FILTERING
 from tests.mutants.placing import PLACED
 from tests.mutants.publishing import PUBLISHING
@@ -15,6 +16,6 @@ from tests.mutants.upkeep import UPKEEP
 from tests.mutants.writing import WRITING
 
 MUTANTS = (
-    *(*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED, *FILTERING, *ENCODED, *UPKEEP),
-    *SHIPPING,
+    *(*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED),
+    *(*FILTERING, *ENCODED, *ENCRYPTING, *UPKEEP, *SHIPPING),
 )

@@ -9,13 +9,14 @@ from ftfile.commit import layout
 from ftfile.commit.bases import RECORD_COST_BYTES, newest_base, read_base
 from ftfile.commit.hints import read_published
 from ftfile.commit.model import JobAuthor, StreamAuthor
-from ftfile.commit.record_format import decode_record, encode_record
+from ftfile.commit.record_format import IS_SEALED, decode_record, encode_record
 from ftfile.commit.state import LogState
 from ftfile.commit.tail import Tail
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import (
     AlreadyExists,
     CommitOutcomeUnknown,
+    ConfigError,
     CorruptData,
     NotFound,
     OutcomeUnknown,
@@ -94,10 +95,13 @@ class CommitLog:
         """Refuse a directory that a later ftfile laid out.
 
         Raises:
+            ConfigError: it is encrypted, and no keys are known.
             CorruptData: its layout is not known here.
             NotFound: it is no ftfile directory.
         """
         found = self.fs.read(layout.FORMAT_FILE)
+        if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
+            raise ConfigError(IS_SEALED)
         if found != LAYOUT_VERSION:
             raise CorruptData(
                 layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), "Use the version of ftfile that wrote it"

@@ -26,12 +26,13 @@ from ftfile.commit.model import (
     Transaction,
 )
 from ftfile.core.checksum import checksum
-from ftfile.core.errors import CorruptData
+from ftfile.core.errors import ConfigError, CorruptData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = (
+    "IS_SEALED",
     "RECORD_FORMAT",
     "Companion",
     "EncodedRecord",
@@ -102,6 +103,11 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
 
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
+IS_SEALED = (
+    "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
+    "read it with keyProvider"
+)
+
 
 def to_checked_text(lines: list[bytes]) -> bytes:
     """Join lines and end them with the line of their checksum."""
@@ -113,11 +119,14 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
     """Check the last line against all before it and return the lines before it.
 
     Raises:
+        ConfigError: it ends in the MAC of an encrypted directory, and no keys are known here.
         CorruptData: the checksum line is missing or does not match.
     """
     body, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     found = checksum(body)
+    if last.startswith(b"hmac-"):
+        raise ConfigError(IS_SEALED)
     if not content.endswith(b"\n") or last.decode("ascii", "replace") != found:
         raise CorruptData(path, f"a text that ends in its checksum {found}", repr(last[-40:]), advice)
     return body.split(b"\n")[:-1]

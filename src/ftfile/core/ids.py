@@ -1,11 +1,11 @@
-"""Random names: the only module that draws them."""
+"""Random names, and random bytes for keys: the only module that draws them."""
 
 from __future__ import annotations
 
 import os
 from typing import Protocol
 
-__all__ = ("SYSTEM_IDS", "IdSource", "SystemIds")
+__all__ = ("SYSTEM_IDS", "IdSource", "SystemIds", "random_bytes")
 
 
 class IdSource(Protocol):
@@ -24,3 +24,8 @@ class SystemIds:
 
 
 SYSTEM_IDS = SystemIds()
+
+
+def random_bytes(count: int) -> bytes:
+    """Return bytes that nobody can guess, from the operating system, safe after a fork."""
+    return os.urandom(count)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("BadStream", "Buffer", "Filter", "Stream")
+    from ftfile.keys.keys import Keys
+
+__all__ = ("BadStream", "Buffer", "Filter", "SizedStream", "Stream")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -43,6 +45,14 @@ class Stream(Protocol):
         """
 
 
+@runtime_checkable
+class SizedStream(Stream, Protocol):
+    """A stream, encoding, whose output is as long as its input says, whatever that is."""
+
+    def size_of(self, fed_bytes: int) -> int:
+        """Return how long all of the output is when so many bytes were fed."""
+
+
 class Filter(ABC):
     """A filter with its settings: immutable, picklable, comparable, and without secrets in it.
 
@@ -70,6 +80,10 @@ class Filter(ABC):
     @abstractmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> Filter:
         """Build from `definition()`; with an empty one, what is needed to decode."""
+
+    def with_keys(self, keys: Keys | None) -> Filter:  # noqa: ARG002 - for those that encrypt
+        """Return the filter with keys, where it takes some: they are in no definition."""
+        return self
 
     @abstractmethod
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
-from ftfile.filters.registry import CODECS, codec, filter_class
+from ftfile.filters.api import SizedStream
+from ftfile.filters.registry import CODECS, ENCRYPTION, codec, filter_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.filters.api import Buffer, Filter, Stream
+    from ftfile.keys.keys import Keys
 
 __all__ = ("Chain", "chain_from_options")
 
@@ -27,22 +29,31 @@ class Chain:
     filters: tuple[Filter, ...] = ()
 
     @classmethod
-    def from_definition(cls, definition: Iterable[Mapping[str, Any]]) -> Chain:
+    def from_definition(cls, definition: Iterable[Mapping[str, Any]], keys: Keys | None = None) -> Chain:
         """Return the chain that `definition()` describes.
 
+        Args:
+            definition: of the filters.
+            keys: for those that encrypt.
+
         Raises:
             ConfigError: a filter is not installed.
         """
-        return cls(tuple(filter_class(each["name"]).from_definition(each) for each in definition))
+        made = (filter_class(each["name"]).from_definition(each) for each in definition)
+        return cls(tuple(each.with_keys(keys) for each in made))
 
     @classmethod
-    def for_reading(cls, names: Sequence[str]) -> Chain:
+    def for_reading(cls, names: Sequence[str], keys: Keys | None = None) -> Chain:
         """Return the chain of a file by the names that the log has of it.
+
+        Args:
+            names: of the filters.
+            keys: for those that encrypt.
 
         Raises:
             ConfigError: a filter is not installed.
         """
-        return cls.from_definition({"name": name} for name in names)
+        return cls.from_definition(({"name": name} for name in names), keys)
 
     def definition(self) -> list[dict[str, Any]]:
         """Return the filters with their settings as plain JSON."""
@@ -84,7 +95,7 @@ class Chain:
         """
         return _all_of(_Composed([each.decoder("") for each in reversed(self.framing)]), frames)
 
-    def sealer(self, identity: str) -> Stream:
+    def sealer(self, identity: str) -> _Composed:
         """Start an envelope."""
         return _Composed([each.encoder(identity) for each in self._envelope])
 
@@ -125,6 +136,13 @@ class _Composed:
             data = stream.feed(data)
         return bytes(data)
 
+    def size_of(self, fed_bytes: int) -> int | None:
+        """Return how long all of the output is when so many bytes were fed; None where that is not known."""
+        size: int | None = fed_bytes
+        for stream in self._streams:
+            size = stream.size_of(size) if size is not None and isinstance(stream, SizedStream) else None
+        return size
+
     def finish(self) -> bytes:
         rest = b""
         for stream in self._streams:
@@ -136,10 +154,13 @@ def _all_of(stream: Stream, data: bytes) -> bytes:
     return stream.feed(data) + stream.finish()
 
 
-def chain_from_options(compression: str | None, level: int | None, names: Sequence[str]) -> Chain:
-    """Return what the options `compression`, `compressionLevel` and `filters` ask for.
+def chain_from_options(
+    compression: str | None, level: int | None, names: Sequence[str], encryption: Filter | None = None
+) -> Chain:
+    """Return what the options `compression`, `compressionLevel`, `filters` and `encryption` ask for, in this order.
 
-    Compression comes first: what another filter has hidden does not get smaller.
+    Compression comes first: what another filter has hidden does not get smaller. Encryption comes last: what it has
+    made is changed by nothing.
 
     Raises:
         ConfigError: a codec or a filter is not known or not installed, or has no such level.
@@ -152,5 +173,8 @@ def chain_from_options(compression: str | None, level: int | None, names: Sequen
     for name in names:
         if name in CODECS:
             raise ConfigError(f"filters={name} is a codec: set compression={name}")
+        if name in ENCRYPTION:
+            raise ConfigError(f"filters={name} encrypts: set encryption={name}, which comes after all filters")
     first = (codec(compression, level),) if is_compressed and compression is not None else ()
-    return Chain((*first, *(filter_class(name).from_definition({}) for name in names)))
+    last = () if encryption is None else (encryption,)
+    return Chain((*first, *(filter_class(name).from_definition({}) for name in names), *last))

@@ -8,7 +8,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.filters.api import Filter
 from ftfile.filters.codec import Codec
 
-__all__ = ("CODECS", "ENTRY_POINT_GROUP", "codec", "filter_class")
+__all__ = ("CODECS", "ENCRYPTION", "ENTRY_POINT_GROUP", "codec", "filter_class")
 
 ENTRY_POINT_GROUP = "ftfile.filters"
 
@@ -21,6 +21,9 @@ CODECS = {
     "bzip2": "ftfile.filters.bzip2_stream:Bzip2",
     "xz": "ftfile.filters.xz_stream:Xz",
 }
+
+# Each goes around all of a file, once, and last.
+ENCRYPTION = {"aes-gcm": "ftfile.filters.aes_gcm:AesGcm"}
 
 # The codecs that need a package of an extra.
 _EXTRAS = {"zstd": "zstd"}
@@ -51,9 +54,9 @@ def filter_class(name: str) -> type[Filter]:
     Raises:
         ConfigError: there is none, or it cannot be loaded.
     """
-    place = CODECS.get(name) or _found.get(name) or _installed().get(name)
+    place = CODECS.get(name) or ENCRYPTION.get(name) or _found.get(name) or _installed().get(name)
     if place is None:
-        known = ", ".join(sorted({*CODECS, *_installed()}))
+        known = ", ".join(sorted({*CODECS, *ENCRYPTION, *_installed()}))
         raise ConfigError(
             f"there is no filter {name!r}; there are: {known}. Others come with packages that have an entry point of "
             f"the group {ENTRY_POINT_GROUP!r}, installed where the driver and the executors run"

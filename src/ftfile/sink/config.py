@@ -20,6 +20,7 @@ from ftfile.encoding.time_formats import TimeFormats
 from ftfile.filters.chain import chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
+from ftfile.sink.encryption import Encryption
 from ftfile.sink.publishing import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
@@ -43,6 +44,7 @@ class SinkConfig:
         path: normalised URL of the directory.
         schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
         chain: what happens to the bytes of the format on their way to storage.
+        encryption: None where nothing is encrypted.
         bucketing: how rows are dealt to directories and files.
         publishing: what files are called, and what happens around publishing them.
         max_open_bytes: memory that a task takes for rows it has not written.
@@ -56,6 +58,7 @@ class SinkConfig:
     schema_json: str
     format: Format
     chain: Chain
+    encryption: Encryption | None
     bucketing: Bucketing
     publishing: Publishing
     max_bytes_per_file: int | None
@@ -73,7 +76,7 @@ class SinkConfig:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
-        """Check options and schema; nothing is read or written.
+        """Check options and schema; nothing but a key is read, and nothing is written.
 
         Raises:
             ConfigError: an option is unknown, malformed, or contradicts another.
@@ -85,7 +88,8 @@ class SinkConfig:
         name = parsed["fileFormat"]
         file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **_format_options(parsed, name)})
         TimeFormats.from_options({"timeZone": parsed["timeZone"]})
-        schema, chain = arrow_schema(schema_json), _chain(parsed, file_format)
+        encryption = Encryption.from_options(parsed)
+        schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
         extension = file_format.extension + chain.extension
         publishing = Publishing.from_options(parsed, extension)
         stem_bytes_max = publishing.naming.stem_bytes_max(extension)
@@ -95,19 +99,14 @@ class SinkConfig:
             schema_json=as_nullable(schema_json),
             format=file_format,
             chain=chain,
+            encryption=encryption,
             bucketing=bucketing,
             publishing=publishing,
             max_bytes_per_file=parsed["maxBytesPerFile"],
             max_records_per_file=parsed["maxRecordsPerFile"],
             max_open_bytes=parsed["maxOpenBytes"],
             rolling=_rolling(parsed, schema, bucketing.leaving),
-            policy=Policy(
-                on_new_query=parsed["onNewQuery"],
-                on_gap=parsed["onGap"],
-                on_replay_mismatch=parsed["onReplayMismatch"],
-                on_missing_part=parsed["onMissingPart"],
-                publish_timeout_s=parsed["publishTimeout"],
-            ),
+            policy=_policy(parsed),
             bad_records=parsed["badRecords"],
             max_record_bytes=parsed["maxRecordBytes"],
             on_schema_change=parsed["onSchemaChange"],
@@ -185,11 +184,22 @@ _NOTHING_STAYS_OPEN = (
 )
 
 
-def _chain(parsed: ParsedOptions, file_format: Format) -> Chain:
+def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
     """Return the filters; a format that compresses by itself leaves only those that do something else."""
+    envelope = encryption.filter if encryption is not None else None
     if not isinstance(file_format, LineFormat):
-        return chain_from_options(None, None, parsed["filters"])
-    return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"])
+        return chain_from_options(None, None, parsed["filters"], envelope)
+    return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"], envelope)
+
+
+def _policy(parsed: ParsedOptions) -> Policy:
+    return Policy(
+        on_new_query=parsed["onNewQuery"],
+        on_gap=parsed["onGap"],
+        on_replay_mismatch=parsed["onReplayMismatch"],
+        on_missing_part=parsed["onMissingPart"],
+        publish_timeout_s=parsed["publishTimeout"],
+    )
 
 
 def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:

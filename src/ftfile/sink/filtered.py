@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.encoding.api import ByteWriter
+    from ftfile.keys.keys import Keys
 
 __all__ = ("FilteredFile", "chain_of", "extension_of")
 
 
-def chain_of(encoding: Mapping[str, Any]) -> Chain:
-    """Return the filters of files of an encoding."""
-    return Chain.from_definition(encoding["filters"])
+def chain_of(encoding: Mapping[str, Any], keys: Keys | None = None) -> Chain:
+    """Return the filters of files of an encoding; without keys, those that encrypt only have a name."""
+    return Chain.from_definition(encoding["filters"], keys)
 
 
 def extension_of(encoding: Mapping[str, Any]) -> str:
@@ -45,7 +46,8 @@ class FilteredFile:
         self._makes_frames = bool(chain.framing)
         self._frame_bytes = chain.frame_bytes if self._makes_frames else 0
         self._envelope = chain.sealer(identity) if chain.framing != chain.filters else None
-        self._held_bytes = 0  # taken by the envelope, and not come out of it
+        self._sealed_bytes = 0  # taken by the envelope
+        self._held_bytes = 0  # and not come out of it, where nothing better is known
         self._open = bytearray()  # of the next frame
         self._plain_bytes = 0
         self._framed_plain_bytes = 0
@@ -64,12 +66,25 @@ class FilteredFile:
     @property
     def size_bytes(self) -> int:
         """Return how long the file would be, were it ended now; an estimate while a frame is open."""
-        return self._target.position - self._start + self._held_bytes + round(len(self._open) * self._ratio)
+        return self.size_bytes_with(round(len(self._open) * self._ratio))
+
+    def size_bytes_with(self, framed_bytes: int) -> int:
+        """Return how long the file would be if so many bytes of frames were appended, and the file ended."""
+        size = self._envelope.size_of(self._sealed_bytes + framed_bytes) if self._envelope is not None else None
+        return self._target.position - self._start + self._held_bytes + framed_bytes if size is None else size
+
+    def framed_room(self, limit_bytes: int) -> int:
+        """Return how many bytes of frames can be appended without passing that size; less than 0 for too long a file.
+
+        No frame is open.
+        """
+        room = limit_bytes - self.size_bytes
+        return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room
 
     def size_bytes_max(self, plain_bytes: int) -> int:
         """Return how long the frames would be at most with so many plain bytes more: noise becomes longer."""
         unframed = len(self._open) + plain_bytes
-        return self._target.position - self._start + self._held_bytes + unframed + unframed // 32 + 640
+        return self.size_bytes_with(unframed + unframed // 32 + 640)
 
     def room(self, limit_bytes: int) -> int:
         """Return how many plain bytes more bring the file to about that size; at least one."""
@@ -124,7 +139,7 @@ class FilteredFile:
         self.flush()
         if self._envelope is not None:
             self._target.write(self._envelope.finish())
-            self._held_bytes = 0
+            self._held_bytes, self._envelope = 0, None
 
     @property
     def _ratio(self) -> float:
@@ -144,6 +159,7 @@ class FilteredFile:
         if self._envelope is None:
             self._target.write(data)
             return
+        self._sealed_bytes += len(data)
         out = self._envelope.feed(data)
         self._held_bytes = self._held_bytes + len(data) if not out else 0
         self._target.write(out)

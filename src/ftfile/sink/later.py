@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from ftfile.filters.decoded import naming
+from ftfile.filters.piece_cipher import PieceCipher
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,14 +40,16 @@ class LaterRows:
     Args:
         stage: of the attempt.
         schema: of the rows.
+        encrypted: encrypt the spill file, with a key that this object alone ever has.
     """
 
-    def __init__(self, stage: Stage, schema: pa.Schema) -> None:
+    def __init__(self, stage: Stage, schema: pa.Schema, *, encrypted: bool = False) -> None:
         self._stage = stage
         self._schema = schema
         self._held: dict[str, list[pa.RecordBatch]] = {}
         self._pieces: dict[str, list[_Piece]] = {}
         self._file: StagedFile | None = None
+        self._cipher = PieceCipher() if encrypted else None
         self.held_bytes = 0
 
     def add(self, bucket: str, rows: pa.RecordBatch) -> None:
@@ -60,6 +65,8 @@ class LaterRows:
                 self._file = self._stage.create("spill")
             plain = pa.Table.from_batches(batches).combine_chunks().to_batches()[0].serialize()
             data = pa.compress(plain, codec=_CODEC)
+            if self._cipher is not None:
+                data = self._cipher.encrypt(data, self._file.position)
             self._pieces.setdefault(bucket, []).append(_Piece(self._file.position, len(data), plain.size))
             self._file.write(data)
         self._held, self.held_bytes = {}, 0
@@ -82,5 +89,8 @@ class LaterRows:
     def _read(self, file: InputFile, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             data = file.read_at(piece.offset, piece.length)
+            if self._cipher is not None:
+                with naming(file.path):
+                    data = self._cipher.decrypt(data, piece.offset)
             plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
             yield pa.ipc.read_record_batch(plain, self._schema)

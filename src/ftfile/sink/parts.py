@@ -45,7 +45,7 @@ class PartWriter:
         self._route_bytes, self._held_max = config.max_open_bytes // 4, config.max_open_bytes // 2
         self._parts_bytes = 0
         self._direct: set[str] = set()
-        self._later = LaterRows(stage, self._schema)
+        self._later = LaterRows(stage, self._schema, encrypted=config.encryption is not None)
         self._collected: list[pa.RecordBatch] = []
         self._collected_rows = 0
         self._collected_bytes = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.opening import OWNER_ONLY
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.durability import durability_of
@@ -97,20 +98,23 @@ def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
 
 def _storage(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
     """Return the settings of the file system, once it is known to have them."""
-    permissions = [name for name in _PERMISSIONS if name in parsed.given]
-    blocks = [name for name in _BLOCKS if name in parsed.given]
-    if permissions or blocks:
+    permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
+    blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
+    is_encrypted = parsed["encryption"] != "none"
+    if permissions or blocks or is_encrypted:
         capabilities = open_filesystem(parsed["path"]).capabilities
         if permissions and not capabilities.permissions:
-            raise ConfigError(_not_there(permissions, capabilities.driver, "permissions"))
+            raise ConfigError(_not_there([*permissions], capabilities.driver, "permissions"))
         if blocks and not capabilities.replication:
-            raise ConfigError(_not_there(blocks, capabilities.driver, "replicas and no blocks to choose"))
+            raise ConfigError(_not_there([*blocks], capabilities.driver, "replicas and no blocks to choose"))
+        if is_encrypted and capabilities.permissions:
+            permissions.setdefault(*OWNER_ONLY)
     for name, least in _PERMISSIONS.items():
         if name in parsed.given and parsed[name] & least != least:
             raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
     if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
         raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
-    return (*((name, f"{parsed[name]:o}") for name in permissions), *((name, str(parsed[name])) for name in blocks))
+    return (*permissions.items(), *blocks.items())
 
 
 def _not_there(names: list[str], driver: str, what: str) -> str:

@@ -13,11 +13,11 @@ from ftfile.commit.protocol import commit
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.checkpoint import read_query_id
 from ftfile.sink.config import definition_key
 from ftfile.sink.driver import check_head, check_messages, make_proposal
 from ftfile.sink.durability import durability_of
+from ftfile.sink.encryption import open_to_write
 from ftfile.sink.hooks import tell_hook
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.place import check_place, mark_place
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ftfile.commit.protocol import Committed
     from ftfile.commit.state import LogState
     from ftfile.sink.config import SinkConfig
+    from ftfile.sink.encryption import Encryption
     from ftfile.sink.identity import TaskIdentity, WriterIdentity
     from ftfile.sink.message import TaskCommit
 
@@ -45,22 +46,23 @@ LOGS_KEPT = PLANNERS_KEPT = 16
 Settings = tuple[tuple[str, str], ...]
 
 _log = get_logger(__name__)
-_logs: dict[tuple[str, Settings], CommitLog] = {}
+_logs: dict[tuple[str, Settings, Encryption | None], CommitLog] = {}
 _planners: dict[tuple[str, str], RollingPlanner] = {}  # by directory and query
 
 
-def open_log(path: str, settings: Settings = ()) -> CommitLog:
-    """Return this process's log of a directory; its cached state is checked before every use.
+def open_log(path: str, settings: Settings = (), encryption: Encryption | None = None) -> CommitLog:
+    """Return this process's log of a directory that is written to; its cached state is checked before every use.
 
     Args:
         path: of the directory.
         settings: of its file system.
+        encryption: of the writer.
     """
-    key = (path, settings)
+    key = (path, settings, encryption)
     if key not in _logs:
         if len(_logs) >= LOGS_KEPT:
             _logs.pop(next(iter(_logs)))
-        _logs[key] = CommitLog(open_filesystem(path, settings=dict(settings)))
+        _logs[key] = CommitLog(open_to_write(path, settings, encryption))
     return _logs[key]
 
 
@@ -86,7 +88,7 @@ class SinkWriter:
         """
         query_id = read_query_id(config.checkpoint)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
-            log = open_log(config.path, config.publishing.storage)
+            log = open_log(config.path, config.publishing.storage, config.encryption)
             head = log.read_on()
             if head.version < 0:
                 _greet(config, log)
@@ -100,7 +102,7 @@ class SinkWriter:
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
-            fs = open_filesystem(self.config.path, settings=dict(self.config.publishing.storage))
+            fs = open_to_write(self.config.path, self.config.publishing.storage, self.config.encryption)
             check_place(fs, self.config.path, self.planned.place)
             return write_task(self.config, self.planned, identity, batches, fs)
 
@@ -116,7 +118,8 @@ class SinkWriter:
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        log, writer = open_log(self.config.path, self.config.publishing.storage), whole[0].identity.writer
+        log = open_log(self.config.path, self.config.publishing.storage, self.config.encryption)
+        writer = whole[0].identity.writer
         with _context(writer):
             with log.lock:
                 planner = self._planner(writer)

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
+from ftfile.commit.sealed import keys_of
 from ftfile.core.errors import CorruptData, NotFound
+from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.commit.log import CommitLog
     from ftfile.fs.api import FileSystem
+    from ftfile.keys.keys import Keys
 
 __all__ = ("DeadLetter", "read_dead_letters")
 
@@ -54,8 +57,24 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
         final = add.final_path or ""
         if final.startswith(f"{layout.DEAD_LETTERS}/"):
             places[final] = (final, add.path, final)
-    contents = {path: _plain(path, _read(log.fs, places[path])) for path in sorted(places)}
+    keys = keys_of(log.fs)
+    if keys is not None:
+        _check_copies(places)
+    contents = {path: _plain(path, _read(log.fs, places[path]), keys) for path in sorted(places)}
     return [letter for path, content in contents.items() for letter in _letters(path, content)]
+
+
+def _check_copies(paths: Iterable[str]) -> None:
+    """Refuse files that are authentic, and there twice: where they lie is in no record.
+
+    Raises:
+        CorruptData: names the second one.
+    """
+    seen: dict[str, str] = {}
+    for path in sorted(paths):
+        first = seen.setdefault(layout.storage_identity(path), path)
+        if first != path:
+            raise CorruptData(path, "a file of dead letters that is there once", f"a copy of {first!r}", "Remove it")
 
 
 def _published(fs: FileSystem) -> Iterator[str]:
@@ -75,11 +94,14 @@ def _read(fs: FileSystem, places: Sequence[str]) -> bytes:
     return b""
 
 
-def _plain(path: str, content: bytes) -> bytes:
+def _plain(path: str, content: bytes, keys: Keys | None) -> bytes:
     names = layout.dead_letter_filters(path)
+    if keys is not None and AesGcm.name not in names:
+        # Their names are in no record: anybody could have put them there.
+        raise CorruptData(path, "encrypted dead letters", "others, which were not written here", "Remove it")
     if not names or not content:
         return content
-    return decoded_piece(content, Chain.for_reading(names), layout.storage_identity(path), path)
+    return decoded_piece(content, Chain.for_reading(names, keys), layout.storage_identity(path), path)
 
 
 def _letters(path: str, content: bytes) -> Iterator[DeadLetter]:

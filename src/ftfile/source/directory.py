@@ -11,12 +11,13 @@ import pyarrow as pa
 from ftfile.commit.layout import bucket_directory
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.opening import open_with_keys
 from ftfile.commit.snapshot import read_records, take_snapshot
 from ftfile.commit.times import created_ms, version_at
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
 from ftfile.encoding.spark_types import arrow_schema
-from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.fs.registry import normalise
 from ftfile.source.dead_letters import DeadLetter, read_dead_letters
 from ftfile.source.reading import read_add
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.model import Record
     from ftfile.commit.snapshot import Snapshot
+    from ftfile.fs.api import FileSystem
 
 __all__ = ("Directory", "FinishedFile", "Version", "open_directory")
 
@@ -92,9 +94,9 @@ class Version:
 class Directory:
     """Reads what is committed and nothing else; every call looks at the log anew. Needs no Spark."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], key_provider: str | None = None) -> None:
         self.path = normalise(os.fspath(path))
-        self._fs = open_filesystem(self.path)
+        self._fs = open_with_keys(self.path, key_provider)
         self._log = CommitLog(self._fs)
         try:
             self._log.check_layout()
@@ -103,6 +105,11 @@ class Directory:
                 f"{self.path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the "
                 "path is wrong"
             ) from error
+
+    @property
+    def file_system(self) -> FileSystem:
+        """Return that of the directory, with its keys if it is encrypted."""
+        return self._fs
 
     def __repr__(self) -> str:
         return f"ftfile.open({self.path!r})"
@@ -200,16 +207,19 @@ class Directory:
             yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
 
 
-def open_directory(path: str | os.PathLike[str]) -> Directory:
+def open_directory(path: str | os.PathLike[str], key_provider: str | None = None) -> Directory:
     """Open a directory that the sink wrote, for reading.
 
     Args:
         path: an absolute local path or a URL.
+        key_provider: where the keys of an encrypted directory are, as the option `keyProvider` says it. By default,
+            what the environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is
+            not encrypted is refused when it is given.
 
     Raises:
-        ConfigError: it is no ftfile directory.
+        ConfigError: it is no ftfile directory, or its keys are not known.
     """
-    return Directory(path)
+    return Directory(path, key_provider)
 
 
 def _schema_of(snapshot: Snapshot, path: str) -> str:

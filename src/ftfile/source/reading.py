@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from ftfile.commit.layout import bucket_directory, bucket_stem, storage_identity
+from ftfile.commit.sealed import keys_of
 from ftfile.commit.snapshot import open_add
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
@@ -15,8 +16,10 @@ from ftfile.encoding.api import LineFormat
 from ftfile.encoding.bucket_values import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
 from ftfile.encoding.spark_types import arrow_schema
+from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, decoded_piece
+from ftfile.filters.decrypted import decrypted_file
 from ftfile.fs.streams import as_file
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add
     from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem, InputFile
+    from ftfile.keys.keys import Keys
 
 __all__ = ("plain_part", "read_add", "recorded_names")
 
@@ -47,48 +51,55 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
     rows = 0
     with open_add(add, fs.open) as file:
         decode = _decode_segment if add.kind == "segment" else _decode_part
-        for batch in decode(file, add, encoding, in_file):
+        for batch in decode(file, add, encoding, in_file, keys_of(fs)):
             rows += batch.num_rows
             yield with_path_columns(batch, values, schema) if values else batch
     if rows != add.rows:
         raise CorruptData(add.final_path or add.path, f"{add.rows} rows", f"{rows} rows", _ADVICE)
 
 
-def _decode_part(file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _decode_part(
+    file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
+) -> Iterator[pa.RecordBatch]:
     _check_length(file, add)
     file_format = format_from_definition(encoding["format"])
-    return file_format.decode(plain_part(as_file(file), add, file_format), schema)
+    return file_format.decode(plain_part(as_file(file), add, file_format, keys), schema)
 
 
-def plain_part(file: BinaryIO, add: Add, file_format: Format) -> BinaryIO:
+def plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None) -> BinaryIO:
     """Return a part as its format wrote it.
 
     Args:
         file: with its path as `name`.
         add: the part.
-        file_format: of it. Lines are decoded, and their checksum verified, as they are read; for others, which seek,
-            all of a filtered part is held in memory.
+        file_format: of it. Lines are decoded, and their checksum verified, as they are read. Others seek: what is only
+            encrypted is decrypted where it is read; with other filters, all of a part is held in memory.
+        keys: of the directory; None where it is not encrypted.
 
     Raises:
         CorruptData: it is not what the log says; also by reading.
     """
-    chain, identity = Chain.for_reading(add.filters), storage_identity(add.path)
+    chain, identity = Chain.for_reading(add.filters, keys), storage_identity(add.path)
     if isinstance(file_format, LineFormat):
         return decoded_file(file, chain, identity, add.logical_length, add.checksum)
     if not chain.filters:
         return file
+    if keys is not None and chain.names == (AesGcm.name,):
+        return decrypted_file(file, keys, identity, add.logical_length)
     with decoded_file(file, chain, identity, add.logical_length, add.checksum) as decoded:
         plain = io.BytesIO(decoded.read())
     plain.name = add.final_path or add.path  # what errors call it
     return plain
 
 
-def _decode_segment(file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _decode_segment(
+    file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a segment that are not in a part already."""
     data = file.read_at(add.offset, add.length)
     if not matches(data, add.checksum):
         raise CorruptData(add.path, f"{add.length} bytes at {add.offset} with {add.checksum}", "others", _ADVICE)
-    chain, identity = Chain.for_reading(add.filters), storage_identity(add.path, add.offset)
+    chain, identity = Chain.for_reading(add.filters, keys), storage_identity(add.path, add.offset)
     data = decoded_piece(data, chain, identity, add.path)
     codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
     skip = add.skip_rows

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.spark.settings import absolute_options
 from ftfile.upkeep.flush import flush
@@ -59,13 +59,13 @@ class _Flusher(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
-        self._paths: dict[str, str] = {}
+        self._places: dict[str, dict[str, str]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Note where the query writes: later it may be gone."""
-        path = _path_of(self._session, str(event.id))
-        if path is not None:
-            self._paths[str(event.id)] = path
+        place = _place_of(self._session, str(event.id))
+        if "path" in place:
+            self._places[str(event.id)] = place
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Leave it to the next batch."""
@@ -77,33 +77,32 @@ class _Flusher(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Finish everything."""
         self._flush(str(event.id), due_only=False)
-        self._paths.pop(str(event.id), None)
+        self._places.pop(str(event.id), None)
 
     def _flush(self, query_id: str, *, due_only: bool) -> None:
-        path = self._paths.get(query_id)
-        if path is None:
+        if query_id not in self._places:
             return
+        place = self._places[query_id]
+        path, key_provider = place["path"], place.get("keyprovider")
         with log_context(query=query_id):
             try:
-                flush(path, due_only=due_only, query_id=query_id)
-            except ConfigError:
-                _log.debug("nothing was ever committed to %s", path)
+                flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider)
             except FtfileError as error:
+                if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
+                    _log.debug("nothing was ever committed to %s", path)
+                    return
                 _log.error("files could not be finished, ftfile.flush(%r) tries again: %s", path, error)
 
 
-def _path_of(spark: SparkSession, query_id: str) -> str | None:
-    """Return the directory that a query of this session writes to, if it does so through ftfile."""
+def _place_of(spark: SparkSession, query_id: str) -> dict[str, str]:
+    """Return the options that say where a query of this session writes to, if it does so through ftfile."""
     session = spark._jsparkSession  # noqa: SLF001 - of the JVM
     execution = session.streams().get(query_id).streamingQuery()
     if execution.sink().name() != "ftfile":
-        return None
-    options = _field(execution, "extraOptions")
-    for entry in _entries(options):
-        name, text = str(entry.productElement(0)), str(entry.productElement(1))
-        if name.lower() == "path":
-            return absolute_options({"path": text})["path"]
-    return None
+        return {}
+    entries = _entries(_field(execution, "extraOptions"))
+    options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
+    return absolute_options({name: options[name] for name in ("path", "keyprovider") if name in options})
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ftfile.commit.opening import open_with_keys
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.encoding.spark_types import arrow_schema
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.place import check_place, find_place
 from ftfile.source.directory import Directory
 from ftfile.source.plan import pack
@@ -60,13 +60,14 @@ class FtFileReader(Shipped, DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         directory, version = _opened(options)
         self._path = directory.path
+        self._key_provider = _key_provider(options)
         self._version = directory.version() if version is None else version
         self._schema_json = schema.json()
-        self._place = find_place(open_filesystem(self._path))
+        self._place = find_place(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
-        snapshot = Directory(self._path).snapshot(self._version)
+        snapshot = Directory(self._path, self._key_provider).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]).names if snapshot.schema is not None else []
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
@@ -77,7 +78,7 @@ class FtFileReader(Shipped, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
-        fs = open_filesystem(self._path)
+        fs = open_with_keys(self._path, self._key_provider)
         check_place(fs, self._path, self._place)
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
@@ -86,11 +87,17 @@ class FtFileReader(Shipped, DataSourceReader):
                 yield batch.rename_columns(requested.names)
 
 
+def _key_provider(options: Mapping[str, str]) -> str | None:
+    reference: str | None = parse_options(options, "read")["keyProvider"]
+    return reference
+
+
 def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     parsed = parse_options(absolute_options(options), "read")
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
-    directory, version, time = Directory(parsed["path"]), parsed["versionAsOf"], parsed["timestampAsOf"]
+    directory = Directory(parsed["path"], parsed["keyProvider"])
+    version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:
         raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
     return directory, version if time is None else directory.version_at(time)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from ftfile.commit import layout
 from ftfile.commit.hints import read_published
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.commit.sealed import keys_of
 from ftfile.commit.snapshot import open_add
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
+    from ftfile.keys.keys import Keys
 
 __all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly")
 
@@ -175,11 +177,11 @@ def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
     return itertools.islice(rows, add.skip_rows, None) if add.filters else rows
 
 
-def _plain(add: Add, content: bytes) -> bytes:
+def _plain(add: Add, content: bytes, keys: Keys | None) -> bytes:
     if not add.filters:
         return content
     return decoded_piece(
-        content, Chain.for_reading(add.filters), layout.storage_identity(add.path, add.offset), add.path
+        content, Chain.for_reading(add.filters, keys), layout.storage_identity(add.path, add.offset), add.path
     )
 
 
@@ -199,7 +201,7 @@ def _check_contents(fs: FileSystem, log: LogContents) -> list[tuple[Add, bytes]]
         require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
         require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
         try:
-            plain = _plain(add, content)
+            plain = _plain(add, content, keys_of(fs))
         except CorruptData as error:
             raise InvariantViolation("I5", str(error)) from error
         require(len(plain) == add.logical_length, "I5", f"{add} holds {len(plain)} bytes")
@@ -226,7 +228,7 @@ def _check_visible(fs: FileSystem, log: LogContents, report: DirectoryReport) ->
     for path in list_plainly(fs):
         # It is whole: its final name is where a part was looked for first, and found to be as recorded.
         require(path in known, "I9", f"{path} is visible and in no record")
-        report.visible[path] = _plain(known[path], fs.read(path))
+        report.visible[path] = _plain(known[path], fs.read(path), keys_of(fs))
     _check_replaced(log.records, report)
     endings = tuple({"." + path.rsplit(".", 1)[-1] for path in known if "." in path})
     hidden = [path for path in _walk(fs, layout.META) if endings and path.endswith(endings)]

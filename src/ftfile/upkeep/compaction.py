@@ -11,6 +11,7 @@ from ftfile.commit.model import MaintenanceAuthor, Origin
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import catch_up, commit
+from ftfile.commit.sealed import keys_of
 from ftfile.commit.snapshot import open_add, snapshot_at
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
@@ -24,9 +25,8 @@ from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import JobIdentity, TaskIdentity
 from ftfile.sink.rolling.assembly import file_schema_of
 from ftfile.sink.staging import Stage
-from ftfile.sink.writer import open_log
-from ftfile.source.directory import Directory
 from ftfile.source.reading import plain_part
+from ftfile.upkeep.logs import log_to_maintain
 from ftfile.upkeep.where import select
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ftfile.commit.state import LogState
     from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem
+    from ftfile.keys.keys import Keys
 
 __all__ = ("TARGET_BYTES", "CompactReport", "compact")
 
@@ -78,7 +79,11 @@ class _AllLost(Exception):
 
 
 def compact(
-    path: str | os.PathLike[str], where: Mapping[str, object] | None = None, *, target_bytes: int = TARGET_BYTES
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | None = None,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    key_provider: str | None = None,
 ) -> CompactReport:
     """Merge small finished parts of the same bucket and encoding into parts of about `target_bytes`.
 
@@ -90,6 +95,7 @@ def compact(
         where: buckets to look at, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default
             all of them.
         target_bytes: how large parts become.
+        key_provider: of an encrypted directory; see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.
@@ -98,7 +104,8 @@ def compact(
     """
     if target_bytes < 1:
         raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
-    log, author = open_log(Directory(path).path), MaintenanceAuthor("compact", SYSTEM_IDS.unique())
+    log = log_to_maintain(path, key_provider)
+    author = MaintenanceAuthor("compact", SYSTEM_IDS.unique())
     with log_context(job=author.job_id):
         with log.lock:
             head, problems = catch_up(log, author, Policy())
@@ -157,10 +164,10 @@ def _merge(stage: Stage, fs: FileSystem, inputs: Sequence[Add], definitions: Map
     encoding = definitions[first.encoding]
     file_format = format_from_definition(encoding["format"])
     schema = file_schema_of(encoding)
-    part = stage.open(first.bucket, file_format, schema, chain_of(encoding))
+    part = stage.open(first.bucket, file_format, schema, chain_of(encoding, keys_of(fs)))
     before, after = FingerprintAccumulator("strong"), FingerprintAccumulator("strong")
     for add in inputs:
-        for batch in _rows(open_add(add, fs.read), add, file_format, schema):
+        for batch in _rows(open_add(add, fs.read), add, file_format, schema, keys_of(fs)):
             before.update(batch)
             part.write(batch, None)
     stage.finish(part)
@@ -168,14 +175,16 @@ def _merge(stage: Stage, fs: FileSystem, inputs: Sequence[Add], definitions: Map
     staged = stage.finished[-1]
     merged = add_of(staged, first.encoding, _origin(inputs, mixed))
     merged = replace(merged, final_path=_final_path(first, staged.id, extension_of(encoding)))
-    for batch in _rows(fs.read(merged.path), merged, file_format, schema):
+    for batch in _rows(fs.read(merged.path), merged, file_format, schema, keys_of(fs)):
         after.update(batch)
     if before.digest() != after.digest():
         raise CorruptData(merged.path, "the rows of the parts it is made of", "other rows", "Nothing was replaced")
     return merged
 
 
-def _rows(content: bytes, add: Add, file_format: Format, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows(
+    content: bytes, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part whose bytes are what was recorded.
 
     Raises:
@@ -186,7 +195,7 @@ def _rows(content: bytes, add: Add, file_format: Format, schema: pa.Schema) -> I
         raise CorruptData(add.final_path or add.path, f"{add.length} bytes with {add.checksum}", found, _ADVICE)
     rows, file = 0, io.BytesIO(content)
     file.name = add.final_path or add.path  # what errors call it
-    for batch in file_format.decode(plain_part(file, add, file_format), schema):
+    for batch in file_format.decode(plain_part(file, add, file_format, keys), schema):
         rows += batch.num_rows
         yield batch
     if rows != add.rows:

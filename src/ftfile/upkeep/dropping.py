@@ -12,8 +12,7 @@ from ftfile.commit.protocol import commit
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
-from ftfile.sink.writer import open_log
-from ftfile.source.directory import Directory
+from ftfile.upkeep.logs import log_to_maintain
 from ftfile.upkeep.where import select
 
 if TYPE_CHECKING:
@@ -52,7 +51,9 @@ class _NothingThere(Exception):
     """No row is in the buckets named."""
 
 
-def drop(path: str | os.PathLike[str], where: Mapping[str, object] | str) -> DropReport:
+def drop(
+    path: str | os.PathLike[str], where: Mapping[str, object] | str, *, key_provider: str | None = None
+) -> DropReport:
     """Remove all rows of some buckets, finished or not, in one record: a version has all of them, the next none.
 
     Safe beside running queries: what they commit later stays. Older versions can be read until a vacuum.
@@ -61,6 +62,7 @@ def drop(path: str | os.PathLike[str], where: Mapping[str, object] | str) -> Dro
         path: of the directory.
         where: which buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or the word
             "all" for everything in the directory.
+        key_provider: of an encrypted directory; see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.
@@ -71,7 +73,7 @@ def drop(path: str | os.PathLike[str], where: Mapping[str, object] | str) -> Dro
             f"where={where!r} does not say what to drop: it takes values of partition columns, such as "
             f'{{"month": "7"}}, or "{ALL}" for every row in the directory'
         )
-    log, job_id = open_log(Directory(path).path), SYSTEM_IDS.unique()
+    log, job_id = log_to_maintain(path, key_provider), SYSTEM_IDS.unique()
     dropped: list[Add] = []
 
     def drops(head: LogState, snapshot: Snapshot) -> list[Add]:

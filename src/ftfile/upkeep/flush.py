@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import DueJob, MaintenanceAuthor
+from ftfile.commit.opening import open_with_keys
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
@@ -15,7 +16,7 @@ from ftfile.commit.publish import raise_own, roll_forward
 from ftfile.core.errors import ConfigError, FtfileError, NotFound, Retry, StaleFiles
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
-from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.fs.registry import normalise
 from ftfile.sink.durability import durability_of
 from ftfile.sink.entries import rewrite_of
 from ftfile.sink.hooks import tell_hook
@@ -62,7 +63,13 @@ class FlushReport:
     version: int
 
 
-def flush(path: str | os.PathLike[str], *, due_only: bool = False, query_id: str | None = None) -> FlushReport:
+def flush(
+    path: str | os.PathLike[str],
+    *,
+    due_only: bool = False,
+    query_id: str | None = None,
+    key_provider: str | None = None,
+) -> FlushReport:
     """Finish the files that are open over batches, so that every reader sees their rows.
 
     Safe beside running queries: whoever is later with the same rows gives way. Repeatable.
@@ -71,27 +78,31 @@ def flush(path: str | os.PathLike[str], *, due_only: bool = False, query_id: str
         path: of the directory.
         due_only: leave those open for which no rule has fired.
         query_id: leave those of other queries open.
+        key_provider: of an encrypted directory; see `ftfile.open`.
 
     Raises:
         ConfigError: it is no ftfile directory.
         FtfileError: rows could not be made files; all others were.
     """
     url = normalise(os.fspath(path))
-    log = CommitLog(open_filesystem(url))
+    log = CommitLog(open_with_keys(url, key_provider))
     try:
         log.check_layout()
     except NotFound as error:
         raise ConfigError(f"{os.fspath(path)!r} is not an ftfile directory: it has no log") from error
     job_id = SYSTEM_IDS.unique()
     with log_context(job=job_id):
-        return _Flush(url, log, job_id, query_id, due_only=due_only).run()
+        return _Flush(url, log, job_id, query_id, due_only=due_only, key_provider=key_provider).run()
 
 
 class _Flush:
     """One flush: records until nothing is left to do, each with files of one query."""
 
-    def __init__(self, url: str, log: CommitLog, job_id: str, query_id: str | None, *, due_only: bool) -> None:
+    def __init__(
+        self, url: str, log: CommitLog, job_id: str, query_id: str | None, *, due_only: bool, key_provider: str | None
+    ) -> None:
         self._url = url
+        self._key_provider = key_provider
         self._log = log
         self._job_id = job_id
         self._query_id = query_id
@@ -134,7 +145,7 @@ class _Flush:
         return False
 
     def _log_with(self, storage: tuple[tuple[str, str], ...]) -> CommitLog:
-        return CommitLog(open_filesystem(self._url, settings=dict(storage))) if storage else self._log
+        return CommitLog(open_with_keys(self._url, self._key_provider, storage)) if storage else self._log
 
     def _count(self, record: Record) -> None:
         parts = [add for add in record.adds if add.kind == "part"]

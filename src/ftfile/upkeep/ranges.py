@@ -11,7 +11,6 @@ from ftfile.commit.merging import clip, make_range, merge
 from ftfile.commit.ranges import drop_contained, list_ranges, read_range, write_range
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.fs.registry import open_filesystem
 from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
@@ -30,13 +29,14 @@ CHUNK_RECORDS = 4096
 _log = get_logger(__name__)
 
 
-def merge_ranges(path: str | os.PathLike[str]) -> int:
+def merge_ranges(path: str | os.PathLike[str], *, key_provider: str | None = None) -> int:
     """Make one range of all records, so that readers open one file; whatever range is missing or damaged is made anew.
 
     Safe beside running queries, and repeatable. Commits merge small ranges themselves.
 
     Args:
         path: of the directory.
+        key_provider: of an encrypted directory; see `ftfile.open`.
 
     Returns:
         The version up to which the range stands for the records.
@@ -45,7 +45,7 @@ def merge_ranges(path: str | os.PathLike[str]) -> int:
         ConfigError: the path is no ftfile directory.
         CorruptData: a range is damaged, and the records that it stood for are not kept.
     """
-    log = CommitLog(open_filesystem(Directory(path).path))
+    log = CommitLog(Directory(path, key_provider).file_system)
     head = log.read_on(durable=True)
     merge_all(log, head)
     return head.version

@@ -18,7 +18,6 @@ from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.units import parse_duration_s
-from ftfile.fs.registry import open_filesystem
 from ftfile.source.directory import Directory
 from ftfile.upkeep.garbage import GarbageFile, look
 from ftfile.upkeep.ranges import merge_all
@@ -69,7 +68,12 @@ class VacuumReport:
 
 
 def vacuum(
-    path: str | os.PathLike[str], *, dry_run: bool = True, grace: str = DEFAULT_GRACE, force: bool = False
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = True,
+    grace: str = DEFAULT_GRACE,
+    force: bool = False,
+    key_provider: str | None = None,
 ) -> VacuumReport:
     """Delete what no record needs any more, and what no version within the grace needs.
 
@@ -86,6 +90,7 @@ def vacuum(
         dry_run: only tell; it writes nothing but a hint, for the store's clock.
         grace: how long what is not needed is kept, by the store's clock.
         force: accept a grace below 24 hours: when you know that nothing is writing or reading.
+        key_provider: of an encrypted directory; see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the grace is no duration or too short.
@@ -93,7 +98,7 @@ def vacuum(
         CommitError: there is no telling what may be deleted; nothing was.
     """
     grace_ms = _checked_grace_ms(grace, force=force)
-    log, job_id = CommitLog(open_filesystem(Directory(path).path)), SYSTEM_IDS.unique()
+    log, job_id = CommitLog(Directory(path, key_provider).file_system), SYSTEM_IDS.unique()
     with log_context(job=job_id):
         report = _vacuum(log, job_id, grace_ms, dry_run=dry_run)
         doing = "would delete" if dry_run else "deleted"

@@ -174,7 +174,10 @@ class TestRegistry:
             ("gone", "the filter 'gone' cannot be loaded from 'no.such.module:Filter': No module named"),
             ("nothing", "the filter 'nothing' cannot be loaded"),
             ("foreign", "which is no class derived from ftfile.filters.api.Filter"),
-            ("unknown", "there is no filter 'unknown'; there are: bzip2, cipher, counter, .*group 'ftfile.filters'"),
+            (
+                "unknown",
+                "there is no filter 'unknown'; there are: aes-gcm, bzip2, cipher, counter, .*group 'ftfile.filters'",
+            ),
         ],
     )
     def test_errors(self, name: str, error: str) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from ftfile.core.options.encryption import ENCRYPTION, INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import (
     BOOLEAN,
-    CLOCK,
-    COLUMN_AND_DURATION,
     COLUMNS,
     COUNT,
     DURATION,
@@ -18,6 +17,7 @@ from ftfile.core.options.kinds import (
 from ftfile.core.options.option import BOTH, Option
 from ftfile.core.options.placing import PLACING
 from ftfile.core.options.records import RECORDS
+from ftfile.core.options.rolling import ROLLING
 from ftfile.core.options.versions import VERSIONS
 
 __all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "Option")
@@ -30,6 +30,7 @@ GROUPS = {
     "rolling": "Files that stay open over batches",
     "publishing": "Publishing",
     "format": "Formats",
+    "encryption": "Encryption",
     "guarantees": "Guarantees",
     "reading": "Reading",
 }
@@ -68,73 +69,7 @@ OPTIONS: tuple[Option, ...] = (
         "files",
     ),
     Option("maxRecordsPerFile", COUNT, None, "A file closes after this many records.", "files"),
-    Option(
-        "rolling",
-        one_of("batch", "policy"),
-        "batch",
-        "When files end: `batch` finishes every file in the micro-batch that wrote it, so that each batch is visible "
-        "at once; `policy` keeps files open over batches until one of the rules below fires.",
-        "rolling",
-        default_text="`batch`; `policy` with any rule below",
-    ),
-    Option(
-        "maxBatchesPerFile",
-        COUNT,
-        None,
-        "A file ends when this many batches have put records into it.",
-        "rolling",
-    ),
-    Option(
-        "rolloverInterval",
-        DURATION,
-        None,
-        "A file ends this long after its first records were committed.",
-        "rolling",
-    ),
-    Option(
-        "inactivityInterval",
-        DURATION,
-        None,
-        "A file ends this long after its last records were committed.",
-        "rolling",
-        default_text="`1h`",
-    ),
-    Option(
-        "rolloverAt",
-        CLOCK,
-        None,
-        "Files end when the clocks of `timeZone` have passed a multiple of this since midnight: `1h` is every full "
-        "hour.",
-        "rolling",
-    ),
-    Option(
-        "eventTimeInterval",
-        COLUMN_AND_DURATION,
-        None,
-        "A file ends once its records span so much of the time in a column.",
-        "rolling",
-    ),
-    Option(
-        "finalizeColumn",
-        TEXT,
-        None,
-        "A boolean column, which does not go into the files: a file ends after a record in which it is true.",
-        "rolling",
-    ),
-    Option(
-        "rollingPolicy",
-        TEXT,
-        None,
-        "A class of your own that says when files end, as `module:Class`; see docs/rolling.md.",
-        "rolling",
-    ),
-    Option(
-        "strictFileSize",
-        BOOLEAN,
-        False,  # noqa: FBT003 - a default
-        "Close a file before the record with which it would pass `maxBytesPerFile`, not after.",
-        "rolling",
-    ),
+    *ROLLING,
     Option(
         "maxOpenBytes",
         SIZE,
@@ -191,6 +126,7 @@ OPTIONS: tuple[Option, ...] = (
         "see [compression](compression.md#filters-of-your-own).",
         "format",
     ),
+    *ENCRYPTION,
     Option(
         "timeZone",
         TEXT,
@@ -322,7 +258,6 @@ SPARK_KEYS = frozenset(
 OWN_PREFIXES = ("bucketer.", "encoder.")
 
 _INSTEAD: dict[tuple[str, ...], str] = {
-    ("encryption", "encryptionKeyId", "keyProvider"): "files are written in the clear; keep them on an encrypted disk",
     ("publish",): "files are renamed once their batch is committed",
     ("grace",): "nothing is deleted but by ftfile.vacuum(path, grace='7d'), which takes it as an argument",
     ("filterPushdown",): "filter the DataFrame",
@@ -368,5 +303,6 @@ ELSEWHERE: dict[str, str] = {
     "avro.codec": "the codec is compression",
     "codec": "the codec is compression",
     "compression.codec": "the codec is compression",
+    **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
     "mergeschema": "changes of the schema are governed by onSchemaChange",
 }

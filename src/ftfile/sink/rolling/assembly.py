@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.layout import storage_identity
 from ftfile.commit.model import SourceRange
+from ftfile.commit.sealed import keys_of
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import Limits
@@ -92,9 +93,9 @@ class Assembler:
             FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
         """
         encoding = self._definitions[job.inputs[0].encoding]
-        file_format, chain = format_from_definition(encoding["format"]), chain_of(encoding)
+        file_format, chain = format_from_definition(encoding["format"]), chain_of(encoding, keys_of(self._fs))
         pieces: Iterator[tuple[Add, bytes]]
-        pieces = ((segment, unwrapped(file_format, segment, self._read(segment))) for segment in job.inputs)
+        pieces = ((segment, self._unwrapped(file_format, segment)) for segment in job.inputs)
         sample = _first(pieces, SAMPLE_BYTES) if chain.framing else []
         merge = merging_saves(chain, [data for _, data in sample])
         pieces = itertools.chain(sample, pieces)
@@ -106,6 +107,9 @@ class Assembler:
         except BaseException:
             work.drop()
             raise
+
+    def _unwrapped(self, file_format: Format, segment: Add) -> bytes:
+        return unwrapped(file_format, segment, self._read(segment), keys_of(self._fs))
 
     def _read(self, segment: Add) -> bytes:
         with self._fs.open(segment.path) as file:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.model import Add
     from ftfile.encoding.api import Format, Joiner, Limits
+    from ftfile.keys.keys import Keys
     from ftfile.sink.filtered import FilteredFile
 
 __all__ = ("SAMPLE_BYTES", "PartJoiner", "make_joiner", "merging_saves", "unwrapped")
@@ -79,15 +80,21 @@ def make_joiner(
     return _PlainJoiner(file_format.joiner(schema, target, limits), target)
 
 
-def unwrapped(file_format: Format, segment: Add, data: bytes) -> bytes:
+def unwrapped(file_format: Format, segment: Add, data: bytes, keys: Keys | None) -> bytes:
     """Return the data of a segment as joiners take it: the frames of lines, or what is in no filter at all.
+
+    Args:
+        file_format: of its rows.
+        segment: whose.
+        data: of all of it.
+        keys: of the directory; None where it is not encrypted.
 
     Raises:
         CorruptData: it is not what the segment's filters make.
     """
     if not segment.filters:
         return data
-    chain, identity = Chain.for_reading(segment.filters), storage_identity(segment.path, segment.offset)
+    chain, identity = Chain.for_reading(segment.filters, keys), storage_identity(segment.path, segment.offset)
     if not isinstance(file_format, LineFormat):
         return decoded_piece(data, chain, identity, segment.path)
     with naming(segment.path):
@@ -177,7 +184,7 @@ class _FrameJoiner:
         if self._limits.strict:
             self._target.flush()  # an estimate may be too small
         return (max_rows is None or self.rows + rows <= max_rows) and (
-            max_bytes is None or self._target.size_bytes + data_bytes <= max_bytes
+            max_bytes is None or self._target.size_bytes_with(data_bytes) <= max_bytes
         )
 
     def _take_rows(self, plain: bytes, rows: int, skip_rows: int) -> int:
@@ -210,7 +217,7 @@ class _FrameJoiner:
             return self._write(plain, ends, 0, count)
         target.flush()
         for _ in range(_STRICT_ROUNDS):
-            room = max_bytes - target.size_bytes
+            room = target.framed_room(max_bytes)
             end = int(np.searchsorted(ends, ends[taken] + target.room(max_bytes), side="right")) - 1
             frame = b""
             while end > taken and len(frame := self._chain.frame(plain[ends[taken] : ends[end]])) > room:

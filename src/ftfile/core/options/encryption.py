@@ -1,0 +1,56 @@
+"""The options that encrypt."""
+
+from __future__ import annotations
+
+from ftfile.core.options.kinds import TEXT, one_of
+from ftfile.core.options.option import BOTH, Option
+
+__all__ = ("ENCRYPTION", "INLINE_KEYS", "NEVER_INLINE")
+
+ENCRYPTION: tuple[Option, ...] = (
+    Option(
+        "encryption",
+        one_of("none", "aes-gcm"),
+        "none",
+        "`aes-gcm` encrypts every file as a whole, after its compression, and authenticates the log; see "
+        "[encryption](encryption.md). It begins with the first commit to a directory.",
+        "encryption",
+    ),
+    Option(
+        "encryptionKeyId",
+        TEXT,
+        None,
+        "The name of the key to encrypt with, never a key itself. Files that older keys encrypted stay readable.",
+        "encryption",
+        default_text="the only key there is",
+    ),
+    Option(
+        "keyProvider",
+        TEXT,
+        None,
+        "Where keys are, on the driver and the executors: `file:/etc/ftfile/keys`, `env:FTFILE_KEYS`, "
+        "`command:<program> <arguments>`, `aws-kms:<key ARNs>`, or a provider of your own; never a key itself.",
+        "encryption",
+        used_by=BOTH,
+        default_text="`$FTFILE_KEY_PROVIDER`; for reading, else what the directory says",
+    ),
+)
+
+NEVER_INLINE = "keys are never given in options, which Spark shows to everybody: say with keyProvider where they are"
+
+# What others call keys, or might.
+INLINE_KEYS = (
+    "encryptionkey",
+    "encryptionkeys",
+    "encryptionpassword",
+    "key",
+    "keys",
+    "masterkey",
+    "password",
+    "passphrase",
+    "secret",
+    "secretkey",
+    "parquet.encryption.key.list",
+    "parquet.encryption.footer.key",
+    "parquet.encryption.column.keys",
+)

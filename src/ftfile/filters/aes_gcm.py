@@ -1,0 +1,293 @@
+"""`encryption=aes-gcm`: an envelope of chunks, each encrypted and authenticated; see docs/formats/encryption.md.
+
+Chunks are numbered, the last one is marked, and all are bound to the header and to the file's identity: whatever is
+cut off, moved, repeated, or taken from another file is noticed before a byte of it is believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.ids import random_bytes
+from ftfile.filters.api import BadStream, Filter
+from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, is_key_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from ftfile.filters.api import Buffer, Stream
+    from ftfile.keys.keys import Keys
+
+__all__ = (
+    "CHUNK_BYTES",
+    "HEADER_BYTES_MAX",
+    "TAG_BYTES",
+    "AesGcm",
+    "AesGcmEncoder",
+    "Header",
+    "Opened",
+    "header_bytes",
+)
+
+MAGIC = b"FTE\x01"
+CHUNK_BYTES = 64 << 10
+_CHUNK_POWERS = range(10, 25)
+TAG_BYTES = 16
+_WRAPPED_KEY_BYTES = KEY_BYTES + 8
+_PREFIX_BYTES = 7
+_CHUNKS_MAX = 1 << 32
+_FIXED_BYTES = 8
+HEADER_BYTES_MAX = _FIXED_BYTES + 255 + WRAPPED_BYTES_MAX + _WRAPPED_KEY_BYTES + _PREFIX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class AesGcm(Filter):
+    """AES-256-GCM in chunks, with a random key for each file that a key-encryption key wraps.
+
+    Attributes:
+        key_id: of the key to encrypt with; None to decrypt only: files name theirs.
+        keys: where keys come from; None where there are none.
+        chunk_bytes: plain bytes in a chunk, a power of two.
+    """
+
+    name: ClassVar[str] = "aes-gcm"
+    extension: ClassVar[str] = ".enc"
+
+    key_id: str | None = None
+    keys: Keys | None = None
+    chunk_bytes: int = field(default=CHUNK_BYTES)
+
+    def definition(self) -> dict[str, Any]:
+        """See `Filter.definition`."""
+        return {"keyId": self.key_id}
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> AesGcm:
+        """See `Filter.from_definition`."""
+        return cls(definition.get("keyId"))
+
+    def with_keys(self, keys: Keys | None) -> AesGcm:
+        """See `Filter.with_keys`."""
+        return AesGcm(self.key_id, keys, self.chunk_bytes)
+
+    def encoder(self, identity: str, size_bytes: int | None = None) -> AesGcmEncoder:  # noqa: ARG002 - for codecs
+        """See `Filter.encoder`.
+
+        Raises:
+            ConfigError: the key is not to be had.
+        """
+        if self.key_id is None:
+            raise ConfigError("encryption=aes-gcm without a key to encrypt with")
+        return AesGcmEncoder(self._keys(), self.key_id, identity, self.chunk_bytes)
+
+    def decoder(self, identity: str) -> Stream:
+        """See `Filter.decoder`.
+
+        Raises:
+            ConfigError: no keys are given; also by decoding: the file's key is not among them.
+        """
+        return _Decoder(self._keys(), identity)
+
+    def _keys(self) -> Keys:
+        if self.keys is None:
+            raise ConfigError(
+                "the file is encrypted, and no keys are given: name their provider with the option keyProvider, the "
+                "argument key_provider, or the environment variable FTFILE_KEY_PROVIDER"
+            )
+        return self.keys
+
+
+class Header(NamedTuple):
+    """What stands at the head of an envelope."""
+
+    chunk_bytes: int
+    key_id: str
+    wrapped: bytes
+    wrapped_data_key: bytes
+    nonce_prefix: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes."""
+        key_id = self.key_id.encode("ascii")
+        fixed = bytes([self.chunk_bytes.bit_length() - 1, len(key_id)]) + len(self.wrapped).to_bytes(2, "big")
+        return MAGIC + fixed + key_id + self.wrapped + self.wrapped_data_key + self.nonce_prefix
+
+    @classmethod
+    def of(cls, data: bytes) -> Header:
+        """Return what the bytes of a whole header say.
+
+        Raises:
+            BadStream: it is none.
+        """
+        power, key_bytes = data[4], data[5]
+        wrapped_start = _FIXED_BYTES + key_bytes
+        data_key_start = len(data) - _PREFIX_BYTES - _WRAPPED_KEY_BYTES
+        key_id = data[_FIXED_BYTES:wrapped_start].decode("latin-1")
+        if power not in _CHUNK_POWERS or not is_key_id(key_id):
+            raise BadStream("the header of an encrypted file", f"another one, {data[:16].hex()}…")
+        return cls(
+            1 << power,
+            key_id,
+            data[wrapped_start:data_key_start],
+            data[data_key_start:-_PREFIX_BYTES],
+            data[-_PREFIX_BYTES:],
+        )
+
+
+def header_bytes(start: bytes) -> int:
+    """Return how long the header is whose first 8 bytes, or more, these are.
+
+    Raises:
+        BadStream: it is none.
+    """
+    wrapped_bytes = int.from_bytes(start[6:8], "big")
+    if start[:4] != MAGIC or wrapped_bytes > WRAPPED_BYTES_MAX:
+        raise BadStream("the header of an encrypted file", f"another one, {start[:16].hex()}…")
+    return _FIXED_BYTES + start[5] + wrapped_bytes + _WRAPPED_KEY_BYTES + _PREFIX_BYTES
+
+
+class Opened:
+    """A header whose data key is known: decrypts any chunk.
+
+    Args:
+        keys: where the key-encryption key is found.
+        header: whole.
+        identity: with which the file was written.
+
+    Raises:
+        BadStream: it was changed, or the key is another one of the same id.
+        ConfigError: its key is not among the keys.
+    """
+
+    def __init__(self, keys: Keys, header: bytes, identity: str) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap
+
+        fields = Header.of(header)
+        key = keys.find(fields.key_id, fields.wrapped)
+        try:
+            data_key = aes_key_unwrap(key.wrapping, fields.wrapped_data_key)
+        except InvalidUnwrap:
+            found = "one that was changed, or another key of this name"
+            raise BadStream(f"a data key wrapped with the key {fields.key_id!r}", found) from None
+        self.chunk_bytes = fields.chunk_bytes
+        self._cipher = AESGCM(data_key)
+        self._prefix = fields.nonce_prefix
+        self._bound = _bound(header, identity)
+
+    def decrypt(self, chunk: Buffer, number: int, *, is_last: bool) -> bytes:
+        """Return what is in a chunk.
+
+        Raises:
+            BadStream: it is not that chunk of that file.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._cipher.decrypt(_nonce(self._prefix, number, is_last=is_last), chunk, self._bound)
+        except InvalidTag:
+            what = "the last chunk" if is_last else "a chunk"
+            raise BadStream(
+                f"{what} of an encrypted file, number {number}",
+                "one that was changed, moved, taken from another file, or is not the last",
+            ) from None
+
+
+class AesGcmEncoder:
+    """One envelope being written: what is fed comes out when more than a chunk of it has come."""
+
+    def __init__(self, keys: Keys, key_id: str, identity: str, chunk_bytes: int) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.keywrap import aes_key_wrap
+
+        key, data_key = keys.key_to_use(key_id), random_bytes(KEY_BYTES)
+        self._prefix = random_bytes(_PREFIX_BYTES)
+        header = Header(chunk_bytes, key_id, key.wrapped, aes_key_wrap(key.wrapping, data_key), self._prefix)
+        self._header = header.to_bytes()
+        self._header_bytes = len(self._header)
+        self._bound = _bound(self._header, identity)
+        self._cipher: AESGCM = AESGCM(data_key)
+        self._chunk_bytes = chunk_bytes
+        self._number = 0
+        self._held = bytearray()
+
+    def feed(self, data: Buffer, /) -> bytes:
+        """See `Stream.feed`."""
+        view, pieces, start = memoryview(data).cast("B"), [self._header], 0
+        self._header = b""
+        if self._held:
+            start = self._chunk_bytes - len(self._held)
+            self._held += view[:start]
+            if start >= len(view):
+                return pieces[0]
+            held, self._held = self._held, bytearray()
+            pieces.append(self._encrypt(held, is_last=False))
+        while len(view) - start > self._chunk_bytes:
+            pieces.append(self._encrypt(view[start : start + self._chunk_bytes], is_last=False))
+            start += self._chunk_bytes
+        self._held += view[start:]
+        return b"".join(pieces)
+
+    def finish(self) -> bytes:
+        """See `Stream.finish`."""
+        header, self._header = self._header, b""
+        return header + self._encrypt(self._held, is_last=True)
+
+    def size_of(self, fed_bytes: int) -> int:
+        """See `SizedStream.size_of`."""
+        return self._header_bytes + fed_bytes + TAG_BYTES * max(1, -(-fed_bytes // self._chunk_bytes))
+
+    def _encrypt(self, chunk: Buffer, *, is_last: bool) -> bytes:
+        nonce = _nonce(self._prefix, self._number, is_last=is_last)
+        self._number += 1
+        return self._cipher.encrypt(nonce, chunk, self._bound)
+
+
+class _Decoder:
+    def __init__(self, keys: Keys, identity: str) -> None:
+        self._keys = keys
+        self._identity = identity
+        self._opened: Opened | None = None
+        self._rest = b""
+        self._number = 0
+
+    def feed(self, data: Buffer, /) -> bytes:
+        data = self._rest + bytes(data) if self._rest else data
+        view, start = memoryview(data).cast("B"), 0
+        if self._opened is None:
+            end = header_bytes(bytes(view[:_FIXED_BYTES])) if len(view) >= _FIXED_BYTES else len(view) + 1
+            if len(view) < end:
+                self._rest = bytes(view)
+                return b""
+            self._opened, start = Opened(self._keys, bytes(view[:end]), self._identity), end
+        pieces, step = [], self._opened.chunk_bytes + TAG_BYTES
+        while len(view) - start > step:  # there is more, so that it is not the last one
+            pieces.append(self._decrypt(self._opened, view[start : start + step], is_last=False))
+            start += step
+        self._rest = bytes(view[start:])
+        return b"".join(pieces)
+
+    def finish(self) -> bytes:
+        if self._opened is None or len(self._rest) < TAG_BYTES:
+            raise BadStream("the last chunk of an encrypted file", "the end of the data before it")
+        return self._decrypt(self._opened, self._rest, is_last=True)
+
+    def _decrypt(self, opened: Opened, chunk: Buffer, *, is_last: bool) -> bytes:
+        plain = opened.decrypt(chunk, self._number, is_last=is_last)
+        self._number += 1
+        return plain
+
+
+def _bound(header: bytes, identity: str) -> bytes:
+    """Return what every chunk is bound to; the header says itself where it ends."""
+    return header + identity.encode()
+
+
+def _nonce(prefix: bytes, number: int, *, is_last: bool) -> bytes:
+    if number >= _CHUNKS_MAX:
+        raise BadStream(f"at most {_CHUNKS_MAX} chunks", "more")
+    return prefix + number.to_bytes(4, "big") + bytes([is_last])

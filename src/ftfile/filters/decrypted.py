@@ -1,0 +1,107 @@
+"""An encrypted file as the plain file it was made of, decrypted where it is read: for formats that seek."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from ftfile.core.errors import CorruptData
+from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, Opened, header_bytes
+from ftfile.filters.api import BadStream
+from ftfile.filters.decoded import naming
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ftfile.keys.keys import Keys
+
+    Buffer: TypeAlias = bytearray | memoryview
+
+__all__ = ("decrypted_file",)
+
+
+def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> BinaryIO:
+    """Return what an encrypted file holds; closing it closes `file`.
+
+    Its end is looked at first, so that nothing is believed of a file that something is missing of.
+
+    Args:
+        file: seekable, with its path as `name`.
+        keys: where its key is found.
+        identity: with which it was written.
+        plain_bytes: how much there is, as the log says.
+
+    Raises:
+        CorruptData: it is not what was written; also by reading.
+        ConfigError: its key is not among the keys.
+    """
+    return cast("BinaryIO", _Decrypted(file, keys, identity, plain_bytes))
+
+
+class _Decrypted(io.RawIOBase):
+    def __init__(self, file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> None:
+        super().__init__()
+        self.name = str(getattr(file, "name", ""))
+        self._file = file
+        self._position = 0
+        self._plain_bytes = plain_bytes
+        self._held_number = -1
+        self._held = b""
+        with naming(self.name):
+            file_bytes = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            start = file.read(min(file_bytes, HEADER_BYTES_MAX))
+            self._start = header_bytes(start) if len(start) >= 8 else file_bytes + 1  # noqa: PLR2004
+            if file_bytes < self._start:
+                raise BadStream("the header of an encrypted file", f"{file_bytes} bytes")
+            self._opened = Opened(keys, start[: self._start], identity)
+            chunk_bytes = self._opened.chunk_bytes
+            self._chunks = max(1, -(-plain_bytes // chunk_bytes))
+            expected = self._start + plain_bytes + TAG_BYTES * self._chunks
+            if file_bytes != expected:
+                raise CorruptData(self.name, f"{expected} bytes", f"{file_bytes} bytes")
+            self._chunk(self._chunks - 1)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._plain_bytes}
+        self._position = max(0, starts[whence] + offset)
+        return self._position
+
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+        view = memoryview(buffer).cast("B")
+        end = min(self._position + len(view), self._plain_bytes)
+        begin, chunk_bytes = self._position, self._opened.chunk_bytes
+        while self._position < end:
+            number, offset = divmod(self._position, chunk_bytes)
+            found = memoryview(self._chunk(number))[offset : offset + end - self._position]
+            at = self._position - begin
+            view[at : at + len(found)] = found
+            self._position += len(found)
+        return self._position - begin
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        finally:
+            super().close()
+
+    def _chunk(self, number: int) -> bytes:
+        """Return a chunk; the last one that was read is kept, since readers come back to it."""
+        if number != self._held_number:
+            step = self._opened.chunk_bytes + TAG_BYTES
+            self._file.seek(self._start + number * step)
+            data = self._file.read(step)
+            with naming(self.name):
+                self._held = self._opened.decrypt(data, number, is_last=number == self._chunks - 1)
+            self._held_number = number
+        return self._held

@@ -1,0 +1,242 @@
+"""`Keys`: where keys come from, as options name it, and what is derived of them; travels to tasks without any key."""
+
+from __future__ import annotations
+
+import pkgutil
+import posixpath
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import ConfigError
+from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, IssuedKey, is_key_id
+
+if TYPE_CHECKING:
+    from ftfile.keys.api import KeyProvider
+
+__all__ = ("ENTRY_POINT_GROUP", "Keys", "UsableKey", "check_key_id", "forget_keys", "looks_like_a_key")
+
+ENTRY_POINT_GROUP = "ftfile.key_providers"
+
+_BUILT_IN = {
+    "file": "ftfile.keys.ring:FileRing",
+    "env": "ftfile.keys.ring:EnvironmentRing",
+    "command": "ftfile.keys.ring:CommandRing",
+    "aws-kms": "ftfile.keys.aws_kms:AwsKms",
+}
+# A provider that makes a key at each call is asked that often, and keys that it found are kept so long.
+_ISSUED_S = 3600.0
+_KEPT = 1000
+
+_WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
+
+
+@dataclass(frozen=True, slots=True)
+class UsableKey:
+    """A key-encryption key with what is derived of it: none of them is used for two things.
+
+    Attributes:
+        key_id: of the key.
+        wrapped: with which the provider finds it.
+        wrapping: wraps the data keys of files.
+        records: authenticates records.
+    """
+
+    key_id: str
+    wrapped: bytes
+    wrapping: bytes = field(repr=False)
+    records: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A key provider by its name: picklable, comparable, and without keys in it.
+
+    Attributes:
+        reference: value of the option `keyProvider`; not shown, since a command may hold more than it should.
+    """
+
+    reference: str = field(repr=False)
+
+    @classmethod
+    def from_reference(cls, reference: str) -> Keys:
+        """Check what an option says; no key is looked for.
+
+        Raises:
+            ConfigError: it names no provider, or is a key itself.
+        """
+        keys = cls(reference)
+        keys.provider()
+        return keys
+
+    @property
+    def kind(self) -> str:
+        """Return the first word of the reference."""
+        return self.reference.partition(":")[0]
+
+    @property
+    def may_be_told(self) -> bool:
+        """Say whether a directory may say that its keys are there: nothing is started, and nobody else is trusted."""
+        return self.kind == "file" or (self.kind == "env" and self.reference.startswith("env:FTFILE_"))
+
+    def is_below(self, directory: str) -> bool:
+        """Say whether it is a file in a directory of this machine."""
+        path = posixpath.normpath(self.reference.partition(":")[2])
+        return self.kind == "file" and f"{path}/".startswith(f"{directory.rstrip('/')}/")
+
+    def provider(self) -> KeyProvider:
+        """Return the provider; one to a process.
+
+        Raises:
+            ConfigError: there is none of this name.
+        """
+        with _lock:
+            if self.reference not in _providers:
+                _providers[self.reference] = _load(self.reference)
+            return _providers[self.reference]
+
+    def key_to_use(self, key_id: str) -> UsableKey:
+        """Return a key to encrypt and to authenticate with.
+
+        Raises:
+            ConfigError: there is no such key.
+        """
+        place, now_s = (self.reference, key_id), SYSTEM_CLOCK.monotonic_s()
+        with _lock:
+            issued = _issued.get(place)
+        if issued is None or now_s - issued[0] > _ISSUED_S:
+            new = self.provider().new_key(key_id)
+            _check(new, key_id)
+            issued = now_s, _derived(key_id, new)
+            with _lock:
+                _issued[place] = issued
+        return issued[1]
+
+    def find(self, key_id: str, wrapped: bytes) -> UsableKey:
+        """Return a key that something was encrypted or authenticated with.
+
+        Raises:
+            ConfigError: there is no such key here.
+        """
+        place = (self.reference, key_id, wrapped)
+        with _lock:
+            if place in _found:
+                _found.move_to_end(place)
+                return _found[place]
+        new = IssuedKey(self.provider().find_key(key_id, wrapped), wrapped)
+        _check(new, key_id)
+        found = _derived(key_id, new)
+        with _lock:
+            _found[place] = found
+            while len(_found) > _KEPT:
+                _found.popitem(last=False)
+        return found
+
+    def only_id(self) -> str:
+        """Return the id of the only key there is.
+
+        Raises:
+            ConfigError: there are several.
+        """
+        known = self.provider().known_ids()
+        if len(known) != 1:
+            raise ConfigError(
+                f"the key provider has several keys: say with encryptionKeyId which of {', '.join(known)}"
+            )
+        return known[0]
+
+
+# Where base64 needs no padding, or has none, names look like it: then there are small and large letters and digits.
+_KEY_TEXT = re.compile(
+    r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{48}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128}"
+    r"|(?:[A-Za-z0-9+/_-]{22}|[A-Za-z0-9+/_-]{86})==|[A-Za-z0-9+/_-]{43}="
+    r"|(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?:[A-Za-z0-9+/_]{32}|[A-Za-z0-9+/_]{43}|[A-Za-z0-9+/_]{86})"
+)
+
+_lock = threading.RLock()
+_providers: dict[str, KeyProvider] = {}
+_issued: dict[tuple[str, str], tuple[float, UsableKey]] = {}
+_found: OrderedDict[tuple[str, str, bytes], UsableKey] = OrderedDict()
+
+
+def forget_keys() -> None:
+    """Drop all keys and providers of this process, as a new process would start."""
+    with _lock:
+        _providers.clear()
+        _issued.clear()
+        _found.clear()
+
+
+def check_key_id(key_id: str) -> None:
+    """Refuse what is no id of a key, and what looks like a key itself, without showing it.
+
+    Raises:
+        ConfigError: it is not understood.
+    """
+    if looks_like_a_key(key_id):
+        raise ConfigError(f"encryptionKeyId takes the name of a key, and this looks like a key itself. {_NEVER_INLINE}")
+    if not is_key_id(key_id):
+        raise ConfigError("encryptionKeyId takes up to 200 visible ASCII characters without spaces")
+
+
+def looks_like_a_key(text: str) -> bool:
+    """Say whether a text is 16, 24, 32 or 64 bytes in base64 or hexadecimal digits, as keys are written."""
+    return _KEY_TEXT.fullmatch(text) is not None
+
+
+_NEVER_INLINE = (
+    "Keys are never given in options: Spark shows options in plans, in its web interface and in logs. Put the key into "
+    "a file that only you can read, and name that, as in keyProvider=file:/etc/ftfile/keys"
+)
+
+
+def _load(reference: str) -> KeyProvider:
+    kind, colon, settings = reference.partition(":")
+    if looks_like_a_key(reference.strip()) or (looks_like_a_key(settings.strip()) and kind != "file"):
+        raise ConfigError(f"keyProvider looks like a key itself. {_NEVER_INLINE}")
+    place = (_BUILT_IN.get(kind) or _installed().get(kind)) if colon else None
+    if place is None:
+        # What was given is not shown: it may be a key.
+        known = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *_installed()}))
+        raise ConfigError(
+            f"keyProvider says where keys are, and this is none of {known}. Others come with packages that have an "
+            f"entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
+        )
+    try:
+        provider: KeyProvider = pkgutil.resolve_name(place)(settings)
+    except ImportError as error:
+        extra = ": pip install 'ftfile[kms]', on the driver and on the executors" if kind == "aws-kms" else ""
+        raise ConfigError(f"the key provider {kind!r} needs a package that is not installed here{extra}") from error
+    except (AttributeError, ValueError) as error:
+        raise ConfigError(f"the key provider {kind!r} cannot be loaded: {error}") from error
+    return provider
+
+
+def _installed() -> dict[str, str]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign providers alone
+
+    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _check(issued: IssuedKey, key_id: str) -> None:
+    if len(issued.key) != KEY_BYTES or len(issued.wrapped) > WRAPPED_BYTES_MAX or not is_key_id(key_id):
+        raise ConfigError(
+            f"the key provider gave, for {key_id!r}, a key of {len(issued.key)} bytes that is found by "
+            f"{len(issued.wrapped)}: it takes {KEY_BYTES}, and at most {WRAPPED_BYTES_MAX}"
+        )
+
+
+def _derived(key_id: str, issued: IssuedKey) -> UsableKey:
+    wrapping, records = (_derive(issued.key, use) for use in (_WRAPPING, _RECORDS))
+    return UsableKey(key_id, issued.wrapped, wrapping, records, issued.key)
+
+
+def _derive(key: bytes, use: bytes) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), KEY_BYTES, None, use).derive(key)

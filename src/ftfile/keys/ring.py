@@ -1,0 +1,190 @@
+"""Key rings: keys by their ids as lines of text, from a file, a variable of the environment, or a command."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import shlex
+import stat
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+
+from ftfile.core.errors import ConfigError
+from ftfile.keys.api import KEY_BYTES, IssuedKey, is_key_id
+
+__all__ = ("CommandRing", "EnvironmentRing", "FileRing", "KeyRing", "parse_ring")
+
+_COMMAND_S = 60.0
+_FOR_OTHERS = stat.S_IWGRP | stat.S_IRWXO
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BYTES_MAX = 1 << 20
+
+_FORMAT = "a line is the key's id, a space, and 32 random bytes in base64, as of `openssl rand -base64 32`"
+
+
+class KeyRing(ABC):
+    """Keys by id. They are read again when one is asked for that was not there: that is how new ones get known."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[str, bytes] = {}
+
+    def new_key(self, key_id: str) -> IssuedKey:
+        """See `KeyProvider.new_key`."""
+        return IssuedKey(self._key(key_id))
+
+    def find_key(self, key_id: str, wrapped: bytes) -> bytes:
+        """See `KeyProvider.find_key`."""
+        if wrapped:
+            raise ConfigError(f"the key {key_id!r} is of another kind of key provider than {self._what}")
+        return self._key(key_id)
+
+    def known_ids(self) -> tuple[str, ...]:
+        """See `KeyProvider.known_ids`."""
+        with self._lock:
+            self._keys = parse_ring(self._read(), self._what)
+            return tuple(self._keys)
+
+    def _key(self, key_id: str) -> bytes:
+        with self._lock:
+            if key_id not in self._keys:
+                self._keys = parse_ring(self._read(), self._what)
+            if key_id not in self._keys:
+                known = ", ".join(self._keys)
+                raise ConfigError(f"there is no key {key_id!r} in {self._what}, which has: {known}")
+            return self._keys[key_id]
+
+    @property
+    @abstractmethod
+    def _what(self) -> str:
+        """Return where the keys are, for messages."""
+
+    @abstractmethod
+    def _read(self) -> str:
+        """Return the text."""
+
+
+class FileRing(KeyRing):
+    """`file:/etc/ftfile/keys`: a file that others than its owner and group cannot read, and only its owner can write.
+
+    Args:
+        path: absolute; on the driver and the executors alike.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        if not path.startswith("/"):
+            raise ConfigError("keyProvider=file:… takes an absolute path, such as file:/etc/ftfile/keys")
+        self._path = path
+
+    @property
+    def _what(self) -> str:
+        return f"the key file {self._path!r}"
+
+    def _read(self) -> str:
+        try:
+            with open(self._path, "rb") as file:
+                status = os.fstat(file.fileno())
+                content = file.read(_BYTES_MAX)
+        except OSError as error:
+            raise ConfigError(f"{self._what} cannot be read here: {error.strerror}") from error
+        if status.st_mode & _FOR_OTHERS:
+            mode = stat.S_IMODE(status.st_mode)
+            raise ConfigError(f"{self._what} has mode {mode:04o}, so that others can read or change it: chmod 600")
+        if status.st_uid not in {0, os.geteuid()}:
+            raise ConfigError(f"{self._what} belongs to user {status.st_uid}: it must be this user's, or root's")
+        return content.decode("utf-8", "replace")
+
+
+class EnvironmentRing(KeyRing):
+    """`env:FTFILE_KEYS`: a variable of the environment of the driver and the executors.
+
+    Args:
+        name: of the variable.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        if not _VARIABLE.fullmatch(name):
+            raise ConfigError("keyProvider=env:… takes the name of a variable, such as env:FTFILE_KEYS")
+        self._name = name
+
+    @property
+    def _what(self) -> str:
+        return f"the environment variable {self._name}"
+
+    def _read(self) -> str:
+        text = os.environ.get(self._name)
+        if not text:
+            raise ConfigError(f"{self._what}, which should hold keys, is not set on this machine")
+        return text
+
+
+class CommandRing(KeyRing):
+    """`command:vault kv get …`: what a program prints. It is started without a shell.
+
+    Args:
+        command: words as a shell splits them.
+    """
+
+    def __init__(self, command: str) -> None:
+        super().__init__()
+        try:
+            self._words = shlex.split(command)
+        except ValueError:
+            self._words = []
+        if not self._words:
+            raise ConfigError("keyProvider=command:… takes a program and its arguments, quoted as in a shell")
+
+    @property
+    def _what(self) -> str:
+        return f"what {self._words[0]!r} prints"
+
+    def _read(self) -> str:
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's own command, never one that storage names
+                self._words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ConfigError(f"the key command {self._words[0]!r} took more than {_COMMAND_S:.0f} s") from None
+        except OSError as error:
+            raise ConfigError(f"the key command {self._words[0]!r} cannot be started: {error.strerror}") from None
+        if done.returncode:
+            # What it printed may hold a secret.
+            raise ConfigError(
+                f"the key command {self._words[0]!r} ended with status {done.returncode}: run it by hand to see why"
+            )
+        return done.stdout.decode("utf-8", "replace")
+
+
+def parse_ring(text: str, what: str) -> dict[str, bytes]:
+    """Return the keys of a text; messages name lines by number and show nothing of them.
+
+    Raises:
+        ConfigError: it is no key ring.
+    """
+    keys: dict[str, bytes] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        key = _decoded(words[1]) if len(words) == 2 else None  # noqa: PLR2004 - id and key
+        if key is None or not is_key_id(words[0]):
+            raise ConfigError(f"line {number} of {what} is no key: {_FORMAT}")
+        if words[0] in keys:
+            raise ConfigError(f"line {number} of {what} has the same id as one before it")
+        keys[words[0]] = key
+    if not keys:
+        raise ConfigError(f"there is no key in {what}: {_FORMAT}")
+    return keys
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) == KEY_BYTES else None

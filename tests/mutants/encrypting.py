@@ -1,0 +1,224 @@
+"""Mistakes with encryption, and with what authenticates the log."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import wrong
+
+ENVELOPE = "tests/unit/filters/test_encryption.py"
+KEYS = "tests/unit/keys/test_keys.py"
+SINK = "tests/unit/sink/test_encryption.py"
+LOG = "tests/unit/sink/test_sealed_log.py"
+
+FILES = (
+    wrong(
+        "the last chunk is like any other",
+        "filters/aes_gcm.py",
+        'return prefix + number.to_bytes(4, "big") + bytes([is_last])',
+        'return prefix + number.to_bytes(4, "big") + bytes([0])',
+        f"{ENVELOPE}::test_every_truncation_is_detected",
+    ),
+    wrong(
+        "chunks are not numbered",
+        "filters/aes_gcm.py",
+        'return prefix + number.to_bytes(4, "big") + bytes([is_last])',
+        "return prefix + bytes(4) + bytes([is_last])",
+        f"{ENVELOPE}::test_chunks_that_changed_places_or_come_twice_are_detected",
+    ),
+    wrong(
+        "chunks are not bound to the file",
+        "filters/aes_gcm.py",
+        "return header + identity.encode()",
+        "return header",
+        f"{ENVELOPE}::test_another_file_does_not_take_its_place",
+    ),
+    wrong(
+        "chunks are not bound to the header",
+        "filters/aes_gcm.py",
+        "return header + identity.encode()",
+        "return identity.encode()",
+        f"{ENVELOPE}::TestVectors::test_files",
+    ),
+    wrong(
+        "all files have one key",
+        "filters/aes_gcm.py",
+        "key, data_key = keys.key_to_use(key_id), random_bytes(KEY_BYTES)",
+        "key = keys.key_to_use(key_id)\n        data_key = key.wrapping",
+        f"{ENVELOPE}::test_each_file_has_a_key_of_its_own",
+    ),
+    wrong(
+        "a file whose end was cut off is believed where it is read from the middle",
+        "filters/decrypted.py",
+        "            self._chunk(self._chunks - 1)\n",
+        "",
+        f"{ENVELOPE}::TestRandomAccess",
+    ),
+    wrong(
+        "spilled rows are not encrypted",
+        "sink/parts.py",
+        "encrypted=config.encryption is not None",
+        "encrypted=False",
+        f"{SINK}::test_what_is_spilled",
+    ),
+    wrong(
+        "others can read encrypted files",
+        "sink/publishing.py",
+        "permissions.setdefault(*OWNER_ONLY)",
+        "pass",
+        f"{SINK}::test_spools_and_staged_files",
+    ),
+    wrong(
+        "others can read files that upkeep makes of encrypted ones",
+        "commit/opening.py",
+        "settings=dict((*settings, OWNER_ONLY))",
+        "settings=dict(settings)",
+        f"{SINK}::test_every_format_codec_and_rolling[text-none-batch]",
+    ),
+    wrong(
+        "compression comes after encryption",
+        "filters/chain.py",
+        "return Chain((*first, *(filter_class(name).from_definition({}) for name in names), *last))",
+        "return Chain((*last, *first, *(filter_class(name).from_definition({}) for name in names)))",
+        f"{ENVELOPE}::TestChains::test_encryption_comes_last",
+    ),
+    wrong(
+        "what encryption adds to a file is not counted",
+        "sink/filtered.py",
+        "return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room",
+        "return limit_bytes - (self._target.position - self._start + self._held_bytes)",
+        f"{SINK}::test_strict_sizes_are_those_on_storage",
+    ),
+    wrong(
+        "anybody's dead letters are taken for ours",
+        "source/dead_letters.py",
+        "if keys is not None and AesGcm.name not in names:",
+        "if False:",
+        f"{SINK}::TestDeadLetters::test_of_others_are_refused",
+    ),
+    wrong(
+        "copies of dead letters are taken for others",
+        "source/dead_letters.py",
+        "if first != path:",
+        "if False:",
+        f"{SINK}::TestDeadLetters::test_of_others_are_refused",
+    ),
+)
+
+RECORDS = (
+    wrong(
+        "a MAC is not compared",
+        "commit/sealed.py",
+        "if hmac.compare_digest(",
+        "if True or hmac.compare_digest(",
+        f"{LOG}::test_every_changed_byte_of_a_record_is_detected",
+    ),
+    wrong(
+        "a record without a MAC is believed",
+        "commit/sealed.py",
+        '            self._take_again(path)\n            raise CorruptData(path, "a file that ends',
+        '            return content\n            raise CorruptData(path, "a file that ends',
+        f"{LOG}::TestRecords::test_without_a_mac",
+    ),
+    wrong(
+        "a record is not bound to its version",
+        "commit/sealed.py",
+        "for field in (directory_id.encode(), path.encode(), prefix):",
+        "for field in (directory_id.encode(), prefix):",
+        f"{LOG}::TestFilesOfTheLog::test_under_the_name_of_another",
+    ),
+    wrong(
+        "a record is not bound to its directory",
+        "commit/sealed.py",
+        "for field in (directory_id.encode(), path.encode(), prefix):",
+        "for field in (path.encode(), prefix):",
+        f"{LOG}::TestFilesOfTheLog::test_of_another_directory",
+    ),
+    wrong(
+        "ranges have no MAC",
+        "commit/sealed.py",
+        '_SEALED = (f"{layout.LOG}/", f"{layout.STATE}/", f"{layout.RANGES}/")',
+        '_SEALED = (f"{layout.LOG}/", f"{layout.STATE}/")',
+        f"{LOG}::TestFilesOfTheLog::test_without_a_mac",
+    ),
+    wrong(
+        "bases have no MAC",
+        "commit/sealed.py",
+        '_SEALED = (f"{layout.LOG}/", f"{layout.STATE}/", f"{layout.RANGES}/")',
+        '_SEALED = (f"{layout.LOG}/", f"{layout.RANGES}/")',
+        f"{LOG}::TestFilesOfTheLog::test_without_a_mac",
+    ),
+    wrong(
+        "a log without what says that it is sealed looks like none",
+        "commit/sealed.py",
+        "        except NotFound as error:\n            # As long",
+        "        except ZeroDivisionError as error:\n            # As long",
+        f"{LOG}::TestRecords::test_when_all_that_says_that_they_have_macs_is_gone",
+    ),
+    wrong(
+        "a directory in the clear is believed where keys were given",
+        "commit/opening.py",
+        "if seal is None and key_provider is None:",
+        "if seal is None:",
+        f"{LOG}::TestDowngrade::test_keys_are_never_given_for_nothing",
+    ),
+    wrong(
+        "others write in the clear to an encrypted directory",
+        "commit/log.py",
+        "if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:",
+        "if found.startswith(LAYOUT_VERSION):\n            return\n        if found.startswith(LAYOUT_VERSION):",
+        f"{LOG}::TestDowngrade::test_nobody_begins_in_the_clear_where_a_first_commit_failed",
+    ),
+    wrong(
+        "storage starts programs",
+        "commit/opening.py",
+        "if keys is None or not keys.may_be_told or keys.is_below(parse(url).path):",
+        "if keys is None or keys.is_below(parse(url).path):",
+        f"{LOG}::TestWhereKeysAre::test_storage_starts_nothing_and_names_nobody",
+    ),
+    wrong(
+        "keys beside the data are believed",
+        "commit/opening.py",
+        "if keys is None or not keys.may_be_told or keys.is_below(parse(url).path):",
+        "if keys is None or not keys.may_be_told:",
+        f"{LOG}::TestWhereKeysAre::test_keys_beside_the_data_are_not_believed",
+    ),
+)
+
+PROVIDERS = (
+    wrong(
+        "a key file that others can read is taken",
+        "keys/ring.py",
+        "_FOR_OTHERS = stat.S_IWGRP | stat.S_IRWXO",
+        "_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH",
+        f"{KEYS}::TestRings::test_a_file_that_others_can_read_or_change",
+    ),
+    wrong(
+        "a key in the options is shown",
+        "keys/keys.py",
+        'raise ConfigError(f"keyProvider looks like a key itself. {_NEVER_INLINE}")',
+        'raise ConfigError(f"{reference} looks like a key itself. {_NEVER_INLINE}")',
+        f"{KEYS}::TestKeysInOptions::test_are_refused_and_not_shown",
+    ),
+    wrong(
+        "what a command said is repeated",
+        "keys/ring.py",
+        'run it by hand to see why"',
+        '{done.stdout}{done.stderr}"',
+        f"{KEYS}::TestRings::test_what_a_command_says_is_not_repeated",
+    ),
+    wrong(
+        "files and records are made with one key",
+        "keys/keys.py",
+        "for use in (_WRAPPING, _RECORDS))",
+        "for use in (_WRAPPING, _WRAPPING))",
+        f"{KEYS}::TestRings::test_what_is_derived_differs",
+    ),
+    wrong(
+        "upkeep goes on with the first key there was",
+        "commit/sealed.py",
+        "self._newest = max(self._newest, (path, mac.key_id))",
+        "self._newest = self._newest if self._newest[0] else (path, mac.key_id)",
+        f"{SINK}::TestKeys::test_upkeep_goes_on_with_the_newest",
+    ),
+)
+
+ENCRYPTING = (*FILES, *RECORDS, *PROVIDERS)

@@ -1,0 +1,336 @@
+"""Encryption from the options to the readers, and to all that is done with a directory."""
+
+from __future__ import annotations
+
+import pickle
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.commit.layout import storage_identity
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.upkeep.ranges import merge_ranges
+from tests.unit.filters import independent_decoder
+from tests.unit.sink.encrypted import (
+    FIRST,
+    SECOND,
+    check,
+    committed,
+    files_of,
+    forget_all,
+    out,
+    parts,
+    ring,
+    rows_of,
+    snapshot,
+    stream,
+    write_ring,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ("out", "ring")
+
+CODECS = {
+    **dict.fromkeys(("text", "json", "csv"), ("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz")),
+    "parquet": ("none", "zstd", "gzip", "lz4", "snappy", "brotli"),
+}
+ROLLING = {
+    "batch": {},
+    "two batches": {"maxBatchesPerFile": "2"},
+    "five records": {"maxRecordsPerFile": "5", "rolling": "policy"},
+    "200 bytes at most": {"maxBytesPerFile": "600", "rolling": "policy", "strictFileSize": "true"},
+}
+SECRET = "a secret that nobody may read"
+
+
+def assert_nothing_is_readable(path: str) -> None:
+    """No word, and no file that others can open."""
+    for file in files_of(path):
+        assert SECRET.encode() not in file.read_bytes(), file
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+@pytest.mark.parametrize("rolling", ROLLING)
+@pytest.mark.parametrize(("file_format", "codec"), [(name, codec) for name in CODECS for codec in CODECS[name]])
+def test_every_format_codec_and_rolling(out: str, ring: Path, file_format: str, codec: str, rolling: str) -> None:
+    more = {"header": "true", "nullValue": "-"} if file_format == "csv" else {}
+    query = stream(out, ring, fileFormat=file_format, compression=codec, **ROLLING[rolling], **more)
+    words: list[str] = []
+    for batch in range(4):
+        new = [f"{SECRET} {batch} {number}" for number in range(7)]
+        words += new
+        query.run(batch, [rows_of(*new[:4]), rows_of(*new[4:])])
+        assert committed(out) == sorted(words)
+        assert_nothing_is_readable(out)
+    check(out)
+    ftfile.flush(out)
+    assert committed(out) == sorted(words)
+    ftfile.compact(out)
+    assert committed(out) == sorted(words)
+    assert committed(out, 1) == sorted(words[:14])
+    ftfile.vacuum(out, dry_run=False, grace="0s", force=True)
+    merge_ranges(out)
+    assert committed(out) == sorted(words)
+    check(out)
+    assert_nothing_is_readable(out)
+    assert all(part.name.endswith(".enc") for part in parts(out))
+    query.run(4, [rows_of("one more")])
+    assert committed(out) == sorted([*words, "one more"])
+    ftfile.drop(out, "all")
+    assert committed(out) == []
+
+
+def test_an_independent_decoder_reads_parts(out: str, ring: Path) -> None:
+    stream(out, ring, compression="none").run(0, [rows_of("some", "words")])
+    (add,) = snapshot(out).adds.values()
+    (part,) = parts(out)
+    keys = {("first", b""): FIRST}
+    assert independent_decoder.decode(part.read_bytes(), storage_identity(add.path), keys) == b"some\nwords\n"
+    # Who has no log finds the identity in the name.
+    assert storage_identity(add.path) == f"{part.name.partition('.')[0].rpartition('-')[2]}@0"
+
+
+def test_strict_sizes_are_those_on_storage(out: str, ring: Path) -> None:
+    for codec in ("none", "gzip"):
+        path = f"{out}-{codec}"
+        query = stream(path, ring, compression=codec, rolling="policy", maxBytesPerFile="5000", strictFileSize="true")
+        for batch in range(6):
+            query.run(batch, [rows_of(*(f"{batch} {number * 7919 % 1000003}" for number in range(500)))])
+        ftfile.flush(path)
+        sizes = [part.stat().st_size for part in parts(path)]
+        assert len(sizes) > 2
+        assert max(sizes) <= 5000
+        assert sorted(sizes)[1] > 4000
+
+
+def test_spools_and_staged_files(out: str, ring: Path) -> None:
+    query = stream(out, ring, rolling="policy")
+    query.run(0, [rows_of(SECRET)])
+    query.write(1, [rows_of(SECRET)])
+    assert {path.suffix for path in files_of(out, "_ftfile/staged")} == {".spool"}
+    assert len(files_of(out, "_ftfile/staged")) == 2
+    assert_nothing_is_readable(out)
+
+
+def test_what_is_spilled(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ftfile.sink.later import LaterRows
+
+    seen: list[bytes] = []
+    take_all = LaterRows.take_all
+
+    def noting(self: LaterRows) -> object:
+        self.spill()
+        spilled = [path for path in files_of(out) if path.suffix == ".spill"]
+        seen.extend(path.read_bytes() for path in spilled)
+        assert_nothing_is_readable(out)
+        return take_all(self)
+
+    monkeypatch.setattr(LaterRows, "take_all", noting)
+    options = {"fileFormat": "json", "fileNameColumn": "name", "encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
+    monkeypatch.setattr("resource.getrlimit", lambda _: (4, 4))
+    query = MicroBatch(out, {"word": "string", "name": "string"}, options)
+    rows = [{"word": f"{SECRET} {number}", "name": f"n{number % 5}"} for number in range(50)]
+    query.run(0, [rows])
+    assert len(seen) == 1
+    assert len(seen[0]) > 100
+    assert committed(out) == sorted(row["word"] for row in rows)
+
+
+class TestDeadLetters:
+    def run(self, out: str, ring: Path) -> None:
+        options = {"fileFormat": "json", "fileNameColumn": "name", "badRecords": "deadLetter"}
+        options |= {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
+        MicroBatch(out, {"word": "string", "name": "string"}, options).run(0, [[{"word": SECRET, "name": None}]])
+
+    def test_are_encrypted(self, out: str, ring: Path) -> None:
+        self.run(out, ring)
+        assert_nothing_is_readable(out)
+        forget_all()
+        (letter,) = ftfile.open(out).dead_letters()
+        assert letter.row["word"] == SECRET
+
+    def test_of_others_are_refused(self, out: str, ring: Path) -> None:
+        self.run(out, ring)
+        (file,) = files_of(out, "_ftfile/deadletter")
+        forged = file.with_name("0000000000-00000-aaaaaaaaaaaa.letters")
+        forged.write_text('{"reason":"","query":"","batch":0,"partition":0,"row":{}}\n')
+        with pytest.raises(CorruptData, match="encrypted dead letters"):
+            ftfile.open(out).dead_letters()
+        forged.unlink()
+        again = file.with_name(file.name.replace("-00000-", "-00001-"))
+        again.write_bytes(file.read_bytes())
+        with pytest.raises(CorruptData, match="once"):
+            ftfile.open(out).dead_letters()
+        again.unlink()
+        identity = file.name.partition(".")[0].rpartition("-")[2]
+        file.rename(file.with_name(file.name.replace(identity, identity[::-1])))
+        with pytest.raises(CorruptData):
+            ftfile.open(out).dead_letters()
+
+    def test_every_byte_is_authenticated(self, out: str, ring: Path) -> None:
+        self.run(out, ring)
+        (file,) = files_of(out, "_ftfile/deadletter")
+        content = file.read_bytes()
+        for place in range(len(content)):
+            file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises((CorruptData, ConfigError)):
+                ftfile.open(out).dead_letters()
+
+
+@pytest.mark.parametrize("file_format", ["text", "parquet"])
+@pytest.mark.parametrize("rolling", ["batch", "policy"])
+def test_every_changed_byte_of_a_file_is_detected(out: str, ring: Path, file_format: str, rolling: str) -> None:
+    stream(out, ring, fileFormat=file_format, rolling=rolling).run(0, [rows_of("some", "words")])
+    (file,) = parts(out) or files_of(out, "_ftfile/staged")
+    content, directory = file.read_bytes(), ftfile.open(out)
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises((CorruptData, ConfigError)):
+            directory.to_arrow()
+    for end in range(len(content)):
+        file.write_bytes(content[:end])
+        with pytest.raises(CorruptData):
+            directory.to_arrow()
+    file.write_bytes(content)
+    assert committed(out) == ["some", "words"]
+
+
+@pytest.mark.parametrize("file_format", ["text", "parquet"])
+def test_files_that_changed_places_are_detected(out: str, ring: Path, file_format: str) -> None:
+    query = stream(out, ring, fileFormat=file_format, compression="none")
+    query.run(0, [rows_of("some")])
+    query.run(1, [rows_of("many")])
+    first, second = parts(out)
+    contents = first.read_bytes(), second.read_bytes()
+    assert len(contents[0]) == len(contents[1])
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    with pytest.raises(CorruptData):
+        ftfile.open(out).to_arrow()
+
+
+def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None:
+    query = stream(out, ring, rolling="policy")
+    query.run(0, [rows_of("some")])
+    query.run(1, [rows_of("many")])
+    first, second = files_of(out, "_ftfile/staged")
+    contents = first.read_bytes(), second.read_bytes()
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    with pytest.raises(CorruptData):
+        ftfile.open(out).to_arrow()
+    with pytest.raises(CorruptData):
+        ftfile.flush(out)
+
+
+class TestKeys:
+    def test_old_ones_stay_readable(self, out: str, ring: Path) -> None:
+        stream(out, ring).run(0, [rows_of("old")])
+        write_ring(ring, first=FIRST, second=SECOND)
+        with pytest.raises(ConfigError, match="encryptionKeyId which of first, second"):
+            stream(out, ring).run(1, [rows_of("new")])
+        stream(out, ring, encryptionKeyId="second").run(1, [rows_of("new")])
+        assert committed(out) == ["new", "old"]
+        assert b"second" in parts(out)[1].read_bytes()[:20]
+        assert ftfile.open(out).snapshot().adds
+        write_ring(ring, second=SECOND)
+        with pytest.raises(ConfigError, match="there is no key 'first' in the key file"):
+            committed(out)
+
+    def test_another_one_ends_open_files(self, out: str, ring: Path) -> None:
+        write_ring(ring, first=FIRST, second=SECOND)
+        stream(out, ring, rolling="policy", encryptionKeyId="first").run(0, [rows_of("old")])
+        other = stream(out, ring, rolling="policy", encryptionKeyId="second")
+        for batch in (1, 2):
+            other.run(batch, [rows_of("new")])
+        (part,) = parts(out)
+        assert b"first" in part.read_bytes()[:20]
+        assert committed(out) == ["new", "new", "old"]
+
+    def test_upkeep_goes_on_with_the_newest(self, out: str, ring: Path) -> None:
+        write_ring(ring, first=FIRST, second=SECOND)
+        stream(out, ring, encryptionKeyId="first").run(0, [rows_of("old")])
+        stream(out, ring, encryptionKeyId="second").run(1, [rows_of("new")])
+        forget_all()
+        ftfile.drop(out, "all")
+        assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
+
+    def test_another_key_of_the_same_name(self, out: str, ring: Path) -> None:
+        stream(out, ring).run(0, [rows_of("some")])
+        write_ring(ring, first=SECOND)
+        with pytest.raises(CorruptData, match="the key is another one of this name"):
+            ftfile.open(out).to_arrow()
+        with pytest.raises(CorruptData, match="the key is another one of this name"):
+            stream(out, ring).plan()
+
+    def test_a_missing_one_is_missed_before_any_task(self, out: str, ring: Path) -> None:
+        stream(out, ring).run(0, [rows_of("some")])
+        ring.unlink()
+        forget_all()
+        with pytest.raises(ConfigError, match="cannot be read here"):
+            stream(out, ring).config()
+        with pytest.raises(ConfigError, match="cannot be read here"):
+            ftfile.open(out).to_arrow()
+
+    def test_are_in_no_message_and_in_no_task(self, out: str, ring: Path) -> None:
+        query = stream(out, ring)
+        planned = query.plan()
+        messages = query.write(0, [rows_of("some")])
+        query.commit(0, messages)
+        config = query.config()
+        shown = repr(config).encode() + repr(messages).encode() + pickle.dumps(messages) + planned
+        stored = b"".join(path.read_bytes() for path in files_of(out))
+        for secret in (FIRST, FIRST.hex().encode(), ring.read_bytes().split()[1]):
+            assert secret not in shown
+            assert secret not in stored
+
+    def test_provider_by_the_environment(self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FTFILE_KEY_PROVIDER", f"command:cat {ring}")
+        options = {"fileFormat": "text", "encryption": "aes-gcm"}
+        MicroBatch(out, {"word": "string"}, options).run(0, [rows_of("some")])
+        assert committed(out) == ["some"]
+        monkeypatch.delenv("FTFILE_KEY_PROVIDER")
+        forget_all()
+        with pytest.raises(ConfigError, match="where its keys are must be said"):
+            ftfile.open(out)
+        for read in (ftfile.open, ftfile.flush, ftfile.compact, ftfile.vacuum):
+            read(out, key_provider=f"file:{ring}")
+        ftfile.drop(out, "all", key_provider=f"file:{ring}")
+        assert ftfile.open(out, f"file:{ring}").to_arrow().num_rows == 0
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            ({"encryption": "aes"}, "aes-gcm"),
+            ({"encryption": "none"}, "keyProvider without encryption"),
+            ({"encryption": "none", "encryptionKeyId": "first"}, "encryptionKeyId and keyProvider without encryption"),
+            ({"encryptionKeyId": "other"}, "there is no key 'other'"),
+            ({"encryptionKeyId": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}, "looks like a key itself"),
+            ({"keyProvider": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}, "looks like a key itself"),
+            ({"encryptionKey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}, "keys are never given in options"),
+            ({"parquet.encryption.key.list": "a: AAECAw=="}, "keys are never given in options"),
+            ({"password": "x"}, "keys are never given in options"),
+            ({"filters": "aes-gcm"}, "set encryption=aes-gcm"),
+        ],
+    )
+    def test_what_is_refused(self, out: str, ring: Path, options: dict[str, str], told: str) -> None:
+        with pytest.raises(ConfigError, match=told) as caught:
+            stream(out, ring, **options).config()
+        assert "AAECAw" not in str(caught.value)
+
+    def test_a_provider_is_needed(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("FTFILE_KEY_PROVIDER", raising=False)
+        with pytest.raises(ConfigError, match="encryption=aes-gcm without keyProvider"):
+            MicroBatch(out, {"word": "string"}, {"fileFormat": "text", "encryption": "aes-gcm"}).config()
+
+    def test_permissions_can_be_given(self, out: str, ring: Path) -> None:
+        stream(out, ring, filePermission="640").run(0, [rows_of("some")])
+        (part,) = parts(out)
+        assert stat.S_IMODE(part.stat().st_mode) == 0o640
