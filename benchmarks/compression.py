@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import bz2
 import io
 import logging
 import lzma
+import os
 import statistics
 import time
 import zlib
@@ -17,6 +19,7 @@ import lz4.block
 import lz4.frame
 import pyarrow
 import zstandard
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from isal import isal_zlib
 
 import ftfile
@@ -26,8 +29,10 @@ from benchmarks.rows import make_rows, write_parquet_input
 from benchmarks.sinks import NULL, Sink
 from benchmarks.spark_session import in_own_process
 from ftfile.encoding.spark_types import spark_schema_json
+from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import chain_from_options
 from ftfile.filters.registry import CODECS
+from ftfile.keys.keys import Keys
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.identity import StreamIdentity, TaskIdentity
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.settings import Settings
+    from ftfile.filters.chain import Chain
 
     Compress = Callable[[bytes], int]
 
@@ -61,6 +67,11 @@ CODEC_NOTE = (
     "MB of JSON lines to a second of processor time: medians of alternating rounds, ratios within a round. The library "
     "alone makes one stream of the same bytes, or blocks as large as Hadoop's, and keeps nothing."
 )
+ENCRYPTION_COLUMNS = ("codec", "MB/s", "without", "x without", "reading MB/s")
+ENCRYPTION_NOTE = (
+    "As above, of the same lines before their codec. Without encryption; in the first line, the library's AES-256-GCM "
+    "alone, 64 KiB at a time, which keeps nothing."
+)
 SMALL_NOTE = (
     "JSON lines, one task. A ratio is that of what the files hold to their size; with rolling, all batches are in one "
     "file, made when the stream ended."
@@ -71,7 +82,7 @@ SPARK_NOTE = "As `bulk`, with these sinks alone."
 
 def run(settings: Settings) -> list[Table]:
     """Measure all of it."""
-    return [_codecs(settings), _small_batches(settings), _against_spark(settings)]
+    return [_codecs(settings), _encryption(settings), _small_batches(settings), _against_spark(settings)]
 
 
 class _Nowhere:
@@ -90,7 +101,10 @@ def _codecs(settings: Settings) -> Table:
     for codec in CODECS:
         rows = SMOKE_ROWS if settings.smoke else SLOW_ROWS if codec in SLOW else ROWS
         data = _json_lines(rows)
-        rivals: dict[str, Compress] = {"ours": partial(_by_chain, codec), "library": _LIBRARIES[codec]}
+        rivals: dict[str, Compress] = {
+            "ours": partial(_by_chain, chain_from_options(codec, None, ())),
+            "library": _LIBRARIES[codec],
+        }
         samples: dict[str, list[float]] = {name: [] for name in rivals}
         for number in range(SMOKE_ROUNDS if settings.smoke else ROUNDS):
             for name in sorted(rivals, reverse=bool(number % 2)):
@@ -106,6 +120,54 @@ def _codecs(settings: Settings) -> Table:
     return Table("codecs of lines", CODEC_COLUMNS, tuple(lines), CODEC_NOTE)
 
 
+def _encryption(settings: Settings) -> Table:
+    """Return what encryption costs, alone and behind a codec."""
+    data = _json_lines(SMOKE_ROWS if settings.smoke else ROWS)
+    os.environ["FTFILE_KEYS_OF_BENCHMARK"] = f"benchmark {base64.b64encode(bytes(32)).decode()}"
+    cipher = AesGcm("benchmark", Keys.from_reference("env:FTFILE_KEYS_OF_BENCHMARK"))
+    lines: list[tuple[Cell, ...]] = []
+    for codec in (None, "zstd", "gzip"):
+        chain = chain_from_options(codec, None, (), cipher)
+        rivals: dict[str, Compress] = {
+            "ours": partial(_by_chain, chain),
+            "without": partial(_by_chain, chain_from_options(codec, None, ())) if codec else _by_aes_gcm,
+        }
+        samples: dict[str, list[float]] = {name: [] for name in rivals}
+        for number in range(SMOKE_ROUNDS if settings.smoke else ROUNDS):
+            for name in sorted(rivals, reverse=bool(number % 2)):
+                samples[name].append(_cpu_s(rivals[name], data))
+        speeds = [len(data) / MEGA / statistics.median(found) for found in samples.values()]
+        ratio = statistics.median(theirs / ours for ours, theirs in zip(*samples.values(), strict=True))
+        lines.append((codec or "none", *speeds, ratio, len(data) / MEGA / _reading_s(chain, data)))
+        LOGGER.info("encryption: %s", lines[-1])
+    return Table("encryption=aes-gcm", ENCRYPTION_COLUMNS, tuple(lines), ENCRYPTION_NOTE)
+
+
+def _by_aes_gcm(data: bytes) -> int:
+    cipher, view, step = AESGCM(bytes(32)), memoryview(data), 64 << 10
+    places = range(0, len(data), step)
+    return sum(len(cipher.encrypt(at.to_bytes(12, "big"), view[at : at + step], None)) for at in places)
+
+
+def _reading_s(chain: Chain, data: bytes) -> float:
+    written = bytearray()
+
+    class Kept(_Nowhere):
+        def write(self, data: bytes | bytearray | memoryview) -> int:
+            written.extend(data)
+            return super().write(data)
+
+    file = FilteredFile(Kept(), chain, "benchmark")
+    file.write(data)
+    file.finish()
+
+    def read(_: bytes) -> int:
+        decoder, step = chain.decoder("benchmark"), 64 << 10
+        return sum(len(decoder.feed(written[at : at + step])) for at in range(0, len(written), step))
+
+    return statistics.median(_cpu_s(read, data) for _ in range(3))
+
+
 def _json_lines(rows: int) -> bytes:
     sink = io.BytesIO()
     arro3.io.write_ndjson(make_rows(rows, seed=0).combine_chunks(), sink)
@@ -118,9 +180,9 @@ def _cpu_s(work: Compress, data: bytes) -> float:
     return time.process_time() - began
 
 
-def _by_chain(codec: str, data: bytes) -> int:
+def _by_chain(chain: Chain, data: bytes) -> int:
     target = _Nowhere()
-    file = FilteredFile(target, chain_from_options(codec, None, ()), "benchmark")
+    file = FilteredFile(target, chain, "benchmark")
     view = memoryview(data)
     for start in range(0, len(data), PIECE_BYTES):
         file.write(view[start : start + PIECE_BYTES])
