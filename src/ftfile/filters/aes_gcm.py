@@ -15,7 +15,7 @@ from ftfile.filters.api import BadStream, Filter
 from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, is_key_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -217,20 +217,25 @@ class AesGcmEncoder:
 
     def feed(self, data: Buffer, /) -> bytes:
         """See `Stream.feed`."""
-        view, pieces, start = memoryview(data).cast("B"), [self._header], 0
-        self._header = b""
+        return b"".join(self.pieces(data))
+
+    def pieces(self, data: Buffer) -> Iterator[bytes]:
+        """See `SizedStream.pieces`."""
+        view, start = memoryview(data).cast("B"), 0
+        if self._header:
+            header, self._header = self._header, b""
+            yield header
         if self._held:
             start = self._chunk_bytes - len(self._held)
             self._held += view[:start]
             if start >= len(view):
-                return pieces[0]
+                return
             held, self._held = self._held, bytearray()
-            pieces.append(self._encrypt(held, is_last=False))
+            yield self._encrypt(held, is_last=False)
         while len(view) - start > self._chunk_bytes:
-            pieces.append(self._encrypt(view[start : start + self._chunk_bytes], is_last=False))
+            yield self._encrypt(view[start : start + self._chunk_bytes], is_last=False)
             start += self._chunk_bytes
         self._held += view[start:]
-        return b"".join(pieces)
 
     def finish(self) -> bytes:
         """See `Stream.finish`."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ftfile.keys.keys import Keys
 
@@ -47,7 +47,10 @@ class Stream(Protocol):
 
 @runtime_checkable
 class SizedStream(Stream, Protocol):
-    """A stream, encoding, whose output is as long as its input says, whatever that is."""
+    """A stream, encoding, whose output is as long as its input says, whatever that is, and comes in pieces."""
+
+    def pieces(self, data: Buffer) -> Iterator[bytes]:
+        """Yield what `feed` returns; to put it together would take as long as to make it."""
 
     def size_of(self, fed_bytes: int) -> int:
         """Return how long all of the output is when so many bytes were fed."""

@@ -10,7 +10,7 @@ from ftfile.filters.api import SizedStream
 from ftfile.filters.registry import CODECS, ENCRYPTION, codec, filter_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.filters.api import Buffer, Filter, Stream
     from ftfile.keys.keys import Keys
@@ -135,6 +135,16 @@ class _Composed:
         for stream in self._streams:
             data = stream.feed(data)
         return bytes(data)
+
+    def pieces(self, data: Buffer) -> Iterator[bytes]:
+        """Yield what `feed` returns, as it comes."""
+        *before, last = self._streams
+        for stream in before:
+            data = stream.feed(data)
+        if isinstance(last, SizedStream):
+            yield from last.pieces(data)
+        else:
+            yield last.feed(data)
 
     def size_of(self, fed_bytes: int) -> int | None:
         """Return how long all of the output is when so many bytes were fed; None where that is not known."""

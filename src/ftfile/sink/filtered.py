@@ -160,6 +160,5 @@ class FilteredFile:
             self._target.write(data)
             return
         self._sealed_bytes += len(data)
-        out = self._envelope.feed(data)
-        self._held_bytes = self._held_bytes + len(data) if not out else 0
-        self._target.write(out)
+        out_bytes = sum(map(self._target.write, self._envelope.pieces(data)))
+        self._held_bytes = self._held_bytes + len(data) if not out_bytes else 0
