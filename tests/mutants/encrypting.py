@@ -7,6 +7,7 @@ from tests.mutants.mutant import wrong
 ENVELOPE = "tests/unit/filters/test_encryption.py"
 KEYS = "tests/unit/keys/test_keys.py"
 SINK = "tests/unit/sink/test_encryption.py"
+PARQUET_FILES = "tests/unit/sink/test_parquet_encryption.py"
 LOG = "tests/unit/sink/test_sealed_log.py"
 
 FILES = (
@@ -100,6 +101,37 @@ FILES = (
         "if first != path:",
         "if False:",
         f"{SINK}::TestDeadLetters::test_of_others_are_refused",
+    ),
+)
+
+PARQUET = (
+    wrong(
+        "an encrypted Parquet file is taken for any other",
+        "encoding/parquet_file.py",
+        "if found != self.identity:",
+        "if not found:",
+        f"{PARQUET_FILES}::test_files_that_changed_places_are_detected",
+    ),
+    wrong(
+        "a Parquet file in the clear is believed where an encrypted one was",
+        "encoding/parquet_file.py",
+        "if start != MAGIC or not decryption.has_key:",
+        "if start != MAGIC:",
+        f"{PARQUET_FILES}::test_a_file_in_the_clear_in_its_place_is_detected",
+    ),
+    wrong(
+        "what is hidden is in the clear where Parquet encrypts",
+        "sink/config.py",
+        "return Chain((*self.chain.filters, self.encryption.around_others))",
+        "return self.chain",
+        f"{PARQUET_FILES}::test_spools_and_dead_letters_have_envelopes",
+    ),
+    wrong(
+        "another key is no other encoding where Parquet encrypts",
+        "encoding/parquet_file.py",
+        'key = {} if self.key_id is None else {"encryptionKeyId": self.key_id}',
+        'key = {} if self.key_id is None else {"encryptionKeyId": "first"}',
+        f"{PARQUET_FILES}::test_another_key_ends_open_files",
     ),
 )
 
@@ -221,4 +253,4 @@ PROVIDERS = (
     ),
 )
 
-ENCRYPTING = (*FILES, *RECORDS, *PROVIDERS)
+ENCRYPTING = (*FILES, *PARQUET, *RECORDS, *PROVIDERS)

@@ -6,12 +6,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
 
+from ftfile.core.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from ftfile.keys.keys import Keys
 
 __all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "LineFormat", "SegmentCodec", "Taken")
 
@@ -177,6 +181,25 @@ class Format(ABC):
     @abstractmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> Format:
         """Build from `definition()` of this or an earlier version."""
+
+    def encrypted(self, key_id: str, keys: Keys) -> Format:  # noqa: ARG002 - for those that encrypt
+        """Return the format that encrypts its files by itself.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        raise ConfigError(
+            f"encryption=parquet is for fileFormat=parquet, and fileFormat is {self.name}: encryption=aes-gcm encrypts "
+            "files of every format"
+        )
+
+    def with_keys(self, keys: Keys | None) -> Format:  # noqa: ARG002 - for those that encrypt
+        """Return the format with keys, where it takes some: they are in no definition."""
+        return self
+
+    def for_file(self, identity: str) -> Format:  # noqa: ARG002 - for those that encrypt
+        """Return the format for one file; see `Filter.encoder` for its identity."""
+        return self
 
     @abstractmethod
     def check_schema(self, schema: pa.Schema) -> None:

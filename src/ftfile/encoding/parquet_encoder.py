@@ -13,7 +13,7 @@ from ftfile.encoding.collecting import CollectingEncoder, as_sink, encoding_erro
 from ftfile.encoding.nested import leaf_types, map_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ftfile.encoding.api import ByteWriter
 
@@ -34,17 +34,32 @@ class ParquetEncoder(CollectingEncoder):
         target: where the file goes.
         codec: as Spark and pyarrow both name it.
         level: of the codec; None for its own default.
+        encryption: see `parquet_encryption.encryption`; None for a file in the clear.
+        metadata: goes into the footer.
     """
 
-    def __init__(self, schema: pa.Schema, target: ByteWriter, codec: str, level: int | None) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        target: ByteWriter,
+        codec: str,
+        level: int | None,
+        encryption: Any = None,  # noqa: ANN401 - pyarrow has no types
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(schema, target)
+        self._encryption = encryption
+        self._metadata = metadata
         self._codec = {"compression": codec, "compression_level": level}
         self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
         self._writer: pq.ParquetWriter | None = None
 
     def _end(self) -> None:
         with encoding_errors("Parquet"):
-            self._open(pa.Table.from_batches([], self._schema)).close()
+            writer = self._open(pa.Table.from_batches([], self._schema))
+            if self._metadata is not None:
+                writer.add_key_value_metadata(self._metadata)
+            writer.close()
 
     def _footer_bytes(self, groups: int) -> int:
         return _FOOTER_BYTES + self._leaf_columns * (_FOOTER_COLUMN_BYTES + _FOOTER_CHUNK_BYTES * groups)
@@ -64,7 +79,8 @@ class ParquetEncoder(CollectingEncoder):
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         """Return the writer; which columns get dictionaries is decided when the first rows come."""
         if self._writer is None:
-            self._writer = pq.ParquetWriter(as_sink(self._target), self._schema, **self._settings(rows))
+            more = {} if self._encryption is None else {"encryption_properties": self._encryption}
+            self._writer = pq.ParquetWriter(as_sink(self._target), self._schema, **self._settings(rows), **more)
         return self._writer
 
     def _settings(self, rows: pa.Table) -> dict[str, Any]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.encoding.api import Format
+    from ftfile.keys.keys import Keys
 
 __all__ = ("FORMATS", "format_from_definition", "format_from_options")
 
@@ -35,13 +36,17 @@ def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
     return _load(name).from_options(options)
 
 
-def format_from_definition(definition: Mapping[str, Any]) -> Format:
+def format_from_definition(definition: Mapping[str, Any], keys: Keys | None = None) -> Format:
     """Return the format that the log describes: its `name`, and what its `definition()` gave.
+
+    Args:
+        definition: of the format.
+        keys: for one that encrypts.
 
     Raises:
         ConfigError: this version does not know the format.
     """
-    return _load(definition["name"]).from_definition(definition)
+    return _load(definition["name"]).from_definition(definition).with_keys(keys)
 
 
 def _load(name: str) -> type[Format]:

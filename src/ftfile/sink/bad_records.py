@@ -109,14 +109,14 @@ class BadRecords:
             return ()
         filtered.finish()
         self._stage.end(file)
-        plain_bytes, names = filtered.position, self._config.chain.names
+        plain_bytes, names = filtered.position, self._config.hidden_chain.names
         return (StagedPart(file.id, file.path, file.position, plain_bytes, file.checksum, self.count, "", names),)
 
     def _keep(self, lines: list[str]) -> None:
         if self._filtered is None:
             self._file = self._stage.create("letters")
             identity = layout.storage_identity(self._file.path)
-            self._filtered = FilteredFile(self._file, self._config.chain, identity)
+            self._filtered = FilteredFile(self._file, self._config.hidden_chain, identity)
         self._filtered.write("".join(lines).encode())
 
     def _letter(self, row: pa.RecordBatch, fault: Fault) -> str:

@@ -17,7 +17,7 @@ from ftfile.encoding.api import LineFormat
 from ftfile.encoding.registry import format_from_options
 from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.encoding.time_formats import TimeFormats
-from ftfile.filters.chain import chain_from_options
+from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.encryption import Encryption
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
     from ftfile.encoding.api import Format
-    from ftfile.filters.chain import Chain
     from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("SinkConfig", "definition_key")
@@ -43,7 +42,7 @@ class SinkConfig:
     Attributes:
         path: normalised URL of the directory.
         schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
-        chain: what happens to the bytes of the format on their way to storage.
+        chain: what happens to the bytes of parts on their way to storage.
         encryption: None where nothing is encrypted.
         bucketing: how rows are dealt to directories and files.
         publishing: what files are called, and what happens around publishing them.
@@ -89,6 +88,7 @@ class SinkConfig:
         file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **_format_options(parsed, name)})
         TimeFormats.from_options({"timeZone": parsed["timeZone"]})
         encryption = Encryption.from_options(parsed)
+        file_format = file_format if encryption is None else encryption.format_of(file_format)
         schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
         extension = file_format.extension + chain.extension
         publishing = Publishing.from_options(parsed, extension)
@@ -121,6 +121,13 @@ class SinkConfig:
         left_out = config.left_out
         file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
         return config
+
+    @property
+    def hidden_chain(self) -> Chain:
+        """Return what happens to the bytes of segments and dead letters, which no format encrypts."""
+        if self.encryption is None or self.encryption.kind != "parquet":
+            return self.chain
+        return Chain((*self.chain.filters, self.encryption.around_others))
 
     @property
     def schema(self) -> pa.Schema:
@@ -186,7 +193,7 @@ _NOTHING_STAYS_OPEN = (
 
 def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
     """Return the filters; a format that compresses by itself leaves only those that do something else."""
-    envelope = encryption.filter if encryption is not None else None
+    envelope = encryption.around_parts if encryption is not None else None
     if not isinstance(file_format, LineFormat):
         return chain_from_options(None, None, parsed["filters"], envelope)
     return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"], envelope)

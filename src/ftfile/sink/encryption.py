@@ -15,6 +15,7 @@ from ftfile.keys.keys import Keys, check_key_id
 
 if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
+    from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem
 
 __all__ = ("Encryption", "open_to_write")
@@ -25,7 +26,7 @@ class Encryption:
     """How what is written is encrypted; holds no key.
 
     Attributes:
-        kind: `aes-gcm`.
+        kind: `aes-gcm` for an envelope around every file, `parquet` for one around all but parts.
         key_id: of the key-encryption key.
     """
 
@@ -57,12 +58,30 @@ class Encryption:
                 f"or set the environment variable {KEY_PROVIDER_VARIABLE} on the driver and the executors"
             )
         keys = Keys.from_reference(reference)
-        key_id = keys.key_to_use(key_id or keys.only_id()).key_id
-        return cls(kind, key_id, keys)
+        key = keys.key_to_use(key_id or keys.only_id())
+        if kind == "parquet" and key.wrapped:
+            raise ConfigError(
+                f"encryption=parquet takes keys of a key ring, which other readers can have, too: {keys.kind} gives "
+                "none away. Use encryption=aes-gcm"
+            )
+        return cls(kind, key.key_id, keys)
+
+    def format_of(self, file_format: Format) -> Format:
+        """Return the format of parts.
+
+        Raises:
+            ConfigError: it does not encrypt by itself, and was asked to.
+        """
+        return file_format.encrypted(self.key_id, self.keys) if self.kind == "parquet" else file_format
 
     @property
-    def filter(self) -> AesGcm | None:
-        """Return what goes around all of a file."""
+    def around_parts(self) -> AesGcm | None:
+        """Return what goes around all of a part."""
+        return None if self.kind == "parquet" else self.around_others
+
+    @property
+    def around_others(self) -> AesGcm:
+        """Return what goes around all of a segment, or of dead letters."""
         return AesGcm(self.key_id, self.keys)
 
 

@@ -44,6 +44,7 @@ class SpoolWriter:
         self, config: SinkConfig, settings: RollingSettings, router: Router, stage: Stage, bad: BadRecords
     ) -> None:
         self._config = config
+        self._chain = config.hidden_chain
         self._router = router
         self._settings = settings
         self._stage = stage
@@ -139,7 +140,7 @@ class SpoolWriter:
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             bucket, count, marks = segments[number]
             offset, piece = spool.position, _Piece(spool)
-            filtered = FilteredFile(piece, self._config.chain, layout.storage_identity(spool.path, offset))
+            filtered = FilteredFile(piece, self._chain, layout.storage_identity(spool.path, offset))
             for _, data in pieces:
                 filtered.write(data)
             filtered.finish()
@@ -158,7 +159,7 @@ class SpoolWriter:
                     count,
                     bucket,
                     marks,
-                    self._config.chain.names,
+                    self._chain.names,
                 )
             )
 

@@ -87,8 +87,9 @@ class OpenPart:
         self._chain = chain
         # Other formats know their size, as far as it can be known: what their encoders hold is in no frame yet.
         self._goes_by_frames = isinstance(file_format, LineFormat) and bool(chain.framing)
-        self._filtered = FilteredFile(file, chain, layout.storage_identity(file.path))
-        self._encoder: Encoder = file_format.encoder(schema, self._filtered)
+        identity = layout.storage_identity(file.path)
+        self._filtered = FilteredFile(file, chain, identity)
+        self._encoder: Encoder = file_format.for_file(identity).encoder(schema, self._filtered)
 
     @property
     def size_bytes(self) -> int:

@@ -62,7 +62,7 @@ def _decode_part(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
     _check_length(file, add)
-    file_format = format_from_definition(encoding["format"])
+    file_format = format_from_definition(encoding["format"], keys).for_file(storage_identity(add.path))
     return file_format.decode(plain_part(as_file(file), add, file_format, keys), schema)
 
 

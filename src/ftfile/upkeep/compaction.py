@@ -6,7 +6,7 @@ import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.layout import unique_part
+from ftfile.commit.layout import storage_identity, unique_part
 from ftfile.commit.model import MaintenanceAuthor, Origin
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal, Rewrite
@@ -162,7 +162,7 @@ def _merge(stage: Stage, fs: FileSystem, inputs: Sequence[Add], definitions: Map
     """
     first = inputs[0]
     encoding = definitions[first.encoding]
-    file_format = format_from_definition(encoding["format"])
+    file_format = format_from_definition(encoding["format"], keys_of(fs))
     schema = file_schema_of(encoding)
     part = stage.open(first.bucket, file_format, schema, chain_of(encoding, keys_of(fs)))
     before, after = FingerprintAccumulator("strong"), FingerprintAccumulator("strong")
@@ -195,7 +195,8 @@ def _rows(
         raise CorruptData(add.final_path or add.path, f"{add.length} bytes with {add.checksum}", found, _ADVICE)
     rows, file = 0, io.BytesIO(content)
     file.name = add.final_path or add.path  # what errors call it
-    for batch in file_format.decode(plain_part(file, add, file_format, keys), schema):
+    decode = file_format.for_file(storage_identity(add.path)).decode
+    for batch in decode(plain_part(file, add, file_format, keys), schema):
         rows += batch.num_rows
         yield batch
     if rows != add.rows:

@@ -10,10 +10,11 @@ __all__ = ("ENCRYPTION", "INLINE_KEYS", "NEVER_INLINE")
 ENCRYPTION: tuple[Option, ...] = (
     Option(
         "encryption",
-        one_of("none", "aes-gcm"),
+        one_of("none", "aes-gcm", "parquet"),
         "none",
-        "`aes-gcm` encrypts every file as a whole, after its compression, and authenticates the log; see "
-        "[encryption](encryption.md). It begins with the first commit to a directory.",
+        "`aes-gcm` encrypts every file as a whole, after its compression, and authenticates the log; `parquet` does "
+        "so too, but that finished files are encrypted by Parquet itself, which other readers know. It begins with the "
+        "first commit to a directory; see [encryption](encryption.md).",
         "encryption",
     ),
     Option(

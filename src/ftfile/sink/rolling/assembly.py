@@ -93,7 +93,8 @@ class Assembler:
             FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
         """
         encoding = self._definitions[job.inputs[0].encoding]
-        file_format, chain = format_from_definition(encoding["format"]), chain_of(encoding, keys_of(self._fs))
+        keys = keys_of(self._fs)
+        file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         pieces: Iterator[tuple[Add, bytes]]
         pieces = ((segment, self._unwrapped(file_format, segment)) for segment in job.inputs)
         sample = _first(pieces, SAMPLE_BYTES) if chain.framing else []
@@ -147,8 +148,9 @@ class _Kind:
 
     def open(self, file: StagedFile, limits: Limits) -> _OpenPart:
         """Start a part."""
-        target = FilteredFile(file, self.chain, storage_identity(file.path))
-        joiner = make_joiner(self.format, self.schema, self.chain, target, limits, merge=self.merge)
+        identity = storage_identity(file.path)
+        target, file_format = FilteredFile(file, self.chain, identity), self.format.for_file(identity)
+        joiner = make_joiner(file_format, self.schema, self.chain, target, limits, merge=self.merge)
         return _OpenPart(file, target, joiner, [])
 
 
