@@ -61,7 +61,7 @@ kills: java environment ## two streams into one directory in an application that
 	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
 
 .PHONY: spark
-spark: java hdfs-jars environment ## the tests in the newest Spark
+spark: java hdfs-jars parquet-jar environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 .PHONY: cluster-tests
@@ -126,6 +126,10 @@ java:
 .PHONY: hdfs-jars
 hdfs-jars:
 	@.ci/hdfs-jars
+
+.PHONY: parquet-jar
+parquet-jar:
+	@.ci/parquet-jar
 
 .PHONY: clean-reports
 clean-reports:
