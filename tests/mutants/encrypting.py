@@ -72,7 +72,7 @@ FILES = (
         "commit/opening.py",
         "settings=dict((*settings, OWNER_ONLY))",
         "settings=dict(settings)",
-        f"{SINK}::test_every_format_codec_and_rolling[text-none-batch]",
+        f"{SINK}::test_all_that_is_done_with_a_directory[text-none-batch]",
     ),
     wrong(
         "compression comes after encryption",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import ftfile
+from ftfile.encoding.registry import format_from_options
 from ftfile.encoding.segments import RowSegments
 from ftfile.keys.keys import forget_keys
 from ftfile.sink.writer import forget_logs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = bytes(range(32)), bytes(range(32, 64))
 SCHEMA = pa.schema([("word", pa.string())])
+_STARTS = {"parquet": b"PAR1", "avro": b"Obj\x01", "orc": b"ORC", "arrow": b"ARROW1"}
 
 
 def ring_text(**keys: bytes) -> str:
@@ -84,9 +86,9 @@ def snapshot(out: str) -> Snapshot:
 
 def words_in(content: bytes) -> Iterable[Hashable]:
     """The rows of a part, or of a segment, of any format."""
-    if content[:4] == b"PAR1":
-        words: list[str] = pq.read_table(pa.BufferReader(content))["word"].to_pylist()
-        return words
+    if (name := next((name for name, start in _STARTS.items() if content.startswith(start)), None)) is not None:
+        batches = format_from_options(name, {}).decode(io.BytesIO(content), SCHEMA)
+        return [word for batch in batches for word in batch.column("word").to_pylist()]
     if content[:4] == b"\xff\xff\xff\xff":
         batches = RowSegments(SCHEMA).decode(content, "segment", SCHEMA)
         return [word for batch in batches for word in batch.column("word").to_pylist()]

@@ -110,7 +110,7 @@ def test_nobody_reads_without_the_key(out: str, ring: Path) -> None:
 
 
 def test_files_that_changed_places_are_detected(out: str, ring: Path) -> None:
-    query = encrypted(out, ring)
+    query = encrypted(out, ring, compression="none")
     query.run(0, [rows_of("some")])
     query.run(1, [rows_of("many")])
     first, second = parts(out)
