@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit import layout
 from ftfile.commit.columns import adds_from_json, adds_to_json
 from ftfile.commit.record_format import (
+    UNREADABLE,
     add_from_json,
     add_to_json,
     due_from_json,
@@ -128,7 +129,23 @@ def decode_base(content: bytes, path: str) -> LogState:
     Raises:
         CorruptData: the checksum does not match, or the format is not known.
     """
-    text = json.loads(from_checked_text(content, path, _ADVICE)[0])
+    lines = from_checked_text(content, path, _ADVICE)
+    try:
+        return _state_from_json(json.loads(lines[0]), path)
+    except UNREADABLE as error:
+        raise CorruptData(path, "a base of the log", f"unreadable fields ({error!r})", _ADVICE) from error
+
+
+def list_bases(fs: FileSystem) -> list[layout.BaseName]:
+    """Return the bases there are, in any order."""
+    try:
+        found = fs.list(layout.STATE)
+    except NotFound:
+        return []
+    return [name for info in found if (name := layout.parse_base_name(info.path)) is not None]
+
+
+def _state_from_json(text: dict[str, Any], path: str) -> LogState:
     if text.get("ftfileBase") != BASE_FORMAT:
         raise CorruptData(path, f"base format {BASE_FORMAT}", repr(text.get("ftfileBase")), "Use a newer ftfile")
     return LogState(
@@ -150,15 +167,6 @@ def decode_base(content: bytes, path: str) -> LogState:
         recent=deque(((version, nonce) for version, nonce in text["recent"]), maxlen=RECENT_RECORDS),
         unpublished={entry["version"]: _unpublished_from_json(entry) for entry in text["unpublished"]},
     )
-
-
-def list_bases(fs: FileSystem) -> list[layout.BaseName]:
-    """Return the bases there are, in any order."""
-    try:
-        found = fs.list(layout.STATE)
-    except NotFound:
-        return []
-    return [name for info in found if (name := layout.parse_base_name(info.path)) is not None]
 
 
 def _query_to_json(query: QueryState) -> list[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.record_format import from_checked_text, to_checked_text
+from ftfile.commit.record_format import UNREADABLE, from_checked_text, to_checked_text
 from ftfile.core.errors import CorruptData, StorageError
 from ftfile.core.logs import get_logger
 
@@ -32,7 +32,7 @@ def read_published(fs: FileSystem) -> PublishedHint | None:
     try:
         text = json.loads(from_checked_text(fs.read(layout.PUBLISHED_HINT), layout.PUBLISHED_HINT)[0])
         return PublishedHint(text["version"], text["nonce"])
-    except (StorageError, CorruptData, ValueError, KeyError, TypeError, IndexError):
+    except (StorageError, CorruptData, *UNREADABLE):
         return None
 
 

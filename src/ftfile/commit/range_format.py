@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.columns import Columns, decode_columns, decode_ids, encode_columns, pack_json, unpack_json
-from ftfile.commit.record_format import from_checked_text, to_checked_text
+from ftfile.commit.record_format import UNREADABLE, from_checked_text, to_checked_text
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData
 
@@ -126,7 +126,7 @@ def decode_range(file: InputFile, path: str, *, ended: bool) -> Range:
             ended=streams.documents(header["ended"]) if ended else None,
             removes=dict(zip(*removes, strict=True)),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise CorruptData(path, "a range of records", f"unreadable fields ({error!r})", _ADVICE) from error
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = (
     "IS_SEALED",
     "RECORD_FORMAT",
+    "UNREADABLE",
     "Companion",
     "EncodedRecord",
     "add_from_json",
@@ -51,6 +52,8 @@ __all__ = (
 )
 
 RECORD_FORMAT = 1
+# What comes of fields that are missing, or of another type than they have.
+UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 COMPANION_FROM_BYTES = 1 << 20
 
 
@@ -97,7 +100,7 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         else:
             changes = json.loads(lines[1])
         return _record_from_json(header, changes)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise CorruptData(path, "a record of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 
 

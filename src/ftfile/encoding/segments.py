@@ -171,8 +171,10 @@ class RowSegments(SegmentCodec):
         Raises:
             CorruptData: it is none.
         """
+        size_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
+        if size_bytes > _LZ4_RATIO_MAX * len(data):
+            raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
         try:
-            size_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
             message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
             return pa.ipc.read_record_batch(message, self._schema)
         except (pa.ArrowException, OSError) as error:
@@ -222,6 +224,7 @@ class RowJoiner(Joiner):
 
 _LENGTH_BYTES = 8
 _SEGMENT_CODEC = "lz4"
+_LZ4_RATIO_MAX = 255
 
 
 def _length_prefix(size_bytes: int) -> bytes:

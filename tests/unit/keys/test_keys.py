@@ -10,11 +10,14 @@ import traceback
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
 
 from ftfile.core.errors import ConfigError
 from ftfile.keys import keys as keys_module
-from ftfile.keys.api import IssuedKey
+from ftfile.keys.api import KEY_BYTES, IssuedKey
 from ftfile.keys.keys import ENTRY_POINT_GROUP, Keys, check_key_id, forget_keys, looks_like_a_key
+from ftfile.keys.ring import parse_ring
+from tests.unit.damage import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,6 +150,16 @@ class TestRings:
     def test_what_a_command_says_is_not_repeated(self) -> None:
         code = f"import sys; print('{TEXT[FIRST]}'); print('{TEXT[SECOND]}', file=sys.stderr); sys.exit(3)"
         assert "status 3" in refusal(f'command:{sys.executable} -c "{code}"')
+
+
+@given(damaged(RING.encode()))
+def test_a_damaged_ring_gives_keys_of_its_own_or_says_nothing_of_them(content: bytes) -> None:
+    try:
+        keys = parse_ring(content.decode("utf-8", "replace"), "the ring")
+    except ConfigError as error:
+        assert not any(word in str(error) for word in content.decode("latin-1").split() if len(word) > 20)  # noqa: PT017
+    else:
+        assert all(len(key) == KEY_BYTES for key in keys.values())
 
 
 class TestKeysInOptions:

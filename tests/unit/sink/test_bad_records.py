@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import re
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError
@@ -27,6 +29,7 @@ from ftfile.sink.unencodable import find_unencodable
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from tests.unit.damage import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,6 +204,19 @@ class TestDeadLetters:
             file.write_text("{}\n")
         with pytest.raises(CorruptData, match="dead letters, one JSON object a line"):
             ftfile.open(out).dead_letters()
+
+    def test_that_are_damaged_are_an_error_or_others(self, out: str) -> None:
+        MicroBatch(out, COLUMNS, KEPT).run(0, [rows(None)])
+        (file,) = Path(out, "_ftfile", "deadletter").rglob("*.letters")
+        directory = ftfile.open(out)
+
+        @given(damaged(file.read_bytes()))
+        def read(content: bytes) -> None:
+            file.write_bytes(content)
+            with contextlib.suppress(CorruptData):
+                directory.dead_letters()
+
+        read()
 
     def test_of_batch_writes(self, out: str) -> None:
         MicroBatch(out, COLUMNS, KEPT).run_job("job", [rows(None)])
