@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ("JsonLines",)
 
+_ESCAPED_NUL = b"\\u0000"
 _READ_BATCH_ROWS = 65_536
 _NEWLINE = ord("\n")
 
@@ -151,6 +152,16 @@ class JsonLines(LineFormat):
 
 
 def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
+    # arro3 ends the process where what it says of an error has a NUL in it.
+    if b"\0" in lines:
+        raise ValueError("a zero byte")
+    if _ESCAPED_NUL in lines:
+        for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
+            pass
+    return _reader(lines, schema)
+
+
+def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     reader = arro3.io.read_json(io.BytesIO(lines), schema, batch_size=_READ_BATCH_ROWS)
     return pa.RecordBatchReader.from_stream(reader)
 

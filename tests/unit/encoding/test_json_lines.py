@@ -217,6 +217,8 @@ def test_map_keys_must_be_strings() -> None:
         b"[1]\n",
         b'{"v":99999999999999}\n',
         b"\x1f\x8b\x08\x00\n",
+        b'{"v"\0:1}\n',
+        b'{"v":"\\u0000"}\n',
     ],
 )
 def test_corrupt_files(data: bytes) -> None:
