@@ -215,6 +215,23 @@ RECORDS = (
     ),
 )
 
+PARSERS = (
+    wrong(
+        "fields of another type are an error of another kind",
+        "commit/record_format.py",
+        "UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)",
+        "UNREADABLE = (KeyError, IndexError, TypeError, ValueError, OverflowError)",
+        "tests/unit/commit/test_damaged_log.py::test_what_is_no_object_is_refused",
+    ),
+    wrong(
+        "a segment is believed about how long it is",
+        "encoding/segments.py",
+        "if size_bytes > _LZ4_RATIO_MAX * len(data):",
+        "if size_bytes < 0:",
+        "tests/unit/encoding/test_damaged_files.py::test_a_segment_that_claims_to_be_huge",
+    ),
+)
+
 PROVIDERS = (
     wrong(
         "a key file that others can read is taken",
@@ -253,4 +270,4 @@ PROVIDERS = (
     ),
 )
 
-ENCRYPTING = (*FILES, *PARQUET, *RECORDS, *PROVIDERS)
+ENCRYPTING = (*FILES, *PARQUET, *RECORDS, *PARSERS, *PROVIDERS)

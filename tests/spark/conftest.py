@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,6 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home}")
+        .config("spark.driver.extraClassPath", str(PARQUET_JAR))
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "60s")
         .getOrCreate()

@@ -11,6 +11,7 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.keys.keys import forget_keys
+from tests.spark.conftest import PARQUET_JAR
 from tests.spark.scripted_source import Script, run
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER_KEY = base64.b64encode(bytes(32)).decode()
-JAR = Path(__file__).parents[2] / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
+SECRET = "a secret that nobody may read"
 
 
 @pytest.fixture
@@ -33,7 +34,9 @@ def ring(tmp_path: Path) -> Iterator[Path]:
 
 
 def batches(paths: dict[str, Any], count: int = 5) -> Script:
-    return Script(paths["script"]).write([[[(2 * n, "even")], [(2 * n + 1, "odd")]] for n in range(count)], available=0)
+    return Script(paths["script"]).write(
+        [[[(2 * n, SECRET)], [(2 * n + 1, SECRET)]] for n in range(count)], available=0
+    )
 
 
 def ids(rows: Any) -> list[int]:
@@ -44,10 +47,7 @@ def ids(rows: Any) -> list[int]:
     ("file_format", "codec", "rolling"),
     [
         ("json", "gzip", {"maxBatchesPerFile": "2"}),
-        ("json", "none", {}),
-        ("csv", "zstd", {"maxRecordsPerFile": "3", "rolling": "policy", "header": "true"}),
-        ("parquet", "zstd", {}),
-        ("parquet", "none", {"maxBatchesPerFile": "2"}),
+        ("parquet", "none", {}),
     ],
 )
 def test_streams(
@@ -64,7 +64,7 @@ def test_streams(
     assert ids(read.load(paths["out"])) == list(range(10))
     assert ids(read.option("versionAsOf", 2).load(paths["out"])) == list(range(6))
     files = [path for path in Path(paths["out"]).rglob("*") if path.is_file()]
-    assert not any(b"even" in path.read_bytes() for path in files)
+    assert not any(SECRET.encode() in path.read_bytes() for path in files)
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
@@ -105,10 +105,9 @@ class TestParquet:
     @pytest.fixture
     def kms(self, spark: SparkSession) -> Iterator[Any]:
         """parquet-hadoop's own test KMS, with our key."""
-        if not JAR.exists():
+        if not PARQUET_JAR.exists():
             pytest.skip("needs .ci/parquet-jar")
         java: Any = spark.sparkContext
-        java._jsc.addJar(str(JAR))
         settings = {
             "parquet.crypto.factory.class": "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory",
             "parquet.encryption.kms.client.class": "org.apache.parquet.crypto.keytools.mocks.InMemoryKMS",

@@ -123,6 +123,12 @@ def test_other_values_under_a_right_checksum_are_refused_or_read(kind: str, data
         decode(to_checked_text(lines) + rest.partition(b"\n")[2])
 
 
+@kinds
+def test_what_is_no_object_is_refused(kind: str) -> None:
+    with pytest.raises(CorruptData):
+        DECODERS[kind][1](to_checked_text([b"null"] * 2))
+
+
 @given(st.data())
 def test_hints_are_right_or_none(data: st.DataObject) -> None:
     fs = directory("hints")
@@ -135,30 +141,32 @@ def test_hints_are_right_or_none(data: st.DataObject) -> None:
     read_published(fs)
 
 
-class TestSealed:
-    @pytest.fixture(scope="class")
-    def sealed(self) -> Iterator[MemoryFileSystem]:
-        """A directory with a record."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("FTFILE_TEST_KEYS", f"one {base64.b64encode(bytes(range(32))).decode()}")
-            forget_keys()
-            fs = directory("sealed")
-            self.with_keys(fs).create_exclusive(FORMAT_FILE, LAYOUT_VERSION)
-            self.with_keys(fs, "one").create_exclusive(record_path(0), ENCODED)
-            yield fs
+def with_keys(fs: MemoryFileSystem, key_id: str | None = None) -> SealedFileSystem:
+    return SealedFileSystem(fs, Keys("env:FTFILE_TEST_KEYS"), key_id)
+
+
+@pytest.fixture(scope="module")
+def sealed() -> Iterator[MemoryFileSystem]:
+    """A directory with a record."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FTFILE_TEST_KEYS", f"one {base64.b64encode(bytes(range(32))).decode()}")
         forget_keys()
+        fs = directory("sealed")
+        with_keys(fs).create_exclusive(FORMAT_FILE, LAYOUT_VERSION)
+        with_keys(fs, "one").create_exclusive(record_path(0), ENCODED)
+        yield fs
+    forget_keys()
 
-    def with_keys(self, fs: MemoryFileSystem, key_id: str | None = None) -> SealedFileSystem:
-        return SealedFileSystem(fs, Keys("env:FTFILE_TEST_KEYS"), key_id)
 
+class TestSealed:
     @given(data=st.data())
     def test_damage_is_detected(self, sealed: MemoryFileSystem, data: st.DataObject) -> None:
         content = sealed.read(record_path(0))
-        assert self.with_keys(sealed).read(record_path(0)) == ENCODED
+        assert with_keys(sealed).read(record_path(0)) == ENCODED
         path = f"{STATE}/{'0' * 20}-0.base" if data.draw(st.booleans()) else record_path(1)
         sealed.put(path, data.draw(damaged(content) | st.just(content)))
         with pytest.raises((CorruptData, ConfigError)):
-            self.with_keys(sealed).read(path)
+            with_keys(sealed).read(path)
 
     @given(data=st.data())
     def test_damage_to_what_says_so_is_detected(self, sealed: MemoryFileSystem, data: st.DataObject) -> None:
@@ -168,7 +176,7 @@ class TestSealed:
         other = json.dumps(data.draw(forged(line))).encode()
         fs.put(FORMAT_FILE, data.draw(damaged(sealed.read(FORMAT_FILE)) | st.just(LAYOUT_VERSION + other + b"\n")))
         try:
-            found = self.with_keys(fs).read(record_path(0))
+            found = with_keys(fs).read(record_path(0))
         except (CorruptData, ConfigError):
             return
         assert found == ENCODED  # what changed says nothing of the directory

@@ -86,3 +86,8 @@ SEGMENT = b"".join(bytes(data) for _, data in RowSegments(ROWS).encode(rows_of(R
 def test_segments(content: bytes) -> None:
     with contextlib.suppress(CorruptData):
         list(RowSegments(ROWS).decode(content, "spool", ROWS))
+
+
+def test_a_segment_that_claims_to_be_huge() -> None:
+    with pytest.raises(CorruptData, match="bytes that shall be"):
+        list(RowSegments(ROWS).decode((1 << 40).to_bytes(8, "little") + SEGMENT[8:], "spool", ROWS))
