@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
+from ftfile.commit.keyed import as_recorded
 from ftfile.commit.model import Add, Record, Remove
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
@@ -63,7 +64,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         encoding=proposal.encoding,
         settings=proposal.settings,
         definitions={key: text for key, text in proposal.definitions.items() if key not in head.definitions},
-        fingerprint=proposal.fingerprint,
+        fingerprint=as_recorded(log.fs, proposal.fingerprint, proposal.author),
         metrics=proposal.metrics | _rolled(proposal, accepted),
         memory=proposal.memory,
         payload=proposal.payload,

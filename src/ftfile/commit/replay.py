@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.commit.keyed import as_recorded
 from ftfile.commit.model import StreamAuthor
 from ftfile.core.errors import ReplayMismatch
 from ftfile.core.logs import get_logger
@@ -30,6 +31,7 @@ def check_replay(
     if not isinstance(author, StreamAuthor):
         return
     recorded_hash, recorded = _recorded(log, head, author)
+    fingerprint = as_recorded(log.fs, fingerprint, author, recorded)
     if author.offsets_hash is not None and recorded_hash is not None:
         if author.offsets_hash == recorded_hash:
             if recorded is not None and fingerprint is not None and _differ(recorded, fingerprint):

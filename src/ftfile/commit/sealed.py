@@ -28,6 +28,7 @@ __all__ = ("Seal", "SealedFileSystem", "keys_of", "read_seal")
 
 _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
+_RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
 _SEALED = (f"{layout.LOG}/", f"{layout.STATE}/", f"{layout.RANGES}/")
 _ADVICE = "Restore it from a copy. Nobody without a key of the directory can have written it"
 
@@ -140,12 +141,27 @@ class SealedFileSystem(WrapperFileSystem):
         """Write a hint, with its MAC if it has one."""
         self.inner.put(path, self._with_mac(path, content) if _is_sealed(path) else content)
 
+    def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
+        """Return a digest of rows under a MAC, for a record.
+
+        Args:
+            digest: of the rows.
+            batch: whose rows they are: those of another one have another MAC.
+            like: what this returned before, whose key is taken.
+
+        Raises:
+            ConfigError: the key is not to be had.
+        """
+        mac = None if like is None else _mac(like.encode())
+        key = self._key_to_use() if mac is None else self.keys.find(mac.key_id, mac.wrapped)
+        return _line(key, _ROWS, self._directory_id(), batch, digest.encode()).decode()
+
+    def _key_to_use(self) -> UsableKey:
+        return self.keys.key_to_use(self._key_id or self._newest[1] or self.keys.only_id())
+
     def _with_mac(self, path: str, content: bytes) -> bytes:
-        key = self.keys.key_to_use(self._key_id or self._newest[1] or self.keys.only_id())
-        wrapped = base64.urlsafe_b64encode(key.wrapped).decode() or "-"
-        prefix = f"{_ALGORITHM} {key.key_id} {wrapped}".encode()
-        digest = _digest(key, self._directory_id(), path, prefix, content)
-        return content + b"\n" + prefix + b" " + digest.hex().encode() + b"\n"
+        line = _line(self._key_to_use(), _RECORD, self._directory_id(), path, content)
+        return content + b"\n" + line + b"\n"
 
     def _checked(self, path: str, content: bytes) -> bytes:
         body, mac = _taken_apart(content)
@@ -159,7 +175,7 @@ class SealedFileSystem(WrapperFileSystem):
                 raise
             raise CorruptData(path, "a key that is known", str(error)) from error  # as good as no hint
         for _ in range(2):
-            if hmac.compare_digest(mac.digest, _digest(key, self._directory_id(), path, mac.prefix, body)):
+            if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self._directory_id(), path, mac.prefix, body)):
                 if path.startswith(_SEALED[0]):
                     self._newest = max(self._newest, (path, mac.key_id))
                 return body
@@ -221,19 +237,30 @@ def _told(keys: Keys) -> str | None:
 
 def _taken_apart(content: bytes) -> tuple[bytes, _Mac | None]:
     body, _, line = content[:-1].rpartition(b"\n")
-    match = _MAC_LINE.fullmatch(line) if content.endswith(b"\n") else None
+    mac = _mac(line) if content.endswith(b"\n") else None
+    return (content, None) if mac is None else (body, mac)
+
+
+def _mac(line: bytes) -> _Mac | None:
+    match = _MAC_LINE.fullmatch(line)
     if match is None:
-        return content, None
+        return None
     try:
         wrapped = base64.b64decode(b"" if match[3] == b"-" else match[3], b"-_", validate=True)
     except binascii.Error:
-        return content, None
-    return body, _Mac(match[1], match[2].decode(), wrapped, bytes.fromhex(match[4].decode()))
+        return None
+    return _Mac(match[1], match[2].decode(), wrapped, bytes.fromhex(match[4].decode()))
 
 
-def _digest(key: UsableKey, directory_id: str, path: str, prefix: bytes, content: bytes) -> bytes:
-    mac: Any = hmac.new(key.records, b"ftfile record 1\0", "sha256")
-    for field in (directory_id.encode(), path.encode(), prefix):
+def _line(key: UsableKey, use: bytes, directory_id: str, name: str, content: bytes) -> bytes:
+    wrapped = base64.urlsafe_b64encode(key.wrapped).decode() or "-"
+    prefix = f"{_ALGORITHM} {key.key_id} {wrapped}".encode()
+    return prefix + b" " + _digest(key, use, directory_id, name, prefix, content).hex().encode()
+
+
+def _digest(key: UsableKey, use: bytes, directory_id: str, name: str, prefix: bytes, content: bytes) -> bytes:
+    mac: Any = hmac.new(key.records, use, "sha256")
+    for field in (directory_id.encode(), name.encode(), prefix):
         mac.update(field + b"\0")
     mac.update(content)
     digest: bytes = mac.digest()

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftfile.commit import layout
 from ftfile.commit.bases import decode_base, encode_base
 from ftfile.commit.hints import PublishedHint, read_published, write_published
-from ftfile.commit.layout import DIRECTORIES, FORMAT_FILE, PUBLISHED_HINT, STATE, record_path
+from ftfile.commit.layout import FORMAT_FILE, PUBLISHED_HINT, STATE, record_path
 from ftfile.commit.log import LAYOUT_VERSION
 from ftfile.commit.merging import make_range
 from ftfile.commit.model import DueJob, Fingerprint, Record, StreamAuthor
@@ -68,7 +69,7 @@ RANGE = encode_range(make_range(LOG.records, 0))
 def directory(name: str) -> MemoryFileSystem:
     MemoryFileSystem.drop(name)
     fs = MemoryFileSystem(name)
-    for each in DIRECTORIES:
+    for each in layout.DIRECTORIES:
         fs.make_directories(each)
     return fs
 

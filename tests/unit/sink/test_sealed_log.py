@@ -15,7 +15,7 @@ from ftfile.commit.bases import write_base
 from ftfile.commit.hints import read_published
 from ftfile.commit.log import CommitLog
 from ftfile.core.checksum import checksum
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, ReplayMismatch
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.upkeep.ranges import merge_ranges
@@ -239,6 +239,40 @@ class TestRecords:
         three_batches(out, ring)
         shutil.copytree(out, f"{out}-moved")
         assert committed(f"{out}-moved") == ["a0", "a1", "a2"]
+
+
+class TestFingerprints:
+    """What records say of rows, with which a batch that comes again is recognised."""
+
+    def fingerprints(self, out: str) -> list[str]:
+        lines = [file.read_bytes().splitlines()[0] for file in files_of(out, "_ftfile/log")]
+        return [json.loads(line)["fingerprint"][1] for line in lines]
+
+    def test_confirm_no_guess(self, out: str, ring: Path) -> None:
+        query = stream(out, ring)
+        for batch in range(2):
+            query.run(batch, [rows_of("some")])
+        MicroBatch(f"{out}-guess", {"word": "string"}, {"fileFormat": "text"}, "a").run(0, [rows_of("some")])
+        stream(f"{out}-other", ring).run(0, [rows_of("some")])
+        (guess,) = self.fingerprints(f"{out}-guess")
+        found = [*self.fingerprints(out), *self.fingerprints(f"{out}-other")]
+        assert not any(guess in digest for digest in found)
+        assert len({*found}) == 3
+
+    def test_recognise_a_batch_under_any_key(self, out: str, ring: Path) -> None:
+        write_ring(ring, first=FIRST, second=SECOND)
+        stream(out, ring, encryptionKeyId="first").run(0, [rows_of("some", "words")])
+        forget_all()
+        query = stream(out, ring, encryptionKeyId="second")
+        assert query.run(0, [rows_of("words"), rows_of("some")]).replayed
+        with pytest.raises(ReplayMismatch):
+            query.run(0, [rows_of("other", "words")])
+        log = CommitLog(ftfile.open(out).file_system)
+        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        forget_all()
+        assert query.run(0, [rows_of("words", "some")]).replayed
+        with pytest.raises(ReplayMismatch):
+            query.run(0, [rows_of("other", "words")])
 
 
 class TestDowngrade:

@@ -1,0 +1,36 @@
+"""Fingerprints as sealed directories record them: without a key they neither confirm a guess of rows, nor compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ftfile.commit.model import StreamAuthor
+from ftfile.commit.sealed import SealedFileSystem
+
+if TYPE_CHECKING:
+    from ftfile.commit.model import Author, Fingerprint
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("as_recorded",)
+
+
+def as_recorded(
+    fs: FileSystem, fingerprint: Fingerprint | None, author: Author, recorded: Fingerprint | None = None
+) -> Fingerprint | None:
+    """Return a fingerprint as the directory's records have it.
+
+    Args:
+        fs: of the directory.
+        fingerprint: of a batch's rows.
+        author: of the batch.
+        recorded: what it is to be compared with; by default, it is made for a new record.
+
+    Raises:
+        ConfigError: the key is not to be had.
+    """
+    if fingerprint is None or not isinstance(fs, SealedFileSystem):
+        return fingerprint
+    batch = f"{author.query_id}/{author.batch_id}" if isinstance(author, StreamAuthor) else author.job_id
+    like = None if recorded is None else recorded.digest
+    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
