@@ -183,8 +183,13 @@ class TestDeadLetters:
                 ftfile.open(out).dead_letters()
 
 
-@pytest.mark.parametrize("file_format", ["text", "parquet"])
-@pytest.mark.parametrize("rolling", ["batch", "policy"])
+@pytest.mark.parametrize(
+    ("file_format", "rolling"),
+    [
+        *((name, "batch") for name in ("text", "binary", "parquet", "avro", "orc", "arrow")),
+        *((name, "policy") for name in ("text", "parquet")),
+    ],
+)
 def test_every_changed_byte_of_a_file_is_detected(out: str, ring: Path, file_format: str, rolling: str) -> None:
     stream(out, ring, fileFormat=file_format, rolling=rolling).run(0, [rows_of("some", "words")])
     (file,) = parts(out) or files_of(out, "_ftfile/staged")
@@ -278,13 +283,18 @@ class TestKeys:
         with pytest.raises(ConfigError, match="cannot be read here"):
             ftfile.open(out).to_arrow()
 
-    def test_are_in_no_message_and_in_no_task(self, out: str, ring: Path) -> None:
+    def test_are_in_no_message_and_in_no_task(self, out: str, ring: Path, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("DEBUG")
         query = stream(out, ring)
         planned = query.plan()
         messages = query.write(0, [rows_of("some")])
         query.commit(0, messages)
         config = query.config()
-        shown = repr(config).encode() + repr(messages).encode() + pickle.dumps(messages) + planned
+        ftfile.open(out).to_arrow()
+        ftfile.compact(out)
+        shown = (
+            repr(config).encode() + repr(messages).encode() + pickle.dumps(messages) + planned + caplog.text.encode()
+        )
         stored = b"".join(path.read_bytes() for path in files_of(out))
         for secret in (FIRST, FIRST.hex().encode(), ring.read_bytes().split()[1]):
             assert secret not in shown
