@@ -10,6 +10,7 @@ from ftfile.commit import bases, keeping
 from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
+from ftfile.keys.keys import forget_keys
 from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import SeededIds
@@ -17,8 +18,19 @@ from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
-from tests.crash.scenarios import BATCHES, COMPRESSED, NAMED, PARTITIONED, REPEATING, REPLACING, ROLLING, VACUUMED
-from tests.crash.world import CLOCK, Batch, Scenario, told
+from tests.crash.scenarios import (
+    BATCHES,
+    COMPRESSED,
+    ENCRYPTED,
+    NAMED,
+    PARTITIONED,
+    REPEATING,
+    REPLACING,
+    ROLLING,
+    VACUUMED,
+)
+from tests.crash.world import CLOCK, CRASH_KEYS, Batch, Scenario, told
+from tests.unit.sink.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +83,15 @@ class Sweep:
             self.scenario.check_finished(fs)
         self.scenario.play(fs, 3, self.recorded, self.recorded.append)
         self.scenario.check_finished(fs)
-        check_directory(fs, earlier=earlier)
+        check_directory(self.scenario.with_keys(fs), earlier=earlier)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fault", ["Unavailable before", "replies lost from then on"])
+def test_a_fault_at_every_call_of_what_is_encrypted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
+    test_a_fault_at_every_call(ENCRYPTED, FAULTS[fault])
+    forget_keys()
 
 
 @pytest.mark.timeout(300)

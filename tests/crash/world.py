@@ -237,14 +237,16 @@ class Scenario:
         note = f"{author.query_id}/{author.batch_id}" if isinstance(author, StreamAuthor) else _transaction(author)
         return next(batch for batch in self.batches if batch.note == note)
 
+    def with_keys(self, fs: FileSystem) -> FileSystem:
+        """Return the directory as who has its keys sees it."""
+        return SealedFileSystem(fs, Keys(CRASH_KEYS)) if ("keyProvider", CRASH_KEYS) in self.options else fs
+
     def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
         """Check what must be true at any moment, also before anybody recovers."""
         by_query: dict[str, list[int]] = {}
         for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
             by_query.setdefault(batch.query, []).append(batch.batch_id)
-        if ("keyProvider", CRASH_KEYS) in self.options:
-            fs = SealedFileSystem(fs, Keys(CRASH_KEYS))
-        report = check_directory(fs, recorded_by_spark=by_query)
+        report = check_directory(self.with_keys(fs), recorded_by_spark=by_query)
         streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
         batches = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
