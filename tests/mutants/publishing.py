@@ -329,7 +329,7 @@ HINT = (
     wrong(
         "a torn hint is an error",
         "commit/hints.py",
-        "except (StorageError, CorruptData, *UNREADABLE):",
+        "except (StorageError, CorruptData, ConfigError, *UNREADABLE):",
         "except StorageError:",
         f"{PROTOCOL}::TestHints::test_a_bad_hint_is_as_good_as_none",
     ),

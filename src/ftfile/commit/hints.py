@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.record_format import UNREADABLE, from_checked_text, to_checked_text
-from ftfile.core.errors import CorruptData, StorageError
+from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def read_published(fs: FileSystem) -> PublishedHint | None:
     try:
         text = json.loads(from_checked_text(fs.read(layout.PUBLISHED_HINT), layout.PUBLISHED_HINT)[0])
         return PublishedHint(text["version"], text["nonce"])
-    except (StorageError, CorruptData, *UNREADABLE):
+    except (StorageError, CorruptData, ConfigError, *UNREADABLE):
         return None
 
 

@@ -109,6 +109,9 @@ def decode_range(file: InputFile, path: str, *, ended: bool) -> Range:
         header, start = _read_header(file, path)
         if header["ftfileRange"] != RANGE_FORMAT:
             raise CorruptData(path, f"range format {RANGE_FORMAT}", repr(header["ftfileRange"]), "Use a newer ftfile")
+        expected = start + _length(header["kept"]) + header["removes"][0] + _length(header["ended"])
+        if file.size_bytes != expected:
+            raise CorruptData(path, f"{expected} bytes", f"{file.size_bytes} bytes", _ADVICE)
         streams = _Streams(file, path, start)
         streams.load(_length(header["kept"]) + header["removes"][0])
         kept = streams.documents(header["kept"])
