@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyspark
 
@@ -18,27 +18,32 @@ from tests.demo.process import session_members
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+T = TypeVar("T")
+
 __all__ = ("SPARK_HOME", "Cluster", "executor_of", "wait_for")
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_TIMEOUT_S = 60.0
 JAVA = ["java", "-Xmx192m", "-Dspark.master.rest.enabled=false"]
+# A shell that kills its process group when our end of its standard input is closed, however we end.
+ENDS_WITH_US = ["sh", "-c", '"$@" & cat; kill -KILL 0', "sh"]
 # What marks the processes of Spark.
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON_WORKER = "pyspark.daemon"
 
 
-def wait_for(holds: Callable[[], bool], what: str, timeout_s: float = START_TIMEOUT_S) -> None:
-    """Wait until something holds.
+def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = START_TIMEOUT_S) -> T:
+    """Wait until there is something, and return it.
 
     Raises:
-        TimeoutError: it did not in time.
+        TimeoutError: there was nothing in time.
     """
     deadline_s = time.monotonic() + timeout_s
-    while not holds():
+    while not (thing := found()):
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"{timeout_s} s were not enough for: {what}")
         time.sleep(0.02)
+    return thing
 
 
 class Daemon:
@@ -48,20 +53,26 @@ class Daemon:
         self._log = home / f"{name}.log"
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, cwd=home, env=environment, start_new_session=True
+                [*ENDS_WITH_US, *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=home,
+                env=environment,
+                start_new_session=True,
             )
 
     def wait_for_line(self, pattern: str) -> str:
         """Return what the log says in the first group of a pattern."""
 
-        def said() -> bool:
-            assert self._process.poll() is None, self._log.read_text()
-            return re.search(pattern, self._log.read_text()) is not None
+        def said() -> str | None:
+            found = re.search(pattern, self._log.read_text())
+            return found[1] if found else None
 
-        wait_for(said, f"{pattern} in {self._log}")
-        found = re.search(pattern, self._log.read_text())
-        assert found is not None
-        return found[1]
+        try:
+            return wait_for(said, f"{pattern!r} in a log")
+        except TimeoutError as error:
+            raise AssertionError(f"{error}:\n{self._log.read_text()}") from error
 
     def members(self, kind: str) -> list[int]:
         """Return the processes that have `kind` in their command line."""
@@ -74,7 +85,7 @@ class Daemon:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(member, signal.SIGKILL)
             time.sleep(0.01)
-        self._process.wait()
+        self._process.communicate()
 
 
 class Cluster:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 import ftfile
 from tests.cluster import connect_job
 
@@ -14,11 +16,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.timeout(240)
 def test_streams_batches_and_reads(plain_environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
     command = [sys.executable, connect_job.__file__, str(tmp_path)]
-    ended = subprocess.run(command, cwd=tmp_path, env=plain_environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=plain_environment, capture_output=True, text=True, timeout=200, check=False
+    )
     assert (tmp_path / "result.json").exists(), ended.stdout + ended.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["session"] == "pyspark.sql.connect.session"

@@ -58,6 +58,7 @@ def python(tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str
     return found
 
 
+@pytest.mark.timeout(240)
 def test_a_wheel_by_py_files(
     cluster: Cluster, plain_environment: dict[str, str], wheel: Path, filters: Path, python: Path, tmp_path: Path
 ) -> None:
@@ -76,7 +77,7 @@ def test_a_wheel_by_py_files(
     environment = plain_environment | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
     script = [wheel_job.__file__, str(tmp_path)]
     ended = subprocess.run(
-        [*command, *script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [*command, *script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=False
     )
     assert (tmp_path / "result.json").exists(), ended.stdout + ended.stderr
     result = json.loads((tmp_path / "result.json").read_text())
