@@ -26,6 +26,11 @@ def main() -> None:
         .getOrCreate()
     )
     result: dict[str, Any] = {"session": type(spark).__module__}
+    # The server finds what is installed there.
+    try:
+        spark.range(1).write.format("ftfile").option("fileFromat", "json").mode("append").save(str(home / "other"))
+    except Exception as error:
+        result["bad option"] = str(error)
     spark.dataSource.register(ftfile.FtFileDataSource)
     writer = spark.readStream.schema("id long").json(str(home / "in")).writeStream.format("ftfile")
     writer = writer.option("fileFormat", "json").option("maxBatchesPerFile", "5").trigger(availableNow=True)
@@ -37,10 +42,6 @@ def main() -> None:
         attach(spark)
     except ConfigError as error:
         result["attach"] = str(error)
-    try:
-        spark.range(1).write.format("ftfile").option("fileFromat", "json").mode("append").save(str(home / "other"))
-    except Exception as error:
-        result["bad option"] = str(error)
     (home / "result.json").write_text(json.dumps(result))
     spark.stop()
 
