@@ -14,7 +14,8 @@ MAIN_PYTHONS := 3.11 3.12 3.13 3.14
 OTHER_PYTHONS := 3.10 3.13
 
 # Of the unit tests, what the inner loop need not wait for.
-LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_matrix.py sink/test_memory_of_tasks.py testing/test_page.py)
+LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_matrix.py sink/test_memory_of_tasks.py)
+LONGER += tests/unit/testing/test_page.py
 
 python := .venv/bin/python
 # $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
