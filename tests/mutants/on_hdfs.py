@@ -1,0 +1,112 @@
+"""Mistakes of the drivers of HDFS, and of how durable files are made."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import dropped, wrong
+
+DRIVERS = "tests/unit/fs/test_hdfs_drivers.py"
+DURABILITY = "tests/unit/sink/test_durability.py"
+DEADLINE = "tests/unit/fs/test_deadline.py"
+
+ON_HDFS = (
+    dropped(
+        "an exclusive file on HDFS is not measured",
+        "fs/hadoop.py",
+        "self._measure(path, temporary, len(content))",
+        DRIVERS,
+    ),
+    wrong("the native driver does not sync a record", "fs/hdfs_native.py", "            writer.hsync()\n", "", DRIVERS),
+    wrong(
+        "the native driver's rename replaces the target",
+        "fs/hdfs_native.py",
+        "rename(full_source, full_target, overwrite=False)",
+        "rename(full_source, full_target, overwrite=True)",
+        DRIVERS,
+    ),
+    wrong(
+        "the native driver does not wait where it reads",
+        "fs/hdfs_native.py",
+        'self._fs.do("read_at"',
+        'self._fs.run("read_at"',
+        DRIVERS,
+    ),
+    wrong(
+        "the native driver begins a file anew of which it has not all",
+        "fs/hdfs_native.py",
+        "self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data",
+        "self._sent = self._sent if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data",
+        DRIVERS,
+    ),
+    wrong(
+        "WebHDFS is asked for no sync", "fs/webhdfs.py", '"CREATE,OVERWRITE,SYNC_BLOCK"', '"CREATE,OVERWRITE"', DRIVERS
+    ),
+    wrong(
+        "WebHDFS is asked for a rename that answers no and not why",
+        "fs/webhdfs_client.py",
+        ', renameoptions="NONE"',
+        "",
+        DRIVERS,
+    ),
+    wrong(
+        "a no without a reason is a yes",
+        "fs/webhdfs.py",
+        "            self._explain(full_source, full_target)\n",
+        "            return\n",
+        DRIVERS,
+    ),
+    wrong(
+        "what a server says that nobody knows is taken for nothing done",
+        "fs/hadoop_errors.py",
+        "(Unavailable if operation in READING else OutcomeUnknown, ",
+        "(Unavailable, ",
+        DRIVERS,
+    ),
+    wrong(
+        "a lost reply of WebHDFS is taken for a request that was never sent",
+        "fs/webhdfs_client.py",
+        'if method == "GET" or _was_never_sent(error):',
+        "if True:",
+        DRIVERS,
+    ),
+    wrong(
+        "a native call whose reply was lost is taken for one that was never sent",
+        "fs/hdfs_native.py",
+        "if operation in READING or _NEVER_SENT.search(text):",
+        "if True:",
+        DRIVERS,
+    ),
+    wrong("the process ends amid a call", "fs/deadline.py", "wait([*_running], EXIT_WAIT_S)", "None", DEADLINE),
+)
+
+DURABLE_AS_ASKED = (
+    wrong(
+        "durability is not obeyed",
+        "sink/staging.py",
+        "self.durability = durability_of(durability, fs.capabilities)",
+        'self.durability = durability_of("auto", fs.capabilities)',
+        DURABILITY,
+    ),
+    wrong(
+        "more durability is asked for than there is, and taken for given",
+        "sink/durability.py",
+        "if _BY_STRENGTH.index(found) > _BY_STRENGTH.index(capabilities.durability):",
+        "if False:",
+        DURABILITY,
+    ),
+    wrong(
+        "a flush forgets the durability that its query asked for",
+        "sink/publishing.py",
+        'durability=text["durability"]',
+        'durability="auto"',
+        DURABILITY,
+    ),
+    wrong(
+        "the record does not say how durable its files are",
+        "sink/driver.py",
+        '{**_metrics(config, messages), "durability": durability}',
+        "_metrics(config, messages)",
+        DURABILITY,
+    ),
+)
+
+HADOOP = (*ON_HDFS, *DURABLE_AS_ASKED)

@@ -1,0 +1,241 @@
+"""A NameNode and a DataNode in one, in memory: what `hdfs-native` offers, and what a WebHDFS server answers.
+
+Both remember what they were asked, so that tests see requests that a real server takes silently.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.parse
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+
+@dataclass
+class Names:
+    """The files and directories; content that was written but not closed is not there."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    directories: set[str] = field(default_factory=lambda: {"/", "/out"})
+    asked: list[str] = field(default_factory=list)
+    # By what was asked: raised, once, before or after it was done.
+    errors: dict[str, list[Exception]] = field(default_factory=dict)
+    losses: dict[str, list[Exception]] = field(default_factory=dict)
+    # Bytes of each file that get lost on the way.
+    swallowed: int = 0
+
+    def ask(self, text: str) -> None:
+        self.asked.append(text)
+        self._fail(self.errors, text)
+
+    def answer(self, text: str) -> None:
+        self._fail(self.losses, text)
+
+    def _fail(self, failures: dict[str, list[Exception]], text: str) -> None:
+        pending = failures.get(text.partition(" ")[0], [])
+        if pending:
+            raise pending.pop(0)
+
+    def keep(self, path: str, content: bytes) -> None:
+        self.files[path] = content[: len(content) - self.swallowed]
+
+    def rename(self, source: str, target: str) -> None:
+        if source not in self.files:
+            raise FileNotFoundError(source)
+        if target in self.files:
+            raise FileExistsError(target)
+        self.files[target] = self.files.pop(source)
+
+
+class NativeClient:
+    """The part of `hdfs_native.Client` that the driver uses."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self.inner = self
+
+    def create(self, path: str, options: SimpleNamespace) -> NativeWriter:
+        self._names.ask(f"create {path} {options.overwrite}")
+        if path in self._names.files and not options.overwrite:
+            raise FileExistsError(path)
+        self._names.files[path] = b""
+        return NativeWriter(self._names, path)
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        self._names.ask(f"rename {overwrite}")
+        self._names.rename(source, target)
+        self._names.answer("rename")
+
+    def mkdirs(self, path: str, mode: int, *, create_parent: bool) -> None:
+        self._names.ask(f"mkdirs {mode:o} {create_parent}")
+        self._names.directories.add(path)
+
+    def delete(self, path: str) -> bool:
+        self._names.ask("delete")
+        return self._names.files.pop(path, None) is not None
+
+    def get_file_info(self, path: str) -> SimpleNamespace:
+        self._names.ask("status")
+        if path not in self._names.files and path not in self._names.directories:
+            raise FileNotFoundError(path)
+        length = len(self._names.files.get(path, b""))
+        return SimpleNamespace(isdir=path in self._names.directories, length=length, modification_time=0)
+
+    def read(self, path: str) -> NativeReader:
+        self._names.ask("open")
+        return NativeReader(self._names, self._names.files[path])
+
+
+class NativeWriter:
+    def __init__(self, names: Names, path: str) -> None:
+        self._names, self._path, self._content = names, path, b""
+
+    def write(self, data: Any) -> None:
+        self._names.ask("write")
+        self._content += bytes(data)
+
+    def hsync(self) -> None:
+        self._names.ask("hsync")
+
+    def close(self) -> None:
+        self._names.ask("close")
+        self._names.keep(self._path, self._content)
+
+
+class NativeReader:
+    def __init__(self, names: Names, content: bytes) -> None:
+        self._names, self._content = names, content
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def read_range(self, offset: int, length: int) -> bytes:
+        self._names.ask("read")
+        return self._content[offset : offset + length]
+
+
+def native_library(names: Names) -> Any:
+    """Return what is imported as `hdfs_native`."""
+
+    def write_options(block_size: Any, replication: Any, mode: Any, overwrite: Any, create_parent: Any) -> Any:
+        del block_size, replication, mode, create_parent
+        return SimpleNamespace(overwrite=overwrite)
+
+    return SimpleNamespace(Client=lambda *_: NativeClient(names), WriteOptions=write_options)
+
+
+class WebServer:
+    """A WebHDFS server on a free port; a `with` block ends it."""
+
+    def __init__(self, names: Names) -> None:
+        handler = type("_Handler", (_Handler,), {"names": names})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._server.server_port}"
+
+    @property
+    def url(self) -> str:
+        return f"webhdfs://{self.address}/out"
+
+    def __enter__(self) -> WebServer:  # noqa: PYI034
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    names: Names
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path, _ = self._taken_apart()
+        self.names.ask("GETFILESTATUS")
+        if path not in self.names.files and path not in self.names.directories:
+            self._refuse(FileNotFoundError(path))
+            return
+        kind, length = "DIRECTORY" if path in self.names.directories else "FILE", len(self.names.files.get(path, b""))
+        self._reply({"FileStatus": {"type": kind, "length": length, "modificationTime": 0, "fileId": 1}})
+
+    def do_DELETE(self) -> None:
+        path, _ = self._taken_apart()
+        self.names.ask("DELETE")
+        self._reply({"boolean": self.names.files.pop(path, None) is not None})
+
+    def do_PUT(self) -> None:
+        path, query = self._taken_apart()
+        content = self._body()
+        try:
+            if query["op"] == "RENAME":
+                self._rename(path, query)
+            elif query["op"] == "MKDIRS":
+                self.names.ask("MKDIRS")
+                self._reply({"boolean": True})
+            elif "placed" in query:
+                self.names.ask("CONTENT")
+                self.names.keep(path, content)
+                self._send(201, b"")
+            else:
+                self.names.ask(f"CREATE {query['createflag']} {query['overwrite']}")
+                self.send_response(307)
+                self.send_header("Location", f"http://{self.headers['Host']}{self.path}&placed=1")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+        except Exception as error:
+            self._refuse(error)
+
+    def _rename(self, path: str, query: dict[str, str]) -> None:
+        self.names.ask(f"RENAME {query.get('renameoptions')}")
+        try:
+            self.names.rename(path, query["destination"])
+        except FileExistsError:
+            self._reply({"boolean": False})  # as the rename without options says it
+            return
+        try:
+            self.names.answer("RENAME")
+        except ConnectionError:
+            self.close_connection = True
+            self.connection.close()
+            return
+        self._send(200, b"")
+
+    def _taken_apart(self) -> tuple[str, dict[str, str]]:
+        parts = urllib.parse.urlsplit(self.path)
+        path = urllib.parse.unquote(parts.path).removeprefix("/webhdfs/v1")
+        return path, dict(urllib.parse.parse_qsl(parts.query))
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        content = b""
+        while length := int(self.rfile.readline(), 16):
+            content += self.rfile.read(length)
+            self.rfile.readline()
+        self.rfile.readline()
+        return content
+
+    def _refuse(self, error: Exception) -> None:
+        name = "FileNotFoundException" if isinstance(error, FileNotFoundError) else type(error).__name__
+        self._reply({"RemoteException": {"exception": name, "message": str(error)}}, 404 if "NotFound" in name else 403)
+
+    def _reply(self, answer: object, status: int = 200) -> None:
+        self._send(status, json.dumps(answer).encode(), "application/json")
+
+    def _send(self, status: int, content: bytes, kind: str = "text/plain") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass

@@ -1,0 +1,210 @@
+"""What the drivers of HDFS ask the servers for, and what they make of the answers; without a server of HDFS.
+
+That real servers do as they are asked is tested in tests/hdfs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    OutOfSpace,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+    Unsupported,
+)
+from ftfile.core.retry import RetryPolicy
+from ftfile.fs import hdfs_native as native_driver
+from ftfile.fs.hadoop_errors import remote_error
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.clock import ManualClock
+from tests.unit.fs.fake_hdfs import Names, WebServer, native_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.fs.api import FileSystem
+
+LOST = RuntimeError("connection reset by peer")
+NOT_READY = RuntimeError(
+    'RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Name node is in safe mode")'
+)
+
+
+class SafeModeException(Exception):
+    pass
+
+
+@pytest.fixture
+def names() -> Names:
+    return Names()
+
+
+def opened(url: str, **settings: str) -> FileSystem:
+    return open_filesystem(url, settings=settings, clock=ManualClock(), policy=RetryPolicy(attempts=1))
+
+
+@pytest.fixture
+def native(names: Names, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
+    monkeypatch.setitem(sys.modules, "hdfs_native", native_library(names))
+    return opened("hdfs://namenode:8020/out")
+
+
+@pytest.fixture
+def web(names: Names) -> Iterator[FileSystem]:
+    with WebServer(names) as server:
+        yield opened(server.url)
+
+
+@pytest.fixture(params=["native", "web"])
+def fs(request: pytest.FixtureRequest) -> FileSystem:
+    found: FileSystem = request.getfixturevalue(request.param)
+    return found
+
+
+class TestExclusive:
+    def test_is_a_synced_and_measured_file_that_gets_its_name(self, native: FileSystem, names: Names) -> None:
+        native.create_exclusive("log", b"content")
+        assert names.files == {"/out/log": b"content"}
+        steps = [each.partition(" ")[0] for each in names.asked]
+        assert steps == ["create", "write", "hsync", "close", "status", "rename"]
+        assert names.asked[-1] == "rename False"
+
+    def test_the_same_by_http(self, web: FileSystem, names: Names) -> None:
+        web.create_exclusive("log", b"content")
+        assert names.files == {"/out/log": b"content"}
+        assert names.asked == ["CREATE CREATE,OVERWRITE,SYNC_BLOCK true", "CONTENT", "GETFILESTATUS", "RENAME NONE"]
+
+    def test_is_not_made_of_less_than_was_sent(self, fs: FileSystem, names: Names) -> None:
+        names.swallowed = 1
+        with pytest.raises(StorageError, match="6 of 7 bytes"):
+            fs.create_exclusive("log", b"content")
+        assert names.files == {}
+
+    def test_nobody_loses_what_may_have_its_name(self, fs: FileSystem, names: Names) -> None:
+        names.losses = {"rename": [LOST], "RENAME": [ConnectionResetError()]}
+        with pytest.raises(OutcomeUnknown):
+            fs.create_exclusive("log", b"content")
+        assert names.files == {"/out/log": b"content"}
+        assert sum(each.lower().startswith("rename") for each in names.asked) == 1, "it was sent again"
+
+    def test_the_loser_leaves_nothing(self, fs: FileSystem, names: Names) -> None:
+        names.files["/out/log"] = b"first"
+        with pytest.raises(AlreadyExists):
+            fs.create_exclusive("log", b"second")
+        assert names.files == {"/out/log": b"first"}
+
+    def test_a_temporary_file_whose_writing_failed_is_written_again(self, native: FileSystem, names: Names) -> None:
+        names.errors["close"] = [LOST]
+        native.create_exclusive("log", b"content")
+        assert names.files == {"/out/log": b"content"}
+
+
+class TestWaiting:
+    def test_for_a_namenode_that_is_not_ready(self, native: FileSystem, names: Names) -> None:
+        names.files["/out/a"] = b"data"
+        names.errors["rename"] = [NOT_READY] * 3
+        native.rename("a", "b")
+        assert names.files == {"/out/b": b"data"}
+        names.errors["read"] = [NOT_READY]
+        assert native.read("b") == b"data"
+
+    def test_for_one_that_answers_by_http(self, web: FileSystem, names: Names) -> None:
+        names.files["/out/a"] = b"data"
+        names.errors["RENAME"] = [SafeModeException("in safe mode")] * 3
+        web.rename("a", "b")
+        assert names.files == {"/out/b": b"data"}
+
+    def test_ends(self, native: FileSystem, names: Names) -> None:
+        names.files["/out/a"] = b"data"
+        names.errors["rename"] = [NOT_READY] * 1_000
+        with pytest.raises(Unavailable, match="safe mode"):
+            native.rename("a", "b")
+
+
+class TestNativeStreams:
+    def test_a_small_file_is_begun_anew_where_a_datanode_refuses_it(self, native: FileSystem, names: Names) -> None:
+        names.errors["hsync"] = [LOST]
+        with native.create("file") as stream:
+            stream.write(b"data")
+            stream.hsync()
+        assert names.files == {"/out/file": b"data"}
+        assert names.asked.count("create /out/file True") == 1
+
+    def test_a_large_one_is_not_as_it_is_not_at_hand_any_more(self, native: FileSystem, names: Names) -> None:
+        stream = native.create("file")
+        for _ in range(3):
+            stream.write(b"x" * native_driver.CHUNK_BYTES)
+        names.errors["hsync"] = [LOST]
+        with pytest.raises(OutcomeUnknown):
+            stream.hsync()
+        assert names.asked.count("create /out/file True") == 0
+
+
+def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
+    names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names.files["/out/a"] = b"data"
+    with WebServer(names) as one, WebServer(names) as other:
+        settings = {
+            "dfs.ha.namenodes.ns": "1,2",
+            "dfs.namenode.http-address.ns.1": one.address,
+            "dfs.namenode.http-address.ns.2": other.address,
+        }
+        lines = "".join(
+            f"<property><name>{name}</name><value>{text}</value></property>" for name, text in settings.items()
+        )
+        (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{lines}</configuration>")
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+        names.losses["RENAME"] = [ConnectionResetError()]
+        with pytest.raises(OutcomeUnknown, match="lost"):
+            opened("webhdfs://ns/out").rename("a", "b")
+    assert names.asked == ["RENAME NONE"]
+
+
+def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> None:
+    names.files |= {"/out/a": b"a", "/out/b": b"b"}
+    with pytest.raises(AlreadyExists):
+        web.rename("a", "b")
+
+
+@pytest.mark.parametrize("path", ["a:b", ".snapshot/a"])
+def test_names_that_hdfs_does_not_have_are_refused_before_it_is_asked(path: str, fs: FileSystem, names: Names) -> None:
+    with pytest.raises(Unsupported, match=r"colon|keeps for itself"):
+        fs.create_exclusive(path, b"")
+    assert names.asked == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "exception", "message", "expected"),
+    [
+        ("create", "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "", OutOfSpace),
+        ("create", "org.apache.hadoop.security.AccessControlException", "", PermissionDenied),
+        ("create", "org.apache.hadoop.ipc.StandbyException", "", Unavailable),
+        (
+            "create",
+            "java.io.IOException",
+            "File /x could only be written to 0 of the 1 minReplication nodes",
+            Unavailable,
+        ),
+        ("create", "AlreadyBeingCreatedException", "", AlreadyExists),
+        ("write", "LeaseExpiredException", "", NotFound),
+        ("rename", "java.io.IOException", "what nobody knows", OutcomeUnknown),
+        ("stat", "java.io.IOException", "what nobody knows", Unavailable),
+    ],
+)
+def test_what_servers_say_has_a_meaning(
+    operation: str, exception: str, message: str, expected: type[StorageError]
+) -> None:
+    error = remote_error(operation, "file", "hdfs://namenode/out", exception, f"{message}\nat org.apache...")
+    assert type(error) is expected
+    assert "hdfs://namenode/out" in str(error)
+    assert "at org" not in str(error)
