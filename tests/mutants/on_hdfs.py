@@ -75,6 +75,13 @@ ON_HDFS = (
         "if True:",
         DRIVERS,
     ),
+    wrong(
+        "a driver that waits by itself is asked again and again",
+        "fs/registry.py",
+        "if policy is None and fs.capabilities.patient:",
+        "if False:",
+        DRIVERS,
+    ),
     wrong("the process ends amid a call", "fs/deadline.py", "wait([*_running], EXIT_WAIT_S)", "None", DEADLINE),
 )
 

@@ -42,6 +42,7 @@ class Capabilities:
         replication: it takes the settings `replication` and `blockSize`.
         concurrency: how many calls side by side pay off on the commit path; 1 means a call costs less than a thread.
         forbidden: characters that no name may have.
+        patient: its calls wait by themselves for a store that is not ready; nobody needs to try again at once.
         shown: when others see a file that is being written: empty `at_create`, or whole `at_close`.
     """
 
@@ -55,6 +56,7 @@ class Capabilities:
     replication: bool = False
     concurrency: int = 1
     forbidden: str = ""
+    patient: bool = False
     shown: Literal["at_create", "at_close"] = "at_create"
     all_hosts: bool = True
 

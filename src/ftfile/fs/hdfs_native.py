@@ -62,6 +62,7 @@ _CAPABILITIES = Capabilities(
     replication=True,
     concurrency=16,
     forbidden=FORBIDDEN,
+    patient=True,
 )
 
 # Waiting is the driver's business: the library would try for minutes, beyond every time limit.

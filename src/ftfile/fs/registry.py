@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import ConfigError
+from ftfile.core.retry import RetryPolicy
 from ftfile.fs.location import Location, normalise, parse
 from ftfile.fs.retrying import RetryingFileSystem
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ftfile.core.clock import Clock
-    from ftfile.core.retry import RetryPolicy
     from ftfile.fs.api import FileSystem
 
     Factory: TypeAlias = Callable[[Location], FileSystem]
@@ -35,6 +35,7 @@ __all__ = (
 )
 
 ENTRY_POINT_GROUP = "ftfile.filesystems"
+ONCE = RetryPolicy(attempts=1)
 
 _BUILT_IN = {
     "file": "ftfile.fs.local:open_location",
@@ -74,14 +75,17 @@ def open_filesystem(
         url: a URL or an absolute local path.
         settings: the driver's own.
         clock: sleeps between retries.
-        policy: of the retries.
+        policy: of the retries; by default a driver that waits by itself is asked once.
 
     Raises:
         ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
     """
     parsed = parse(url)
     location = Location(parsed.scheme, parsed.authority, parsed.path, dict(settings or {}), clock)
-    return RetryingFileSystem(_factory(parsed.scheme, url)(location), policy, clock)
+    fs = _factory(parsed.scheme, url)(location)
+    if policy is None and fs.capabilities.patient:
+        policy = ONCE
+    return RetryingFileSystem(fs, policy, clock)
 
 
 def _installed() -> dict[str, str]:

@@ -43,6 +43,7 @@ _CAPABILITIES = Capabilities(
     replication=True,
     concurrency=16,
     forbidden=FORBIDDEN,
+    patient=True,
 )
 
 Result = TypeVar("Result")

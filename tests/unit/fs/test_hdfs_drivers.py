@@ -123,11 +123,17 @@ class TestWaiting:
         web.rename("a", "b")
         assert names.files == {"/out/b": b"data"}
 
-    def test_ends(self, native: FileSystem, names: Names) -> None:
-        names.files["/out/a"] = b"data"
-        names.errors["rename"] = [NOT_READY] * 1_000
+    @pytest.mark.parametrize("patience", [0, 30])
+    @pytest.mark.parametrize("operation", ["rename", "stat"])
+    def test_ends(self, patience: int, operation: str, native: FileSystem, names: Names) -> None:
+        del native  # it brings the library
+        clock = ManualClock()
+        fs = open_filesystem("hdfs://namenode:8020/out", settings={"patience": str(patience)}, clock=clock)
+        names.errors = {"rename": [NOT_READY] * 1_000, "status": [NOT_READY] * 1_000}
+        began_s = clock.monotonic_s()
         with pytest.raises(Unavailable, match="safe mode"):
-            native.rename("a", "b")
+            fs.rename("a", "b") if operation == "rename" else fs.stat("a")
+        assert patience - 2 <= clock.monotonic_s() - began_s <= patience
 
 
 class TestNativeStreams:
