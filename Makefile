@@ -53,9 +53,10 @@ hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
 	$(call pytest,.venv,hdfs) -n 2 --dist loadfile tests/hdfs
 
 .PHONY: long
-long: environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
+long: java hdfs-jars environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 
 .PHONY: kills
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)

@@ -11,6 +11,7 @@ import pytest
 import ftfile
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from tests.crash.share import THOROUGH
 from tests.hdfs.minicluster import MiniCluster
 from tests.spark.scripted_source import Row, Script, run, start
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # the servers and Spark start within the first test
 
 Paths = dict[str, Any]
 BATCHES: list[list[list[Row]]] = [
@@ -37,7 +40,12 @@ def cluster() -> Iterator[MiniCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["webhdfs", "hdfs"])
+def by(*schemes: str) -> pytest.MarkDecorator:
+    """Run a test by these drivers, and by both in `make long`: what else they differ in is tested without Spark."""
+    return pytest.mark.parametrize("paths", ["webhdfs", "hdfs"] if THOROUGH else schemes, indirect=True)
+
+
+@pytest.fixture
 def paths(cluster: MiniCluster, request: pytest.FixtureRequest, tmp_path: Path) -> Paths:
     """Output and checkpoint of one test on HDFS, its script on the disk; PySpark's Hadoop client has no WebHDFS."""
     directory = next(_directories)
@@ -65,6 +73,7 @@ def check(spark: SparkSession, paths: Paths, file_format: str = "json") -> None:
     check_directory(open_filesystem(paths["out"]), recorded_by_spark={query_id: range(3)})
 
 
+@by("webhdfs", "hdfs")
 @pytest.mark.parametrize("file_format", ["json", "parquet"])
 def test_rows_arrive_once_for_every_reader(spark: SparkSession, paths: Paths, file_format: str) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
@@ -73,6 +82,7 @@ def test_rows_arrive_once_for_every_reader(spark: SparkSession, paths: Paths, fi
     assert [version.offsets for version in ftfile.open(paths["out"]).history()] == [[{"batches": n}] for n in (1, 2, 3)]
 
 
+@by("hdfs")
 def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     run(spark, paths, script, 3, fileFormat="parquet", partitionBy="word", replication="1", blockSize="1MiB")
@@ -81,6 +91,7 @@ def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) ->
     assert "word=10%3A30 %2350%25 d" in directories
 
 
+@by("webhdfs")
 def test_a_batch_that_spark_forgot_is_not_written_twice(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     run(spark, paths, script, 3)
@@ -92,6 +103,7 @@ def test_a_batch_that_spark_forgot_is_not_written_twice(spark: SparkSession, pat
     check(spark, paths)
 
 
+@by("hdfs")
 def test_a_task_that_fails_is_run_again(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     script.fail(batch=0, partition=1, times=1)
@@ -99,6 +111,7 @@ def test_a_task_that_fails_is_run_again(spark: SparkSession, paths: Paths) -> No
     check(spark, paths)
 
 
+@by("webhdfs")
 def test_files_that_stay_open_are_read_and_finished(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     run(spark, paths, script, 3, rolling="policy", maxRecordsPerFile="100")
@@ -109,7 +122,7 @@ def test_files_that_stay_open_are_read_and_finished(spark: SparkSession, paths: 
     assert len(ftfile.open(paths["out"]).files()) == 1
 
 
-@pytest.mark.timeout(240)
+@by("hdfs")
 def test_a_namenode_killed_under_a_stream_is_survived(
     spark: SparkSession, cluster: MiniCluster, paths: Paths, tmp_path: Path
 ) -> None:
