@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from benchmarks import assembly, buckets, bulk, commit, compression, growth, imports, rolling, row_work, tiny
+from benchmarks import assembly, buckets, bulk, commit, compression, growth, hdfs, imports, rolling, row_work, tiny
 from benchmarks.machine import machine_facts
 from benchmarks.progress import show_progress
 from benchmarks.report import Cell, Table, render_facts, render_table, table_as_json
@@ -28,6 +28,7 @@ BENCHMARKS = {
     "compression": compression.run,
     "tiny": tiny.run,
     "bulk": bulk.run,
+    "hdfs": hdfs.run,
 }
 
 

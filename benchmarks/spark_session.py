@@ -111,10 +111,10 @@ def open_session(directory: Path, *, unix_sockets: bool) -> Iterator[SparkSessio
         session.stop()
 
 
-def run_stream(frame: DataFrame, sink: Sink, directory: Path) -> StreamRun:
+def run_stream(frame: DataFrame, sink: Sink, directory: Path, output: str | None = None) -> StreamRun:
     """Stream a bounded source into a sink, as many micro-batches as the source makes.
 
-    ``directory`` is replaced; the files are left in its ``out``.
+    ``directory`` is replaced; the files are left in its ``out``, or in ``output``.
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -123,7 +123,7 @@ def run_stream(frame: DataFrame, sink: Sink, directory: Path) -> StreamRun:
     writer = frame.writeStream.format(sink.spark_format).options(**dict(sink.options))
     writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
     if sink.file_format is not None:
-        writer = writer.option("path", str(directory / "out"))
+        writer = writer.option("path", output or str(directory / "out"))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     progress = (made for made in query.recentProgress if made.numInputRows)

@@ -113,6 +113,16 @@ def test_compression(tables: Tables) -> None:
     assert spark[2]["x spark's gzip"] == 1
 
 
+def test_hdfs(tables: Tables) -> None:
+    writers, commits, streams = tables["hdfs"]
+    assert [row["x library alone"] == 1 for row in writers] == [True, False, True, False]
+    assert [row["files"] for row in commits] == [8, 20] * 2
+    assert all(row["calls of the library"] > row["files"] for row in commits)
+    assert {row["close delay ms"] for row in streams} == {5}
+    assert all(row["bulk: M rows/s"] > 0 and row["tiny: addBatch p50 ms"] > 0 for row in streams)
+    assert [row["x spark's own"] == 1 for row in streams] == [False, False, True]
+
+
 def test_unknown_names_are_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "bulkk"], cwd=ROOT, check=False, capture_output=True, text=True
