@@ -27,9 +27,12 @@ PROFILE := ci
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# `make demo FS=hdfs` streams to a real HDFS, and kills its servers, too.
+FS := local
+
 .PHONY: demo
-demo: java environment ## stream real data, kill the stream again and again, count every row (under 4 minutes)
-	@$(python) -m tests.demo
+demo: java environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; FS=hdfs: on HDFS, whose servers die, too)
+	@$(python) -m tests.demo --fs $(FS)
 
 .PHONY: hdfs
 hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for Ctrl-C
@@ -105,7 +108,7 @@ format: environment ## let ruff rewrite what it can
 	$(python) -m ruff format
 
 .PHONY: bench
-bench: java environment ## measure against Spark's own file sink
+bench: java hdfs-jars environment ## measure against Spark's own file sink
 	@$(python) -m benchmarks
 
 .PHONY: docs

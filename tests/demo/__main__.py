@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.demo.on_hdfs import run_on_hdfs
 from tests.demo.report import TITLES, Console, print_summary
 from tests.demo.run import DemoError, Settings, SinkRun, prepare, run_sink
 
@@ -62,7 +63,10 @@ def _demonstrate(settings: Settings, root: Path, console: Console) -> int:
     runs: list[SinkRun] = []
     for sink in settings.sinks:
         console.line(f"{TITLES[sink]}: streaming into {' and '.join(settings.formats)}")
-        runs.append(run_sink(settings, workspace, sink, console))
+        if settings.on_hdfs:
+            runs.append(run_on_hdfs(settings, workspace, console))
+        else:
+            runs.append(run_sink(settings, workspace, sink, console))
     print_summary(console, workspace, runs)
     console.line(f"\n{time.monotonic() - started_s:.0f} s in all")
     return EXACT if all(run.exact for run in runs if run.sink == "ftfile") else NOT_EXACT
@@ -72,13 +76,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=main.__doc__)
     parser.add_argument("--seed", type=int, default=2013, help="draws the kills; same seed, same plan")
     parser.add_argument("--rows", type=int, help="stream only the first ROWS flights (default: all 336,776)")
-    parser.add_argument("--quick", action="store_true", help="60,000 rows, ftfile and Parquet only: two kills")
+    parser.add_argument("--quick", action="store_true", help="ftfile only, fewer rows, two or three kills")
     parser.add_argument("--sink", choices=("both", "ftfile", "spark"), help="default: both, or ftfile if --quick")
+    parser.add_argument("--fs", choices=("local", "hdfs"), default="local", help="where to (default: local)")
     parser.add_argument("--keep", action="store_true", help="keep the files, and print where they are")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.fs == "hdfs" and options.sink in {"both", "spark"}:
+        parser.error("on HDFS there is ftfile alone: leave --sink out")
+    return options
 
 
 def _settings(options: argparse.Namespace) -> Settings:
+    if options.fs == "hdfs":
+        files, rows = (32, options.rows or 30_000) if options.quick else (100, options.rows)
+        return Settings(
+            options.seed, rows, files, 4, ("json", "parquet"), ("ftfile",), on_hdfs=True, quick=options.quick
+        )
     sink = options.sink or ("ftfile" if options.quick else "both")
     sinks = ("ftfile", "spark") if sink == "both" else (sink,)
     if options.quick:

@@ -1,7 +1,8 @@
 """The Spark application that gets killed: it streams the input files into every target, as users do.
 
 Started as a script with one argument, a JSON file: ``input``, ``schema``, ``files_per_batch``, ``scratch``,
-``targets``. Once the streams have ended it reads every target with Spark and leaves what it read for a count.
+``task_attempts``, ``targets``. Once the streams have ended it reads every target with Spark and leaves what it read
+for a count.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def main() -> None:
     """Stream everything there is into every target, side by side, then read it back."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    spark = build_session(job["scratch"])
+    spark = build_session(job["scratch"], job["task_attempts"])
     queries = [start_query(spark, job, target) for target in job["targets"]]
     for query in queries:
         query.awaitTermination()
@@ -34,11 +35,11 @@ def main() -> None:
     spark.stop()
 
 
-def build_session(scratch: str) -> SparkSession:
-    """Return a session on two cores that keeps its temporary files below ``scratch``."""
+def build_session(scratch: str, task_attempts: int) -> SparkSession:
+    """Return a session on two cores that keeps its temporary files below ``scratch`` and runs failed tasks again."""
     # Quick to start on two cores, many times over.
     java_options = f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    builder = SparkSession.builder.master("local[2]").appName("flights")
+    builder = SparkSession.builder.master(f"local[2,{task_attempts}]").appName("flights")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.demo.sinks import NOTHING, State, Target, observe, unpublished_parts
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.demo.process import SparkApp
 
-__all__ = ("Hit", "Kill", "Moment", "hunt", "plan_kills")
+__all__ = ("LONGEST_DELAY_S", "Hit", "Kill", "Moment", "Victim", "hunt", "plan_kills")
 
 POLL_S = 0.0005
 POLL_BEFORE_S = 0.02
@@ -37,6 +38,15 @@ class Moment(Enum):
     WRITING = "writing the files of a batch"
 
 
+class Victim(Enum):
+    """What dies; all but the application is of the file system below it."""
+
+    APPLICATION = "the application"
+    NAMENODE = "the NameNode"
+    DATANODE = "a DataNode"
+    EVERYTHING = "HDFS and the application"
+
+
 @dataclass(frozen=True, slots=True)
 class Kill:
     """One planned kill: of which stream, in which moment, not before which batch, after which extra wait."""
@@ -45,14 +55,15 @@ class Kill:
     moment: Moment
     not_before: int
     delay_s: float
+    victim: Victim = Victim.APPLICATION
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One kill as it happened.
 
-    ``states`` is what the directories showed when every process was gone, ``unpublished`` how many files of
-    the newest recorded batch of the stream in question were not yet in place.
+    ``states`` is what the directories showed when every process was gone, or stood still while servers died;
+    ``unpublished`` how many files of the newest recorded batch of the stream in question were not yet in place.
     """
 
     kill: Kill
@@ -83,14 +94,21 @@ def plan_kills(seed: int, targets: Sequence[str], batches: int) -> tuple[Kill, .
     return tuple(kills)
 
 
-def hunt(app: SparkApp, kill: Kill, targets: Sequence[Target], on_poll: Callable[[], None]) -> Hit | None:
-    """Wait for the planned moment and kill the application in it.
+def hunt(
+    app: SparkApp,
+    kill: Kill,
+    targets: Sequence[Target],
+    on_poll: Callable[[], None],
+    strike: Callable[[], None] | None = None,
+) -> Hit | None:
+    """Wait for the planned moment and kill the application in it, or something else.
 
     Args:
         app: The running application.
         kill: What to wait for.
         targets: Every stream of the application.
         on_poll: Called after every look; it may raise to give up.
+        strike: Kills something else while the application stands still, which then goes on.
 
     Returns:
         What happened; None if the application ended before the moment came.
@@ -104,11 +122,16 @@ def hunt(app: SparkApp, kill: Kill, targets: Sequence[Target], on_poll: Callable
             # A stop signal reaches a thread that is running at its next entry to the kernel.
             time.sleep(SETTLE_S)
             if lure.is_there():
-                app.kill()
+                if strike is None:
+                    app.kill()
                 states = {target.name: observe(target) for target in targets}
                 recorded = states[victim.name].recorded
                 unpublished = unpublished_parts(victim, recorded) if recorded != NOTHING else 0
-                return Hit(kill, states, unpublished, processes, thawed, time.monotonic())
+                hit = Hit(kill, states, unpublished, processes, thawed, time.monotonic())
+                if strike is not None:
+                    strike()
+                    app.thaw()
+                return hit
             app.thaw()
             thawed += 1
             lure.come_sooner()
@@ -168,6 +191,8 @@ class _Lure:
 
 
 def _count_files(target: Target) -> int:
-    """Count the files below the target outside the sink's log, hidden ones too."""
-    log = os.fspath(target.log)
+    """Count the files below the target outside the sink's log, hidden ones too; on HDFS also those in the log."""
+    if not isinstance(target.output, Path):
+        return target.output.count_files()
+    log = str(target.log)
     return sum(len(names) for where, _, names in os.walk(target.output) if not where.startswith(log))

@@ -7,7 +7,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from tests.demo.kill import Moment
+from tests.demo.kill import Moment, Victim
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,9 +60,11 @@ class Console:
 
     def hit(self, hit: Hit, elapsed_s: float) -> None:
         """Tell of one kill, and of what the directories showed when every process was gone."""
+        victim = hit.kill.victim
+        whom = f"{hit.processes} processes" if victim is Victim.APPLICATION else victim.value
         caught = f"{hit.kill.target} was {hit.kill.moment.value}"
         tries = f" (caught at try {hit.thawed + 1})" if hit.thawed else ""
-        self.line(f"  {elapsed_s:5.1f} s  SIGKILL to {hit.processes} processes: {caught}{tries}")
+        self.line(f"  {elapsed_s:5.1f} s  SIGKILL to {whom}: {caught}{tries}")
         for name, state in hit.states.items():
             waiting = hit.unpublished if name == hit.kill.target else 0
             hidden = f", {waiting} of its files not yet in place" if waiting else ""

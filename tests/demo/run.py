@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,26 @@ from tests.demo.process import SparkApp, own_environment
 from tests.demo.sinks import State, Target, is_log_complete, observe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
     from tests.demo.report import Console
 
-__all__ = ("DemoError", "Settings", "SinkRun", "Workspace", "prepare", "run_sink")
+__all__ = (
+    "ATTEMPTS_PER_KILL",
+    "PARTITION_BY",
+    "DemoError",
+    "Job",
+    "Settings",
+    "SinkRun",
+    "Watch",
+    "Workspace",
+    "judge",
+    "prepare",
+    "run_sink",
+    "write_job",
+)
 
 PARTITION_BY = {"json": "", "parquet": "month"}
 PROGRESS_INTERVAL_S = 0.2
@@ -44,6 +57,8 @@ class Settings:
     files_per_batch: int
     formats: tuple[str, ...]
     sinks: tuple[str, ...]
+    on_hdfs: bool = False
+    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +107,7 @@ def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Conso
         DemoError: The application failed, stood still, or ended before every kill of the plan was done.
     """
     targets = tuple(_target(workspace.root, sink, file_format) for file_format in settings.formats)
-    job = Job(_write_job(settings, workspace.root, targets), targets, workspace.batches, console)
+    job = Job(write_job(settings, workspace.root, targets), targets, workspace.batches, console)
     started_s = time.monotonic()
     hits: list[Hit] = []
     for kill in plan_kills(settings.seed, settings.formats, workspace.batches):
@@ -104,13 +119,20 @@ def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Conso
         else:
             raise DemoError(f"{sink}: {ATTEMPTS_PER_KILL} kills in a row came too late")
     job.run_to_end(f"{sink}, run {len(hits) + 1}")
-    stream_s = time.monotonic() - started_s
+    return judge(workspace, sink, targets, hits, time.monotonic() - started_s, console)
+
+
+def judge(
+    workspace: Workspace, sink: str, targets: Sequence[Target], hits: Sequence[Hit], stream_s: float, console: Console
+) -> SinkRun:
+    """Count the rows that the readers find once a sink's streams have ended."""
     console.progress(f"{sink}: counting rows")
     connection = workspace.connection
+    outputs = {each.name: _on_disk(each, workspace.root / "copies" / each.name) for each in targets}
     return SinkRun(
         sink=sink,
         hits=tuple(hits),
-        plain={each.name: check_directory(connection, each.output, each.file_format) for each in targets},
+        plain={each.name: check_directory(connection, outputs[each.name], each.file_format) for each in targets},
         by_spark={each.name: check_directory(connection, each.read_back, "parquet") for each in targets},
         log_is_complete=all(is_log_complete(each) for each in targets),
         stream_s=stream_s,
@@ -181,13 +203,13 @@ class Job:
 class Watch:
     """Shows the progress of a running job, and gives up on one that stands still."""
 
-    def __init__(self, job: Job, title: str) -> None:
+    def __init__(self, job: Job, title: str, *, starts: bool = True) -> None:
         self._job = job
         self._title = title
         self._looked_at_s = 0.0
         self._started_at_s = self._moved_at_s = time.monotonic()
         self._states = job.observe()
-        self._has_moved = False
+        self._has_moved = not starts
 
     def __call__(self) -> None:
         """Look, but not more often than the eye can follow.
@@ -208,6 +230,14 @@ class Watch:
         self._job.show(f"{self._title}, {now_s - self._started_at_s:.0f} s: {doing}")
 
 
+def _on_disk(target: Target, copy: Path) -> Path:
+    """Return where a plain reader of the disk finds the output: what it would read is copied if it is elsewhere."""
+    if isinstance(target.output, Path):
+        return target.output
+    target.output.download(copy, f".{target.file_format}")
+    return copy
+
+
 def _target(root: Path, sink: str, file_format: str) -> Target:
     home = root / sink
     return Target(
@@ -221,7 +251,7 @@ def _target(root: Path, sink: str, file_format: str) -> Target:
     )
 
 
-def _write_job(settings: Settings, root: Path, targets: tuple[Target, ...]) -> Path:
+def write_job(settings: Settings, root: Path, targets: tuple[Target, ...], task_attempts: int = 1) -> Path:
     """Write what the application needs to know, and return the file."""
     argument = root / targets[0].sink / "job.json"
     scratch = argument.parent / "scratch"
@@ -231,7 +261,8 @@ def _write_job(settings: Settings, root: Path, targets: tuple[Target, ...]) -> P
         "schema": data.spark_schema(),
         "files_per_batch": settings.files_per_batch,
         "scratch": str(scratch),
-        "targets": [asdict(target) for target in targets],
+        "task_attempts": task_attempts,
+        "targets": [{each.name: getattr(target, each.name) for each in fields(target)} for target in targets],
     }
     argument.write_text(json.dumps(job, default=str, indent=2), encoding="utf-8")
     return argument

@@ -10,6 +10,10 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.demo.hdfs_path import HdfsPath
 
 __all__ = (
     "NOTHING",
@@ -36,12 +40,12 @@ class Target:
     sink: str
     file_format: str
     partition_by: str
-    output: Path
+    output: Path | HdfsPath
     checkpoint: Path
     read_back: Path
 
     @property
-    def log(self) -> Path:
+    def log(self) -> Path | HdfsPath:
         """The directory in which the sink keeps one entry per committed batch."""
         return self.output / LOG_DIRECTORIES[self.sink]
 
@@ -111,13 +115,13 @@ def unpublished_parts(target: Target, batch: int) -> int:
     return sum(not (target.output / name).exists() for name in names)
 
 
-def batches_in(directory: Path) -> set[int]:
+def batches_in(directory: Path | HdfsPath) -> set[int]:
     """Return the batch ids that name the files of one of Spark's own logs."""
     matches = (BATCH_FILE.fullmatch(name) for name in _names_in(directory))
     return {int(match[1]) for match in matches if match}
 
 
-def _records(target: Target) -> list[tuple[int, Path]]:
+def _records(target: Target) -> list[tuple[int, Path | HdfsPath]]:
     """Return the batch and the file of every record that the stream has in the log of ftfile, in order."""
     names = sorted(name for name in _names_in(target.log) if RECORD_FILE.fullmatch(name))
     if not names:
@@ -134,7 +138,7 @@ def _query_id(checkpoint: Path) -> str:
 
 
 @cache
-def _author(record: Path) -> tuple[str | None, int]:
+def _author(record: Path | HdfsPath) -> tuple[str | None, int]:
     """Return the query and the batch that a log record commits; no query if a stream did not write it.
 
     A record is created whole and never changes, so it needs to be read only once.
@@ -143,7 +147,7 @@ def _author(record: Path) -> tuple[str | None, int]:
     return (author["queryId"], int(author["batchId"])) if author["kind"] == "stream" else (None, NOTHING)
 
 
-def _names_in(directory: Path) -> list[str]:
+def _names_in(directory: Path | HdfsPath) -> list[str]:
     try:
         return [path.name for path in directory.iterdir()]
     except FileNotFoundError:

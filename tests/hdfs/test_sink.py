@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.errors import ConfigError, FtfileError, OutOfSpace
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
@@ -76,6 +76,21 @@ def test_two_drivers_of_one_query_commit_each_batch_once(url: str) -> None:
     errors = [driver.communicate(timeout=90)[1].decode() for driver in drivers]
     assert [driver.returncode for driver in drivers] == [0, 0], errors
     checked(url, *map(str, range(6)))
+
+
+def test_a_quota_that_is_used_up_fails_the_batch_and_nothing_else(cluster: MiniCluster, url: str) -> None:
+    query = MicroBatch(url, COLUMNS, TEXT)
+    query.run(0, [rows("a")])
+    directory = url[url.index("/", 12) :]
+    cluster.set_space_quota(directory, 1)
+    try:
+        with pytest.raises(OutOfSpace, match="quota"):
+            query.run(1, [rows("b")])
+    finally:
+        cluster.set_space_quota(directory, None)
+    checked(url, "a")
+    query.run(1, [rows("b")])
+    checked(url, "a", "b")
 
 
 def test_options_of_hdfs_act_and_are_checked(cluster: MiniCluster, url: str) -> None:

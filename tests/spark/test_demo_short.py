@@ -56,6 +56,24 @@ def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.timeout(400)  # two starts of Spark, four of servers
+def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [*QUICK, "--fs=hdfs", f"--seed={seed}"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=380,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    victims = re.findall(r"SIGKILL to (the NameNode|a DataNode|\d+ processes)", run.stdout)
+    assert {victim.lstrip("0123456789 ") for victim in victims} == {"the NameNode", "a DataNode", "processes"}
+    assert run.stdout.count("each of the 30,000 flights exactly once") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     # Into Spark's own sink: the sink makes no difference here.
@@ -146,7 +164,7 @@ def test_states_are_read_from_outside(name: str, sink: str, tmp_path: Path) -> N
             (target.checkpoint / log / str(batch)).touch()
         (target.checkpoint / log / f".{newest + 1}.tmp").touch()
     (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
-    target.log.mkdir(parents=True)
+    Path(str(target.log)).mkdir(parents=True)
     write_log(target, state.recorded)
     assert observe(target) == state
     assert recorded_batches(target) == list(range(state.recorded + 1))
@@ -165,10 +183,10 @@ def test_log_holds_each_batch_once(batches: tuple[int, ...], complete: bool, tmp
     (target.checkpoint / "commits").mkdir(parents=True)
     (target.checkpoint / "commits" / "2").touch()
     (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
-    target.log.mkdir(parents=True)
+    Path(str(target.log)).mkdir(parents=True)
     for version, batch in enumerate(batches):
         author = {"kind": "stream", "queryId": QUERY_ID, "batchId": batch}
-        (target.log / f"{version:020}.record").write_text(json.dumps({"author": author}))
+        (Path(str(target.log)) / f"{version:020}.record").write_text(json.dumps({"author": author}))
     assert is_log_complete(target) == complete
 
 
@@ -176,26 +194,26 @@ def test_unpublished_files_of_a_record_are_counted(tmp_path: Path) -> None:
     target = Target("json", "ftfile", "json", "", tmp_path / "out", tmp_path / "checkpoint", tmp_path / "read")
     target.checkpoint.mkdir()
     (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
-    target.log.mkdir(parents=True)
-    (target.output / "a.json").touch()
+    Path(str(target.log)).mkdir(parents=True)
+    (Path(str(target.output)) / "a.json").touch()
     author = {"kind": "stream", "queryId": QUERY_ID, "batchId": 3}
     adds = [{"finalPath": "a.json"}, {"finalPath": "month=1/b.json"}]
     lines = [json.dumps({"author": author}), json.dumps({"adds": adds, "removes": []}), "checksum", ""]
-    (target.log / f"{7:020}.record").write_text("\n".join(lines))
+    (Path(str(target.log)) / f"{7:020}.record").write_text("\n".join(lines))
     assert unpublished_parts(target, 3) == 1
 
 
 def write_log(target: Target, newest: int) -> None:
     if target.sink == "spark":
         for batch in range(newest + 1):
-            (target.log / (f"{batch}.compact" if batch == 3 else str(batch))).touch()
-        (target.log / f".{newest + 1}.tmp").touch()
+            (Path(str(target.log)) / (f"{batch}.compact" if batch == 3 else str(batch))).touch()
+        (Path(str(target.log)) / f".{newest + 1}.tmp").touch()
         return
     stream = [{"kind": "stream", "queryId": QUERY_ID, "batchId": batch} for batch in range(newest + 1)]
     others = [{"kind": "stream", "queryId": "another", "batchId": 99}, {"kind": "maintenance"}]
     for version, author in enumerate(others[:1] + stream + others[1:]):
-        (target.log / f"{version:020}.record").write_text(json.dumps({"author": author}) + "\nchecksum\n")
-    (target.log / f"{99:020}.record.unfinished").touch()
+        (Path(str(target.log)) / f"{version:020}.record").write_text(json.dumps({"author": author}) + "\nchecksum\n")
+    (Path(str(target.log)) / f"{99:020}.record.unfinished").touch()
 
 
 # ------------------------------------------------------------------------------- the checker

@@ -1,0 +1,103 @@
+"""A directory or file on HDFS, as far as the demonstration must look at it: by WebHDFS alone, without a sink's code."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path, PurePath
+
+__all__ = ("HdfsPath",)
+
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsPath:
+    """A path, with the few methods of `pathlib.Path` that are needed.
+
+    Attributes:
+        pages: URL of the NameNode's web server.
+        root: URL by which an application reaches the root of the file system.
+        path: absolute, without a slash at its end.
+    """
+
+    pages: str
+    root: str
+    path: str
+
+    def __truediv__(self, more: str | PurePath) -> HdfsPath:
+        return HdfsPath(self.pages, self.root, f"{self.path}/{more}")
+
+    def __str__(self) -> str:
+        return f"{self.root}{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.path.rpartition("/")[2]
+
+    def exists(self) -> bool:
+        """Tell whether anything is there."""
+        try:
+            self._ask("GETFILESTATUS")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def iterdir(self) -> Iterator[HdfsPath]:
+        """Yield what is in the directory."""
+        for child in self._children():
+            yield self / child["pathSuffix"]
+
+    def read_text(self, encoding: str) -> str:
+        """Return the content."""
+        return self._read().decode(encoding)
+
+    def count_files(self) -> int:
+        """Count all files in the directory and below, also those that are being written; 0 if it is missing."""
+        try:
+            return int(self._ask("GETCONTENTSUMMARY")["ContentSummary"]["fileCount"])
+        except FileNotFoundError:
+            return 0
+
+    def download(self, target: Path, ending: str) -> None:
+        """Copy every file with this ending of the directory and below, hidden ones too."""
+        target.mkdir(parents=True)
+        for child in self._children():
+            name = child["pathSuffix"]
+            if child["type"] == "DIRECTORY":
+                (self / name).download(target / name, ending)
+            elif name.endswith(ending):
+                (target / name).write_bytes((self / name)._read())
+
+    def _children(self) -> list[dict[str, Any]]:
+        children: list[dict[str, Any]] = self._ask("LISTSTATUS")["FileStatuses"]["FileStatus"]
+        return children
+
+    def _ask(self, operation: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._get(operation))
+        return found
+
+    def _read(self) -> bytes:
+        return self._get("OPEN")
+
+    def _get(self, operation: str) -> bytes:
+        query = urllib.parse.urlencode({"op": operation, "user.name": getpass.getuser()})
+        url = f"{self.pages}webhdfs/v1{urllib.parse.quote(self.path)}?{query}"
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as reply:
+                content: bytes = reply.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404:
+                    raise FileNotFoundError(str(self)) from error
+                raise OSError(f"{operation} of {self}: {error.read()[:500]!r}") from error
+        return content

@@ -1,0 +1,213 @@
+"""The demonstration on HDFS: its servers and the driver are killed on the way, and every row is counted.
+
+The servers are real processes (`tests.hdfs.minicluster`). One stream goes by WebHDFS, the other by Hadoop's own
+protocol; what the streams look like from outside is asked of the NameNode's web server, and what a plain reader finds
+is read in a copy of all files there are.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+from tests.demo.hdfs_path import HdfsPath
+from tests.demo.kill import LONGEST_DELAY_S, Hit, Kill, Moment, Victim, hunt
+from tests.demo.run import ATTEMPTS_PER_KILL, PARTITION_BY, DemoError, Job, Watch, judge, write_job
+from tests.demo.sinks import Target
+from tests.hdfs.jars import CannotStart
+from tests.hdfs.minicluster import MiniCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.demo.process import SparkApp
+    from tests.demo.report import Console
+    from tests.demo.run import Settings, SinkRun, Workspace
+
+__all__ = ("plan_blows", "run_on_hdfs")
+
+DATANODES = 2
+# Long enough for a batch to run into it.
+DOWN_S = 3.0
+GIVEN_UP_MAX = 3
+# As on a cluster: a task that loses its DataNode amid a large file is run again.
+TASK_ATTEMPTS = 4
+# A dead DataNode is offered no more after a few seconds, not after minutes.
+SETTINGS = {"dfs.namenode.avoid.write.stale.datanode": "true", "dfs.namenode.stale.datanode.interval": "3000"}
+
+BLOWS = (
+    (Victim.DATANODE, Moment.WRITING),
+    (Victim.APPLICATION, Moment.WINDOW),
+    (Victim.NAMENODE, Moment.WINDOW),
+    (Victim.APPLICATION, Moment.WRITING),
+    (Victim.EVERYTHING, Moment.WRITING),
+)
+QUICK_BLOWS = ((Victim.NAMENODE, Moment.WINDOW), (Victim.DATANODE, Moment.WRITING), (Victim.APPLICATION, Moment.WINDOW))
+
+
+def plan_blows(
+    seed: int, targets: Sequence[str], batches: int, blows: Sequence[tuple[Victim, Moment]]
+) -> tuple[Kill, ...]:
+    """Draw which stream is watched for each blow, and its batch; the blows are spread over the batches."""
+    drawn = random.Random(seed)
+    step = batches / (len(blows) + 1)
+    watched = drawn.sample(targets, len(targets))
+    kills = []
+    for index, (victim, moment) in enumerate(blows):
+        not_before = round(step * (index + 0.6 + drawn.uniform(-0.2, 0.2)))
+        delay_s = drawn.uniform(0.0, LONGEST_DELAY_S) if moment is Moment.WRITING else 0.0
+        kills.append(Kill(watched[index % len(watched)], moment, max(not_before, 1), delay_s, victim))
+    return tuple(kills)
+
+
+def run_on_hdfs(settings: Settings, workspace: Workspace, console: Console) -> SinkRun:
+    """Stream everything to HDFS under the blows, then read the result.
+
+    Raises:
+        DemoError: HDFS cannot be started here; or the application failed, stood still, or ended too early.
+    """
+    console.progress("HDFS starts")
+    try:
+        with MiniCluster(DATANODES, SETTINGS) as cluster:
+            targets = tuple(_target(workspace.root, cluster, each) for each in settings.formats)
+            console.line(f"HDFS: a NameNode and {DATANODES} DataNodes, to be looked at on {cluster.pages}")
+            for target in targets:
+                console.line(f"  {target.name} into {target.output}")
+            kills = plan_blows(
+                settings.seed, settings.formats, workspace.batches, QUICK_BLOWS if settings.quick else BLOWS
+            )
+            argument = write_job(settings, workspace.root, targets, TASK_ATTEMPTS)
+            job = HdfsJob(argument, targets, workspace.batches, console, cluster)
+            started_s = time.monotonic()
+            try:
+                hits = [hit for kill in kills for hit in job.strike(kill, started_s)]
+                job.run_on()
+            finally:
+                job.end()
+            return judge(workspace, "ftfile", targets, hits, time.monotonic() - started_s, console)
+    except CannotStart as error:
+        raise DemoError(str(error)) from error
+
+
+class HdfsJob(Job):
+    """The Spark application, which goes on while servers below it are killed and started again."""
+
+    def __init__(
+        self, argument: Path, targets: tuple[Target, ...], batches: int, console: Console, cluster: MiniCluster
+    ) -> None:
+        super().__init__(argument, targets, batches, console)
+        self._cluster = cluster
+        self._app: SparkApp | None = None
+        self._runs = 0
+        self._given_up = 0
+
+    def strike(self, kill: Kill, started_s: float) -> list[Hit]:
+        """Run the application until the planned moment, kill what is to be killed, and start the servers again.
+
+        Returns:
+            One hit for each try; the last one counts.
+
+        Raises:
+            DemoError: the moment did not come, or every kill came too late.
+        """
+        hits: list[Hit] = []
+        for _ in range(ATTEMPTS_PER_KILL):
+            hits.append(self._hit(kill))
+            self._console.hit(hits[-1], hits[-1].killed_at_s - started_s)
+            if kill.victim is not Victim.APPLICATION:
+                self._bring_back(kill.victim)
+            if hits[-1].counts:
+                return hits
+        raise DemoError(f"{ATTEMPTS_PER_KILL} kills in a row came too late")
+
+    def run_on(self) -> None:
+        """Let the application go on until it ends by itself.
+
+        Raises:
+            DemoError: It failed again and again, or stood still.
+        """
+        while True:
+            app, watch = self._running()
+            while app.exit_code is None:
+                watch()
+                time.sleep(0.05)
+            if app.exit_code == 0:
+                return
+            self._give_up(app)
+
+    def end(self) -> None:
+        """Kill the application if it runs."""
+        if self._app is not None:
+            self._app.kill()
+            self._app = None
+
+    def _hit(self, kill: Kill) -> Hit:
+        while True:
+            app, watch = self._running()
+            strike = None if kill.victim is Victim.APPLICATION else lambda: self._kill_servers(kill.victim)
+            hit = hunt(app, kill, self._targets, watch, strike)
+            if hit is not None:
+                if kill.victim in {Victim.APPLICATION, Victim.EVERYTHING}:
+                    self.end()
+                return hit
+            if app.exit_code == 0:
+                raise DemoError(f"ended before {kill.target} was {kill.moment.value}\n{app.last_words()}")
+            self._give_up(app)
+
+    def _running(self) -> tuple[SparkApp, Watch]:
+        """Return the application, started if need be, and who watches it."""
+        starts = self._app is None
+        if self._app is None:
+            self._app = self._start()
+            self._runs += 1
+        return self._app, Watch(self, f"run {self._runs}", starts=starts)
+
+    def _give_up(self, app: SparkApp) -> None:
+        """Take note that Spark ended a query, as it may when HDFS is away for long: a user starts it again."""
+        self._given_up += 1
+        if self._given_up > GIVEN_UP_MAX:
+            raise DemoError(f"the application failed (exit code {app.exit_code})\n{app.last_words()}")
+        self._console.line(f"{'':11}Spark ended the stream by itself, and it is started again")
+        self.end()
+
+    def _kill_servers(self, victim: Victim) -> None:
+        if victim is not Victim.NAMENODE:
+            self._cluster.kill_datanode(0)
+        if victim is Victim.EVERYTHING:
+            self._cluster.kill_datanode(1)
+        if victim is not Victim.DATANODE:
+            self._cluster.kill_namenode()
+
+    def _bring_back(self, victim: Victim) -> None:
+        killed_s = time.monotonic()
+        while time.monotonic() < killed_s + DOWN_S:
+            self.show(f"{victim.value} down for {time.monotonic() - killed_s:.0f} s")
+            time.sleep(0.2)
+        self.show(f"{victim.value} starts again")
+        if victim is not Victim.NAMENODE:
+            self._cluster.start_datanode(0, wait=False)
+        if victim is Victim.EVERYTHING:
+            self._cluster.start_datanode(1, wait=False)
+        if victim is not Victim.DATANODE:
+            self._cluster.start_namenode(wait=False)
+        self._cluster.wait_until_ready()
+        name = "HDFS is" if victim is Victim.EVERYTHING else f"{victim.value} is"
+        self._console.line(f"{'':11}{name} back after {time.monotonic() - killed_s:.1f} s")
+
+
+def _target(root: Path, cluster: MiniCluster, file_format: str) -> Target:
+    home = root / "ftfile"
+    return Target(
+        name=file_format,
+        sink="ftfile",
+        file_format=file_format,
+        partition_by=PARTITION_BY[file_format],
+        output=HdfsPath(
+            cluster.pages, cluster.web_url if file_format == "json" else cluster.url, f"/demo/{file_format}"
+        ),
+        # On the disk: Spark's own client would not wait for a NameNode.
+        checkpoint=home / f"{file_format}-checkpoint",
+        read_back=home / f"{file_format}-read-by-spark",
+    )
