@@ -164,15 +164,15 @@ NOWHERE = (
 POOL = (
     wrong(
         "parts are published one after the other where calls take long",
-        "commit/publish.py",
-        "threads = min(fs.capabilities.concurrency, PUBLISH_THREADS, len(items))",
+        "commit/side_by_side.py",
+        "threads = min(fs.capabilities.concurrency, THREADS_MAX, len(items))",
         "threads = 1",
         f"{PUBLISH}::TestPool::test_parts_are_moved_side_by_side_where_that_pays",
     ),
     wrong(
         "more parts are published side by side than the store takes",
-        "commit/publish.py",
-        "threads = min(fs.capabilities.concurrency, PUBLISH_THREADS, len(items))",
+        "commit/side_by_side.py",
+        "threads = min(fs.capabilities.concurrency, THREADS_MAX, len(items))",
         "threads = len(items)",
         f"{PUBLISH}::TestPool::test_no_more_than_the_store_takes",
     ),
@@ -181,7 +181,7 @@ POOL = (
 PROBLEMS = (
     wrong(
         "one part that cannot be published keeps the others back",
-        "commit/publish.py",
+        "commit/side_by_side.py",
         "        except FtfileError as error:\n            return error\n",
         "        except FtfileError:\n            raise\n",
         f"{PROTOCOL}::TestPublish::test_a_collision_does_not_keep_the_batchs_other_parts_back",

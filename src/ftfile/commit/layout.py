@@ -36,6 +36,9 @@ __all__ = (
     "companion_path",
     "dead_letter_filters",
     "dead_letter_path",
+    "is_note",
+    "is_staged",
+    "note_path",
     "parent",
     "parse_base_name",
     "parse_log_name",
@@ -133,6 +136,21 @@ def parse_range_name(path: str) -> RangeName | None:
 def staged_directory(owner: str, batch: int) -> str:
     """Return where the attempts of one batch of a query (or of a job, batch 0) write."""
     return f"{STAGED}/{owner}/{batch}"
+
+
+def is_staged(path: str) -> bool:
+    """Say whether a file is where attempts write what is not published."""
+    return path.startswith(f"{STAGED}/")
+
+
+def note_path(directory: str, name: str) -> str:
+    """Return where an attempt notes, before it writes a file under its final name, what that is."""
+    return f"{directory}/{name}.direct"
+
+
+def is_note(path: str) -> bool:
+    """Say whether a file is such a note."""
+    return path.endswith(".direct")
 
 
 def retired_path(add_id: str) -> str:

@@ -77,9 +77,11 @@ class CommitLog:
         Raises:
             CorruptData: the directory has a layout that this version does not know.
             NotADirectory: a file is in the way.
+            Unsupported: the store does not keep what the protocol stands on.
         """
         if self._prepared:
             return
+        self.fs.prove(layout.META)
         for directory in ("", *layout.DIRECTORIES):
             self.fs.make_directories(directory)
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit import layout
 from ftfile.commit.keyed import as_recorded
 from ftfile.commit.model import Add, Record, Remove
+from ftfile.commit.side_by_side import side_by_side
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
 from ftfile.core.logs import get_logger
@@ -146,9 +147,13 @@ def _check_names(adds: Iterable[Add]) -> None:
 
 
 def _find(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
-    """Return what is in the directories of the files, by path."""
-    directories = {layout.parent(add.path) for add in adds}
-    return {info.path: info for directory in directories for info in _list(fs, directory)}
+    """Return what is in the stage's directories of the files, by path, and what was never staged."""
+    paths = [add.path for add in adds]
+    directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
+    # Directories of data are never listed: they grow.
+    direct = side_by_side(fs, lambda path: _look(fs, path), [path for path in paths if not layout.is_staged(path)])
+    listed = [info for directory in directories for info in _list(fs, directory)]
+    return {info.path: info for info in (*listed, *direct) if info is not None}
 
 
 def _sync_names(fs: FileSystem, adds: Iterable[Add]) -> None:
@@ -157,6 +162,13 @@ def _sync_names(fs: FileSystem, adds: Iterable[Add]) -> None:
         chain = {above for directory in directories for above in layout.ancestors(directory)}
         for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
             fs.sync_directory(directory)
+
+
+def _look(fs: FileSystem, path: str) -> FileInfo | None:
+    try:
+        return fs.stat(path)
+    except NotFound:
+        return None
 
 
 def _list(fs: FileSystem, directory: str) -> list[FileInfo]:

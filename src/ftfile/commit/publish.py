@@ -7,15 +7,14 @@ in the middle is followed by somebody who does it all again: see `roll_forward`.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import enum
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.hints import PublishedHint, read_published, write_published
 from ftfile.commit.model import StreamAuthor
+from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.checksum import matches
 from ftfile.core.errors import (
     AlreadyExists,
@@ -32,7 +31,7 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add, Author, Record, Remove
@@ -54,11 +53,9 @@ __all__ = (
     "wait_for_removed",
 )
 
-PUBLISH_THREADS = 32
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 5.0
 
-_Item = TypeVar("_Item")
 _log = get_logger(__name__)
 
 
@@ -165,14 +162,14 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float) -> Problem | N
 
 def retire(fs: FileSystem, removes: Sequence[Remove]) -> None:
     """Move removed parts out of sight; one that is there already, or nowhere, is done."""
-    _in_pool(fs, lambda remove: _retire_one(fs, remove), removes)
+    side_by_side(fs, lambda remove: _retire_one(fs, remove), removes)
 
 
 def place(fs: FileSystem, adds: Sequence[Add]) -> list[Add]:
     """Move staged parts to their final names and return those that are at neither place."""
     for directory in sorted({layout.parent(add.final_path or "") for add in adds} - {""}):
         fs.make_directories(directory)
-    steps = _in_pool(fs, lambda add: _place_one(fs, add), adds)
+    steps = side_by_side(fs, lambda add: _place_one(fs, add), adds)
     return [add for add, step in zip(adds, steps, strict=True) if step is _Step.NOWHERE]
 
 
@@ -190,6 +187,8 @@ def sync_names(fs: FileSystem, entry: Unpublished) -> None:
 
 def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
     """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
+    if fs.capabilities.implied_directories:
+        return
     for directory in {layout.parent(add.path) for add in entry.adds}:
         try:
             if fs.remove_directory(directory) and entry.query_id is None:
@@ -222,6 +221,8 @@ def _retire_one(fs: FileSystem, remove: Remove) -> None:
 
 def _place_one(fs: FileSystem, add: Add) -> _Step:
     assert add.final_path is not None, f"part {add.id} has no final name"
+    if add.path == add.final_path:
+        return _Step.DONE
     try:
         fs.rename(add.path, add.final_path)
     except AlreadyExists:
@@ -268,28 +269,6 @@ def _look(fs: FileSystem, path: str) -> FileInfo | None:
         return fs.stat(path)
     except NotFound:
         return None
-
-
-def _in_pool(fs: FileSystem, call: Callable[[_Item], _Step | None], items: Sequence[_Item]) -> list[_Step | None]:
-    """Call for every item, side by side where a call costs more than a thread; raise the first error after the last."""
-    context = contextvars.copy_context()
-
-    def attempt(item: _Item) -> _Step | FtfileError | None:
-        try:
-            return context.copy().run(call, item)
-        except FtfileError as error:
-            return error
-
-    threads = min(fs.capabilities.concurrency, PUBLISH_THREADS, len(items))
-    if threads <= 1:
-        outcomes = [attempt(item) for item in items]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            outcomes = list(pool.map(attempt, items))
-    for outcome in outcomes:
-        if isinstance(outcome, FtfileError):
-            raise outcome
-    return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]
 
 
 def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:

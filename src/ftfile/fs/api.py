@@ -43,7 +43,11 @@ class Capabilities:
         concurrency: how many calls side by side pay off on the commit path; 1 means a call costs less than a thread.
         forbidden: characters that no name may have.
         patient: its calls wait by themselves for a store that is not ready; nobody needs to try again at once.
-        shown: when others see a file that is being written: empty `at_create`, or whole `at_close`.
+        shown: when others see a file that is being written: empty `at_create`, or whole `at_close`, when it also turns
+            out whether the name was free.
+        implied_directories: a directory is there when something is in it: none is made, is missing, is in the way of a
+            file, or is left empty.
+        stream_bytes: how much memory a file that is being written may take.
     """
 
     driver: str
@@ -59,6 +63,8 @@ class Capabilities:
     patient: bool = False
     shown: Literal["at_create", "at_close"] = "at_create"
     all_hosts: bool = True
+    implied_directories: bool = False
+    stream_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,8 @@ class FileInfo:
         size_bytes: length; 0 for a directory.
         modified_ms: the store's modification time in milliseconds since 1970 UTC; the basis of every age.
         is_directory: whether it is one.
-        identity: equal for two paths exactly when they are one file (inode, e-tag); None where the store cannot tell.
+        identity: equal for two paths exactly when they are one file, or one a copy of the other; None where the store,
+            or a listing, cannot tell.
     """
 
     path: str
@@ -250,12 +257,23 @@ class FileSystem(ABC):
     def capabilities(self) -> Capabilities:
         """Return what this store can do."""
 
+    def prove(self, directory: str) -> None:
+        """Make sure, where that is not certain, that the store keeps what the capabilities say.
+
+        Args:
+            directory: where a trial may leave traces.
+
+        Raises:
+            Unsupported: it does not.
+        """
+        del directory
+
     @abstractmethod
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing.
 
         Raises:
-            AlreadyExists: something is there.
+            AlreadyExists: something is there; where files are shown at close, that says so.
             NotFound: the parent directory is missing.
         """
 

@@ -53,8 +53,7 @@ class HadoopSettings:
         Raises:
             ConfigError: one is unknown or malformed.
         """
-        location.refuse_settings(*SETTINGS)
-        given = location.settings
+        given = location.known_settings(*SETTINGS)
         try:
             return cls(
                 user=given.get("user"),

@@ -196,9 +196,9 @@ class LocalFileSystem(FileSystem):
 
 def open_location(location: Location) -> FileSystem:
     """Open a `file` URL."""
-    location.refuse_settings("filePermission", "directoryPermission")
-    file_mode = int(location.settings.get("filePermission", "666"), 8)
-    directory_mode = int(location.settings.get("directoryPermission", "777"), 8)
+    given = location.known_settings("filePermission", "directoryPermission")
+    file_mode = int(given.get("filePermission", "666"), 8)
+    directory_mode = int(given.get("directoryPermission", "777"), 8)
     return LocalFileSystem(location.path, file_mode=file_mode, directory_mode=directory_mode)
 
 

@@ -51,16 +51,19 @@ class Location:
         """Return the canonical text."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
-    def refuse_settings(self, *known: str) -> None:
-        """Say that this driver has no settings of its own, besides those it knows.
+    def known_settings(self, *known: str) -> dict[str, str]:
+        """Return the settings as the driver spells them: Spark hands over all names in lower case.
 
         Raises:
             ConfigError: there are others.
         """
-        unknown = sorted(self.settings.keys() - set(known))
+        spelling = {name.lower(): name for name in known}
+        unknown = sorted(name for name in self.settings if name.lower() not in spelling)
         if unknown:
             names = ", ".join(f"storage.{name}" for name in unknown)
-            raise ConfigError(f"the driver of {self.scheme!r} has no settings of its own; remove {names}")
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ConfigError(f"the driver of {self.scheme!r} has no setting {names}: {has}")
+        return {spelling[name.lower()]: text for name, text in self.settings.items()}
 
 
 def normalise(url: str) -> str:

@@ -190,7 +190,7 @@ def open_location(location: Location) -> FileSystem:
     Raises:
         ConfigError: it names none.
     """
-    location.refuse_settings()
+    location.known_settings()
     if not location.authority:
         raise ConfigError(f"{location.url!r} names no store; write memory://name or memory://name/directory")
     return RootedFileSystem(MemoryFileSystem(location.authority, clock=location.clock), location.path[1:])

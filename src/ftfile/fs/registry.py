@@ -41,6 +41,8 @@ _BUILT_IN = {
     "file": "ftfile.fs.local:open_location",
     "hdfs": "ftfile.fs.hdfs_native:open_location",
     "memory": "ftfile.fs.memory:open_location",
+    "s3": "ftfile.fs.s3:open_location",
+    "s3a": "ftfile.fs.s3:open_location",
     "webhdfs": "ftfile.fs.webhdfs:open_location",
 }
 

@@ -28,6 +28,10 @@ class RootedFileSystem(WrapperFileSystem):
         self.prefix = prefix
         self._root_durable = not prefix
 
+    def prove(self, directory: str) -> None:
+        """Make sure that the store keeps what the capabilities say."""
+        self.inner.prove(self._below(directory))
+
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         return self.inner.create(self._below(path))

@@ -36,6 +36,10 @@ class WrapperFileSystem(FileSystem):
         """Return those of the inner file system."""
         return self.inner.capabilities
 
+    def prove(self, directory: str) -> None:
+        """Make sure that the store keeps what the capabilities say."""
+        self.inner.prove(directory)
+
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         return self.around("create", path, lambda: self.inner.create(path))

@@ -115,6 +115,8 @@ class SinkConfig:
             overwrite=overwrite,
             transaction=_transaction(parsed["txnAppId"], parsed["txnVersion"]),
         )
+        if publishing.direct and config.rolling is not None:
+            raise ConfigError(_NOTHING_IS_ROLLED)
         if overwrite and config.rolling is not None:
             raise ConfigError(_NOTHING_STAYS_OPEN)
         # As it came: what is never null in these rows may be fit for a format that cannot say null.
@@ -183,6 +185,11 @@ _NO_PATH = (
     "df.writeStream.option('path', '/data/out').toTable('t')"
 )
 
+
+_NOTHING_IS_ROLLED = (
+    "publish=direct writes files under their names at once, so that none can stay open over batches: leave out "
+    "rolling=policy and what implies it, or publish=direct"
+)
 
 _NOTHING_STAYS_OPEN = (
     "each batch of complete mode, as every overwrite, replaces all there is, so that no file can stay open over "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.commit import layout
 from ftfile.commit.model import Add, Origin
 from ftfile.commit.proposal import Rewrite
 
@@ -15,12 +16,12 @@ __all__ = ("add_of", "rewrite_of")
 
 
 def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[SourceRange, ...] = ()) -> Add:
-    """Return a part as the log has it, but for its name."""
+    """Return a part as the log has it, but for its name, which only one that was never staged has already."""
     return Add(
         id=part.id,
         kind="part",
         path=part.path,
-        final_path=None,
+        final_path=None if layout.is_staged(part.path) else part.path,
         length=part.length,
         logical_length=part.logical_length,
         checksum=part.checksum,

@@ -25,18 +25,21 @@ _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
 
 _BLOCKS = ("replication", "blockSize")
 _CHECKSUM_BYTES = 512
+_OUT = "leave publish out"
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The options, checked; all but the markers are kept in the log for whoever finishes open parts later.
+    """The options, checked; all but the last are kept in the log for whoever finishes open parts later.
 
     Attributes:
         naming: how files are called.
         on_publish: the function that hears of finished parts, as `module:function`.
-        storage: settings of the file system.
+        storage: settings of the file system for what is written.
         success: which directories are marked as done.
         durability: as it was asked for; see `durability_of`.
+        connection: settings of the file system for this query's processes; nobody else's business, and not in the log.
+        direct: files are written under their final names.
     """
 
     naming: Naming
@@ -44,6 +47,8 @@ class Publishing:
     storage: tuple[tuple[str, str], ...] = ()
     success: SuccessFile | None = None
     durability: str = "auto"
+    connection: tuple[tuple[str, str], ...] = ()
+    direct: bool = False
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
@@ -58,15 +63,25 @@ class Publishing:
         """
         if parsed["onPublish"] is not None:
             check_hook(parsed["onPublish"])
+        connection = tuple(sorted(parsed.prefixed("storage").items()))
+        _check_connection(connection)
         if parsed["durability"] != "auto":
-            durability_of(parsed["durability"], open_filesystem(parsed["path"]).capabilities)
+            durability_of(parsed["durability"], open_filesystem(parsed["path"], settings=dict(connection)).capabilities)
+        naming = Naming.from_options(parsed, extension)
         return cls(
-            Naming.from_options(parsed, extension),
+            naming,
             parsed["onPublish"],
-            _storage(parsed),
+            _storage(parsed, dict(connection)),
             _success(parsed, extension),
             parsed["durability"],
+            connection,
+            _direct(parsed, naming, dict(connection)),
         )
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """Return all settings of the file system."""
+        return (*self.connection, *self.storage)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
@@ -96,13 +111,46 @@ def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
     return None
 
 
-def _storage(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+def _check_connection(connection: tuple[tuple[str, str], ...]) -> None:
+    own = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
+    for name, _ in connection:
+        if name in own:
+            raise ConfigError(f"storage.{name} is an option of its own: write {own[name]}")
+
+
+def _direct(parsed: ParsedOptions, naming: Naming, connection: dict[str, str]) -> bool:
+    """Return whether files are written under their final names; check that the file system can do what is asked for."""
+    how = parsed["publish"]
+    if how == "auto":
+        return False
+    capabilities = open_filesystem(parsed["path"], settings=connection).capabilities
+    if how == "rename" and not capabilities.atomic_rename:
+        raise ConfigError(f"publish=rename: the file system {capabilities.driver!r} has no rename in one step; {_OUT}")
+    if how == "copy" and capabilities.atomic_rename:
+        raise ConfigError(f"publish=copy: the file system {capabilities.driver!r} renames in one step; {_OUT}")
+    if how != "direct":
+        return False
+    if capabilities.shown != "at_close":
+        raise ConfigError(
+            f"publish=direct: the file system {capabilities.driver!r} shows files while they are written; {_OUT}"
+        )
+    if naming.if_exists == "fail":
+        raise ConfigError("publish=direct and ifExists=fail: names are taken before the commit looks; leave one out")
+    if naming.uses_numbers:
+        raise ConfigError(
+            "publish=direct and partFileName: files are named before they are committed, so that there is no {number} "
+            "for them, and nothing for a function to go by; write a template without it"
+        )
+    return True
+
+
+def _storage(parsed: ParsedOptions, connection: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the settings of the file system, once it is known to have them."""
     permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
     blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
     is_encrypted = parsed["encryption"] != "none"
     if permissions or blocks or is_encrypted:
-        capabilities = open_filesystem(parsed["path"]).capabilities
+        capabilities = open_filesystem(parsed["path"], settings=connection).capabilities
         if permissions and not capabilities.permissions:
             raise ConfigError(_not_there([*permissions], capabilities.driver, "permissions"))
         if blocks and not capabilities.replication:

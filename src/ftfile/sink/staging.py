@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Durability, FileSystem, InputFile, OutputStream
     from ftfile.sink.identity import TaskIdentity
+    from ftfile.sink.naming.direct import DirectNames
 
 __all__ = ("OpenPart", "Stage", "StagedFile")
 
@@ -156,17 +157,26 @@ class Stage:
     Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them.
 
     Args:
-        fs: of the directory.
+        fs: rooted at the directory.
         ids: names the files.
         identity: of the attempt.
         durability: as it was asked for; see `durability_of`.
+        names: for parts that are written under their final names; None to stage them.
 
     Raises:
         ConfigError: the store has less.
     """
 
-    def __init__(self, fs: FileSystem, ids: IdSource, identity: TaskIdentity, durability: str = "auto") -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        ids: IdSource,
+        identity: TaskIdentity,
+        durability: str = "auto",
+        names: DirectNames | None = None,
+    ) -> None:
         self._fs = fs
+        self._names = names
         self._ids = ids
         self._identity = identity
         self.owner = identity.writer.owner
@@ -179,6 +189,11 @@ class Stage:
         self._pool: ThreadPoolExecutor | None = None
         self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
+
+    @property
+    def file_bytes(self) -> int:
+        """Return how much memory the store takes for each file that is being written."""
+        return self._fs.capabilities.stream_bytes
 
     def create(self, ending: str) -> StagedFile:
         """Start a file; see `StagedFile`."""
@@ -210,7 +225,20 @@ class Stage:
 
     def open(self, bucket: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
         """Start a part."""
-        return OpenPart(bucket, self.create("staged"), file_format, schema, chain)
+        file = self.create("staged") if self._names is None else self._create_direct(self._names, bucket)
+        return OpenPart(bucket, file, file_format, schema, chain)
+
+    def _create_direct(self, names: DirectNames, bucket: str) -> StagedFile:
+        """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
+        file_id = self._ids.unique()
+        path = names.path(bucket, file_id)
+        note = layout.note_path(self._directory, f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}")
+        self._fs.make_directories(self._directory)
+        self._fs.make_directories(layout.parent(path))
+        self._fs.create_exclusive(note, path.encode())
+        file = StagedFile(file_id, self._fs.create(path))
+        self._opened.append(file)
+        return file
 
     def finish(self, part: OpenPart) -> None:
         """End a part; see `end`, whose errors may come later, from `settle`."""

@@ -15,6 +15,7 @@ from ftfile.sink.bad_records import BadRecords, without_oversized
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.message import TaskCommit
+from ftfile.sink.naming.direct import DirectNames
 from ftfile.sink.parts import PartWriter
 from ftfile.sink.rolling.share import do_share
 from ftfile.sink.spool import SpoolWriter
@@ -74,7 +75,8 @@ def write_task(
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
-    stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability)
+    names = _direct_names(config, planned, identity)
+    stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability, names)
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms)
@@ -115,6 +117,15 @@ def _write(
         spool.write(batch)
     spool.finish()
     return tuple(spool.segments)
+
+
+def _direct_names(config: SinkConfig, planned: Planned, identity: TaskIdentity) -> DirectNames | None:
+    """Return what names the parts where they are written under their final names."""
+    if not config.publishing.direct:
+        return None
+    writer, extension = identity.writer, config.format.extension + config.chain.extension
+    naming = config.publishing.naming
+    return DirectNames(naming, writer.name_stem, planned.time_ms, writer.owner, identity.partition, extension)
 
 
 def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:

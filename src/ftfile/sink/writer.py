@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit import layout
 from ftfile.commit.lineage import check_known_query
 from ftfile.commit.log import CommitLog
 from ftfile.commit.protocol import commit
@@ -84,11 +85,13 @@ class SinkWriter:
         """Look at the directory before any task starts; refuse early what the commit would refuse.
 
         Raises:
-            FtfileError: as `commit` would, for the schema, the partition columns and a query that is not known here.
+            FtfileError: as `commit` would, for the schema, the partition columns, a query that is not known here, and a
+                store that cannot do what the protocol stands on.
         """
         query_id = read_query_id(config.checkpoint)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
-            log = open_log(config.path, config.publishing.storage, config.encryption)
+            log = open_log(config.path, config.publishing.settings, config.encryption)
+            log.fs.prove(layout.META)
             head = log.read_on()
             if head.version < 0:
                 _greet(config, log)
@@ -102,7 +105,7 @@ class SinkWriter:
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
-            fs = open_to_write(self.config.path, self.config.publishing.storage, self.config.encryption)
+            fs = open_to_write(self.config.path, self.config.publishing.settings, self.config.encryption)
             check_place(fs, self.config.path, self.planned.place)
             return write_task(self.config, self.planned, identity, batches, fs)
 
@@ -118,7 +121,7 @@ class SinkWriter:
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        log = open_log(self.config.path, self.config.publishing.storage, self.config.encryption)
+        log = open_log(self.config.path, self.config.publishing.settings, self.config.encryption)
         writer = whole[0].identity.writer
         with _context(writer):
             with log.lock:
@@ -200,7 +203,8 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
     with contextlib.suppress(NotFound):
         found = [info.path for info in log.fs.list("") if info.path[0] not in "_."]
         log.check_layout()
-    if found:
+    # Written under their names, own files may be there before the first commit.
+    if found and not config.publishing.direct:
         _log.warning(
             "%s is not empty: it has %d entries that ftfile did not write, such as %r. Plain readers read them, too",
             config.path,

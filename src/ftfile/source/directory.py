@@ -22,7 +22,7 @@ from ftfile.source.dead_letters import DeadLetter, read_dead_letters
 from ftfile.source.reading import read_add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from ftfile.commit.model import Record
@@ -94,9 +94,14 @@ class Version:
 class Directory:
     """Reads what is committed and nothing else; every call looks at the log anew. Needs no Spark."""
 
-    def __init__(self, path: str | os.PathLike[str], key_provider: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        key_provider: str | None = None,
+        storage: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = normalise(os.fspath(path))
-        self._fs = open_with_keys(self.path, key_provider)
+        self._fs = open_with_keys(self.path, key_provider, (storage or {}).items())
         self._log = CommitLog(self._fs)
         try:
             self._log.check_layout()
@@ -207,7 +212,9 @@ class Directory:
             yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
 
 
-def open_directory(path: str | os.PathLike[str], key_provider: str | None = None) -> Directory:
+def open_directory(
+    path: str | os.PathLike[str], key_provider: str | None = None, *, storage: Mapping[str, str] | None = None
+) -> Directory:
     """Open a directory that the sink wrote, for reading.
 
     Args:
@@ -215,11 +222,12 @@ def open_directory(path: str | os.PathLike[str], key_provider: str | None = None
         key_provider: where the keys of an encrypted directory are, as the option `keyProvider` says it. By default,
             what the environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is
             not encrypted is refused when it is given.
+        storage: settings of the file system: what the options `storage.<name>` are to the sink.
 
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.
     """
-    return Directory(path, key_provider)
+    return Directory(path, key_provider, storage)
 
 
 def _schema_of(snapshot: Snapshot, path: str) -> str:

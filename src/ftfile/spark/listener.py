@@ -9,6 +9,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
+from ftfile.core.options import STORAGE_PREFIX
 from ftfile.spark.settings import absolute_options
 from ftfile.upkeep.flush import flush
 
@@ -84,9 +85,11 @@ class _Flusher(StreamingQueryListener):
             return
         place = self._places[query_id]
         path, key_provider = place["path"], place.get("keyprovider")
+        own = {name for name in place if name.startswith(STORAGE_PREFIX)}
+        storage = {name[len(STORAGE_PREFIX) :]: place[name] for name in own}
         with log_context(query=query_id):
             try:
-                flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider)
+                flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
             except FtfileError as error:
                 if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
                     _log.debug("nothing was ever committed to %s", path)
@@ -102,7 +105,8 @@ def _place_of(spark: SparkSession, query_id: str) -> dict[str, str]:
         return {}
     entries = _entries(_field(execution, "extraOptions"))
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
-    return absolute_options({name: options[name] for name in ("path", "keyprovider") if name in options})
+    found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
+    return absolute_options({name: options[name] for name in found})
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

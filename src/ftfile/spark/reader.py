@@ -61,13 +61,14 @@ class FtFileReader(Shipped, DataSourceReader):
         directory, version = _opened(options)
         self._path = directory.path
         self._key_provider = _key_provider(options)
+        self._storage = _storage(options)
         self._version = directory.version() if version is None else version
         self._schema_json = schema.json()
         self._place = find_place(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
-        snapshot = Directory(self._path, self._key_provider).snapshot(self._version)
+        snapshot = Directory(self._path, self._key_provider, self._storage).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]).names if snapshot.schema is not None else []
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
@@ -78,7 +79,7 @@ class FtFileReader(Shipped, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
-        fs = open_with_keys(self._path, self._key_provider)
+        fs = open_with_keys(self._path, self._key_provider, self._storage.items())
         check_place(fs, self._path, self._place)
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
@@ -96,11 +97,15 @@ def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     parsed = parse_options(absolute_options(options), "read")
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
-    directory = Directory(parsed["path"], parsed["keyProvider"])
+    directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"))
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:
         raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
     return directory, version if time is None else directory.version_at(time)
+
+
+def _storage(options: Mapping[str, str]) -> dict[str, str]:
+    return parse_options(options, "read").prefixed("storage")
 
 
 _NO_PATH = (

@@ -40,7 +40,7 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
             "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids already "
             "make each batch exactly once. Leave both out"
         )
-    if not open_filesystem(config.path).capabilities.shared:
+    if not open_filesystem(config.path, settings=dict(config.publishing.settings)).capabilities.shared:
         raise ConfigError(f"path={config.path!r} lives inside one process: executors and readers could not see it")
     return config
 

@@ -9,6 +9,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import AlreadyExists, OutOfSpace
 from ftfile.testing.clock import SeededIds
@@ -17,11 +19,9 @@ from ftfile.testing.faulty import Fault, FaultyFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import pytest
-
     from ftfile.fs.api import FileSystem, OutputStream
 
-__all__ = ("ContractSupport", "write")
+__all__ = ("ContractSupport", "make_directory", "write")
 
 EVENTUALLY_S = 60.0
 
@@ -96,6 +96,15 @@ class ContractSupport:
         with ThreadPoolExecutor(max(1, filesystem.capabilities.concurrency // 2)) as pool:
             list(pool.map(one_round, range(count)))
 
+    def refused(self, filesystem: FileSystem, path: str) -> AlreadyExists:
+        """Check that no file can be written over what is at `path`, and return the error that says so."""
+        with pytest.raises(AlreadyExists) as caught:  # noqa: PT012 - which of the two depends on the store
+            stream = filesystem.create(path)
+            if filesystem.capabilities.shown == "at_close":
+                with stream:
+                    stream.write(b"refused")
+        return caught.value
+
     def numbers(self, request: pytest.FixtureRequest) -> Callable[[int], int]:
         """Return a source of random numbers below a limit; a failure shows the seed for `--seed`."""
         seed = request.config.getoption("--seed", None)
@@ -111,3 +120,10 @@ def write(filesystem: FileSystem, path: str, content: bytes) -> OutputStream:
     with filesystem.create(path) as stream:
         stream.write(content)
     return stream
+
+
+def make_directory(filesystem: FileSystem, path: str) -> None:
+    """Make a directory; where it takes a file to be one, with a file."""
+    filesystem.make_directories(path)
+    if filesystem.capabilities.implied_directories:
+        write(filesystem, f"{path}/file", b"")

@@ -171,7 +171,8 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
 
 def _own_names(add: Add) -> list[str]:
     """What belongs to this add alone, for ever."""
-    return [f"add {add.id}"] if add.kind == "segment" else [f"add {add.id}", add.path, add.final_path or ""]
+    names = {f"add {add.id}"} if add.kind == "segment" else {f"add {add.id}", add.path, add.final_path or ""}
+    return sorted(names)
 
 
 def _fold(log: LogContents) -> LogState:

@@ -84,6 +84,7 @@ def compact(
     *,
     target_bytes: int = TARGET_BYTES,
     key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
 ) -> CompactReport:
     """Merge small finished parts of the same bucket and encoding into parts of about `target_bytes`.
 
@@ -96,6 +97,7 @@ def compact(
             all of them.
         target_bytes: how large parts become.
         key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.
@@ -104,7 +106,7 @@ def compact(
     """
     if target_bytes < 1:
         raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
-    log = log_to_maintain(path, key_provider)
+    log = log_to_maintain(path, key_provider, storage)
     author = MaintenanceAuthor("compact", SYSTEM_IDS.unique())
     with log_context(job=author.job_id):
         with log.lock:

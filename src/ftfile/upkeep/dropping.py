@@ -52,7 +52,11 @@ class _NothingThere(Exception):
 
 
 def drop(
-    path: str | os.PathLike[str], where: Mapping[str, object] | str, *, key_provider: str | None = None
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | str,
+    *,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
 ) -> DropReport:
     """Remove all rows of some buckets, finished or not, in one record: a version has all of them, the next none.
 
@@ -63,6 +67,7 @@ def drop(
         where: which buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or the word
             "all" for everything in the directory.
         key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
 
     Raises:
         ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.
@@ -73,7 +78,7 @@ def drop(
             f"where={where!r} does not say what to drop: it takes values of partition columns, such as "
             f'{{"month": "7"}}, or "{ALL}" for every row in the directory'
         )
-    log, job_id = log_to_maintain(path, key_provider), SYSTEM_IDS.unique()
+    log, job_id = log_to_maintain(path, key_provider, storage), SYSTEM_IDS.unique()
     dropped: list[Add] = []
 
     def drops(head: LogState, snapshot: Snapshot) -> list[Add]:

@@ -31,7 +31,7 @@ from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 from ftfile.sink.staging import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.commit.model import Add, Record
     from ftfile.commit.proposal import Rewrite
@@ -69,6 +69,7 @@ def flush(
     due_only: bool = False,
     query_id: str | None = None,
     key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
 ) -> FlushReport:
     """Finish the files that are open over batches, so that every reader sees their rows.
 
@@ -79,30 +80,37 @@ def flush(
         due_only: leave those open for which no rule has fired.
         query_id: leave those of other queries open.
         key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
 
     Raises:
         ConfigError: it is no ftfile directory.
         FtfileError: rows could not be made files; all others were.
     """
     url = normalise(os.fspath(path))
-    log = CommitLog(open_with_keys(url, key_provider))
+    opened = (url, key_provider, tuple((storage or {}).items()))
+    log = CommitLog(open_with_keys(*opened))
     try:
         log.check_layout()
     except NotFound as error:
         raise ConfigError(f"{os.fspath(path)!r} is not an ftfile directory: it has no log") from error
     job_id = SYSTEM_IDS.unique()
     with log_context(job=job_id):
-        return _Flush(url, log, job_id, query_id, due_only=due_only, key_provider=key_provider).run()
+        return _Flush(opened, log, job_id, query_id, due_only=due_only).run()
 
 
 class _Flush:
     """One flush: records until nothing is left to do, each with files of one query."""
 
     def __init__(
-        self, url: str, log: CommitLog, job_id: str, query_id: str | None, *, due_only: bool, key_provider: str | None
+        self,
+        opened: tuple[str, str | None, tuple[tuple[str, str], ...]],
+        log: CommitLog,
+        job_id: str,
+        query_id: str | None,
+        *,
+        due_only: bool,
     ) -> None:
-        self._url = url
-        self._key_provider = key_provider
+        self._url, self._key_provider, self._connection = opened
         self._log = log
         self._job_id = job_id
         self._query_id = query_id
@@ -145,7 +153,8 @@ class _Flush:
         return False
 
     def _log_with(self, storage: tuple[tuple[str, str], ...]) -> CommitLog:
-        return CommitLog(open_with_keys(self._url, self._key_provider, storage)) if storage else self._log
+        settings = (*self._connection, *storage)
+        return CommitLog(open_with_keys(self._url, self._key_provider, settings)) if storage else self._log
 
     def _count(self, record: Record) -> None:
         parts = [add for add in record.adds if add.kind == "part"]

@@ -39,8 +39,8 @@ class GarbageFile:
     Attributes:
         path: relative to the directory.
         size_bytes: its length.
-        kind: `staged`, `retired`, `returned` (a removed part at its final name: hidden again, not deleted), `record`,
-            `base`, `range` or `temporary`.
+        kind: `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final
+            name: hidden again, not deleted), `record`, `base`, `range` or `temporary`.
         why: what makes it garbage.
     """
 
@@ -124,6 +124,7 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     # Dead letters are in no snapshot: until they are published, only this list knows of them.
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         staged.pop(add.path, None)
+    _look_at_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings)
     why = "it is in no record, or what was in it was removed before the horizon"
     findings.files.extend(GarbageFile(path, info.size_bytes, "staged", why) for path, info in staged.items())
     why = "it was removed before the horizon"
@@ -135,6 +136,22 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     old = {info.path for info in directories if 0 < info.modified_ms <= horizon_ms}
     old |= {above for path in staged for above in layout.ancestors(path)} & {info.path for info in directories}
     findings.directories.extend(sorted(old - holding, reverse=True))
+
+
+def _look_at_notes(fs: FileSystem, notes: Iterable[str], within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+    """Find what was written under its final name, and never committed."""
+    live = {add.path for add in within.adds.values()}
+    for note in notes:
+        path = fs.read(note).decode()
+        if path not in live and (info := _file_at(fs, path)) is not None and info.modified_ms <= horizon_ms:
+            findings.files.append(GarbageFile(path, info.size_bytes, "direct", "it is in no record"))
+
+
+def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
+    try:
+        return fs.stat(path)
+    except NotFound:
+        return None
 
 
 def _look_for_returned(log: CommitLog, head: LogState, within: Snapshot, findings: Findings) -> None:

@@ -11,16 +11,19 @@ from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
 __all__ = ("log_to_maintain",)
 
 
-def log_to_maintain(path: str | os.PathLike[str], key_provider: str | None) -> CommitLog:
+def log_to_maintain(
+    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None
+) -> CommitLog:
     """Return the log that this process's writers use, too; of an encrypted directory, one with its keys.
 
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.
     """
-    directory = Directory(path, key_provider)
+    directory = Directory(path, key_provider, storage)
     fs = directory.file_system
-    return open_log(directory.path) if keys_of(fs) is None else CommitLog(fs)
+    return open_log(directory.path, tuple((storage or {}).items())) if keys_of(fs) is None else CommitLog(fs)

@@ -15,7 +15,7 @@ from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ftfile.commit.model import Record
     from ftfile.commit.range_format import Range
@@ -29,7 +29,9 @@ CHUNK_RECORDS = 4096
 _log = get_logger(__name__)
 
 
-def merge_ranges(path: str | os.PathLike[str], *, key_provider: str | None = None) -> int:
+def merge_ranges(
+    path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
+) -> int:
     """Make one range of all records, so that readers open one file; whatever range is missing or damaged is made anew.
 
     Safe beside running queries, and repeatable. Commits merge small ranges themselves.
@@ -37,6 +39,7 @@ def merge_ranges(path: str | os.PathLike[str], *, key_provider: str | None = Non
     Args:
         path: of the directory.
         key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
 
     Returns:
         The version up to which the range stands for the records.
@@ -45,7 +48,7 @@ def merge_ranges(path: str | os.PathLike[str], *, key_provider: str | None = Non
         ConfigError: the path is no ftfile directory.
         CorruptData: a range is damaged, and the records that it stood for are not kept.
     """
-    log = CommitLog(Directory(path, key_provider).file_system)
+    log = CommitLog(Directory(path, key_provider, storage).file_system)
     head = log.read_on(durable=True)
     merge_all(log, head)
     return head.version

@@ -24,7 +24,7 @@ from ftfile.upkeep.ranges import merge_all
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ftfile.commit.state import LogState
     from ftfile.fs.api import FileSystem
@@ -74,6 +74,7 @@ def vacuum(
     grace: str = DEFAULT_GRACE,
     force: bool = False,
     key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
 ) -> VacuumReport:
     """Delete what no record needs any more, and what no version within the grace needs.
 
@@ -91,6 +92,7 @@ def vacuum(
         grace: how long what is not needed is kept, by the store's clock.
         force: accept a grace below 24 hours: when you know that nothing is writing or reading.
         key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the grace is no duration or too short.
@@ -98,7 +100,7 @@ def vacuum(
         CommitError: there is no telling what may be deleted; nothing was.
     """
     grace_ms = _checked_grace_ms(grace, force=force)
-    log, job_id = CommitLog(Directory(path, key_provider).file_system), SYSTEM_IDS.unique()
+    log, job_id = CommitLog(Directory(path, key_provider, storage).file_system), SYSTEM_IDS.unique()
     with log_context(job=job_id):
         report = _vacuum(log, job_id, grace_ms, dry_run=dry_run)
         doing = "would delete" if dry_run else "deleted"
@@ -141,9 +143,10 @@ def _delete(fs: FileSystem, findings: Findings) -> set[str]:
     """Delete, and return what could not be."""
     failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove])]
     with ThreadPoolExecutor(max(1, min(fs.capabilities.concurrency, THREADS))) as pool:
-        # Companions last: who finds a record without one looks whether the record is still there.
-        for companions in (False, True):
-            paths = [file.path for file in findings.files if file.path.endswith(".adds") == companions]
+        # Companions last: who finds a record without one looks whether the record is still there. So are notes: they
+        # tell of files that could not be deleted.
+        for last in (False, True):
+            paths = [file.path for file in findings.files if file.path.endswith((".adds", ".direct")) == last]
             deleted = pool.map(lambda path: _tried(path, fs.delete, path), paths)
             failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
     _remove_directories(fs, findings)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from ftfile.core.options.kinds import Kind
 from ftfile.core.options.parse import ParsedOptions, parse_options
-from ftfile.core.options.table import OPTIONS, Option
+from ftfile.core.options.table import OPTIONS, STORAGE_PREFIX, Option
 
-__all__ = ("OPTIONS", "Kind", "Option", "ParsedOptions", "parse_options")
+__all__ = ("OPTIONS", "STORAGE_PREFIX", "Kind", "Option", "ParsedOptions", "parse_options")

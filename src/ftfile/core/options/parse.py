@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, Option
+from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX, Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ class ParsedOptions:
     Attributes:
         given: by the table's spelling, only what the user wrote.
         spark: Spark's own keys among the options, in lower case.
-        own: options `prefix.<name>` of the user's own code, in lower case.
+        own: options `prefix.<name>` of the user's own code, and of the file system, in lower case.
     """
 
     given: dict[str, Any]
@@ -74,7 +74,7 @@ def parse_options(raw: Mapping[str, str], use: Literal["write", "read"]) -> Pars
         if lower in SPARK_KEYS or lower.startswith("option."):
             spark[lower] = text
             continue
-        if lower.startswith(OWN_PREFIXES) and use == "write":
+        if (lower.startswith(OWN_PREFIXES) and use == "write") or lower.startswith(STORAGE_PREFIX):
             own[lower] = text
             continue
         option = _BY_KEY.get(lower)

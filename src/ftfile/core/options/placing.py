@@ -94,6 +94,15 @@ PLACING: tuple[Option, ...] = (
         "publishing",
     ),
     Option(
+        "publish",
+        one_of("auto", "rename", "copy", "direct"),
+        "auto",
+        "How files get their names once their batch is committed: `rename`, in one step; `copy`, within an object "
+        "store, which cannot rename; `auto` is what the file system can do. `direct` writes files under their names at "
+        "once, before the commit: for readers by ftfile alone; see [object stores](object-stores.md#direct).",
+        "publishing",
+    ),
+    Option(
         "filePermission",
         PERMISSION,
         None,

@@ -20,7 +20,7 @@ from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
 from ftfile.core.options.versions import VERSIONS
 
-__all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "Option")
+__all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX", "Option")
 
 GROUPS = {
     "where": "Where and what",
@@ -42,7 +42,7 @@ OPTIONS: tuple[Option, ...] = (
         TEXT,
         None,
         "The directory: a local path, or a URL such as `file:///data/out`. A relative path is made absolute on the "
-        "driver.",
+        "driver. Options `storage.<name>` are settings of its file system; see [object stores](object-stores.md).",
         "where",
         used_by=BOTH,
     ),
@@ -254,11 +254,12 @@ SPARK_KEYS = frozenset(
     {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}
 )
 
-# What follows is for classes of the user's own.
+# What follows is for classes of the user's own,
 OWN_PREFIXES = ("bucketer.", "encoder.")
+# and for the driver of the file system.
+STORAGE_PREFIX = "storage."
 
 _INSTEAD: dict[tuple[str, ...], str] = {
-    ("publish",): "files are renamed once their batch is committed",
     ("grace",): "nothing is deleted but by ftfile.vacuum(path, grace='7d'), which takes it as an argument",
     ("filterPushdown",): "filter the DataFrame",
 }

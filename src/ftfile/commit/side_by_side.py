@@ -1,0 +1,43 @@
+"""Calls of a store side by side, where one costs more than a thread."""
+
+from __future__ import annotations
+
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.core.errors import FtfileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("THREADS_MAX", "side_by_side")
+
+THREADS_MAX = 32
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def side_by_side(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Call for every item and return the results; raise the first error after the last call."""
+    context = contextvars.copy_context()
+
+    def attempt(item: _Item) -> _Result | FtfileError:
+        try:
+            return context.copy().run(call, item)
+        except FtfileError as error:
+            return error
+
+    threads = min(fs.capabilities.concurrency, THREADS_MAX, len(items))
+    if threads <= 1:
+        outcomes = [attempt(item) for item in items]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            outcomes = list(pool.map(attempt, items))
+    for outcome in outcomes:
+        if isinstance(outcome, FtfileError):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]

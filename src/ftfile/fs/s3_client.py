@@ -1,0 +1,131 @@
+"""Requests to an S3 store by `botocore`: each has a time limit, is sent once, and fails with an error of the port."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, StorageError, Unavailable, Unsupported
+from ftfile.fs.s3_errors import READING, remote_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.fs.s3_settings import S3Settings
+
+__all__ = ("CONCURRENCY", "S3Client", "client_of")
+
+CONCURRENCY = 32
+# Parts of large files that are under way at once in a process, each with its copy in memory.
+PARTS_AT_ONCE = 4
+_CONNECT_TIMEOUT_S = 10.0
+
+_lock = threading.Lock()
+_clients: dict[tuple[int, S3Settings], S3Client] = {}
+
+
+def client_of(settings: S3Settings) -> S3Client:
+    """Return this process's client: making one takes a quarter of a second, and a fork shares no connections.
+
+    Raises:
+        ConfigError: the library is missing, or the settings name what is not there.
+    """
+    key = os.getpid(), settings
+    with _lock:
+        if key not in _clients:
+            _clients[key] = S3Client(settings)
+        return _clients[key]
+
+
+os.register_at_fork(after_in_child=_clients.clear)
+
+
+class S3Client:
+    """One client for all threads of a process.
+
+    Attributes:
+        slots: one is held for each part of a large file that is under way.
+        proven: of which buckets it is known that they keep conditions; whether also those of copies.
+    """
+
+    def __init__(self, settings: S3Settings) -> None:
+        try:
+            import botocore.config
+            import botocore.exceptions
+            import botocore.session
+        except ImportError as error:
+            raise ConfigError(f"s3:// needs a package that is not there ({error}): pip install 'ftfile[s3]'") from error
+        self._errors = botocore.exceptions
+        self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)
+        self.proven: dict[str, bool] = {}
+        config = botocore.config.Config(
+            connect_timeout=min(_CONNECT_TIMEOUT_S, settings.timeout_s),
+            read_timeout=settings.timeout_s,
+            # Trying again is the driver's business: it must know of each try what became of it.
+            retries={"mode": "standard", "total_max_attempts": 1},
+            max_pool_connections=CONCURRENCY + PARTS_AT_ONCE,
+            tcp_keepalive=True,
+            s3={"addressing_style": settings.addressing},
+            user_agent_extra="ftfile",
+        )
+        keys = settings.keys()
+        try:
+            session = botocore.session.Session(profile=settings.profile)
+            self._client = session.create_client(
+                "s3", region_name=settings.region, endpoint_url=settings.endpoint, config=config, **keys
+            )
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:
+            raise ConfigError(f"s3:// cannot be opened: {error}") from error
+
+    def send(self, operation: str, path: str, where: str, method: str, **parameters: object) -> Mapping[str, Any]:
+        """Send one request and return the answer.
+
+        Args:
+            operation: the port's method, for errors.
+            path: what it was asked to act on.
+            where: the root below which the path is.
+            method: of the library's client.
+            parameters: of the request.
+
+        Raises:
+            StorageError: see `remote_error`.
+        """
+        try:
+            answer: Mapping[str, Any] = getattr(self._client, method)(**parameters)
+        except (self._errors.ClientError, self._errors.BotoCoreError) as error:
+            raise self._translated(operation, path, where, error) from error
+        return answer
+
+    def body(self, operation: str, path: str, where: str, answer: Mapping[str, Any]) -> bytes:
+        """Return all bytes of the answer's body.
+
+        Raises:
+            Unavailable: they did not come whole.
+        """
+        try:
+            with answer["Body"] as body:
+                content: bytes = body.read()
+        except (self._errors.BotoCoreError, OSError) as error:
+            raise self._translated(operation, path, where, error) from error
+        return content
+
+    def _translated(self, operation: str, path: str, where: str, error: Exception) -> StorageError:
+        known = self._errors
+        if isinstance(error, known.ClientError):
+            told, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+            text = {"code": str(told.get("Code", "")), "message": str(told.get("Message", ""))}
+            return remote_error(operation, path, where, status=status, **text)
+        if isinstance(
+            error, known.NoCredentialsError | known.PartialCredentialsError | known.CredentialRetrievalError
+        ) or type(error).__name__ in {"TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
+            detail = f"there are no credentials for {where} ({error}): docs/object-stores.md says where to give them"
+            return PermissionDenied(operation, path, detail)
+        if isinstance(error, known.ParamValidationError | known.InvalidRegionError | known.NoRegionError):
+            return Unsupported(operation, path, f"the library cannot ask {where} for this: {error}")
+        never_sent = isinstance(
+            error, known.EndpointConnectionError | known.ConnectTimeoutError | known.ProxyConnectionError
+        )
+        if operation in READING or never_sent:
+            return Unavailable(operation, path, f"{where} does not answer: {error}")
+        return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")

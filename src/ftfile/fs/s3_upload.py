@@ -1,0 +1,133 @@
+"""One file in many requests: its parts are sent or copied side by side, and nothing is seen until it is completed."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import AlreadyExists, StorageError, Unsupported
+from ftfile.fs.s3_bucket import ID, NEW
+from ftfile.fs.s3_client import PARTS_AT_ONCE
+from ftfile.fs.s3_errors import UploadGone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
+
+    from ftfile.fs.s3_bucket import S3Bucket
+
+__all__ = ("PARTS_MAX", "S3Upload")
+
+PARTS_MAX = 10_000
+
+
+class S3Upload:
+    """A file that is being made of parts.
+
+    Args:
+        bucket: where.
+        operation: the port's method, for errors.
+        path: of the file.
+        identity: of the file; None for none.
+    """
+
+    def __init__(self, bucket: S3Bucket, operation: str, path: str, identity: str | None) -> None:
+        self._bucket = bucket
+        self._operation = operation
+        self._path = path
+        self._key = bucket.key(operation, path)
+        self._identity = identity
+        metadata = {ID: identity} if identity is not None else {}
+        # A second try leaves an upload that nobody knows; see docs/object-stores.md for how stores clear them away.
+        self._id: str = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
+        self._pool = ThreadPoolExecutor(PARTS_AT_ONCE)
+        self._parts: list[Future[str]] = []
+
+    def send(self, content: bytes | bytearray) -> None:
+        """Send the next part beside others; waits while as many are under way as may be.
+
+        Raises:
+            Unsupported: it is one part too many.
+        """
+        self._start(lambda number: self._part(number, "upload_part", Body=content)["ETag"])
+
+    def copy(self, origin: dict[str, str], byte_range: str) -> None:
+        """Copy the next part from another object, likewise.
+
+        Args:
+            origin: bucket and key.
+            byte_range: as in an HTTP header.
+        """
+
+        def copy(number: int) -> str:
+            answer = self._part(number, "upload_part_copy", CopySource=origin, CopySourceRange=byte_range)
+            tag: str = answer["CopyPartResult"]["ETag"]
+            return tag
+
+        self._start(copy)
+
+    def complete(self) -> None:
+        """Make the file of its parts where there is none.
+
+        Raises:
+            AlreadyExists: something is there.
+            StorageError: a part could not be sent, or the file not be made; `abort` what is left.
+        """
+        parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
+        self._pool.shutdown()
+        try:
+            self._bucket.settle(self._operation, self._path, lambda: self._identity, lambda: self._complete(parts))
+        except AlreadyExists:
+            self.abort()
+            raise
+
+    def _complete(self, parts: list[dict[str, Any]]) -> None:
+        try:
+            self._bucket.send(
+                self._operation,
+                self._path,
+                "complete_multipart_upload",
+                Key=self._key,
+                UploadId=self._id,
+                MultipartUpload={"Parts": parts},
+                **NEW,
+            )
+        except UploadGone as error:
+            # By an own earlier try, which is found out like any other that exists; or it was aborted.
+            if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:
+                raise StorageError(self._operation, self._path, error.detail) from error
+
+    def abort(self) -> None:
+        """Give up the parts, as far as that can be done."""
+        for part in self._parts:
+            part.cancel()
+        # A part that arrives later would stay.
+        self._pool.shutdown()
+        with contextlib.suppress(StorageError):
+            self._repeat("abort_multipart_upload", UploadId=self._id)
+
+    def _start(self, send: Callable[[int], str]) -> None:
+        number = len(self._parts) + 1
+        if number > PARTS_MAX:
+            raise Unsupported(
+                self._operation,
+                self._path,
+                f"a file has at most {PARTS_MAX} parts of storage.partSize: raise that, or set maxBytesPerFile",
+            )
+        slots = self._bucket.client.slots
+        slots.acquire()
+        try:
+            part = self._pool.submit(send, number)
+        except BaseException:
+            slots.release()
+            raise
+        part.add_done_callback(lambda _: slots.release())
+        self._parts.append(part)
+
+    def _part(self, number: int, method: str, **parameters: object) -> Mapping[str, Any]:
+        return self._repeat(method, UploadId=self._id, PartNumber=number, **parameters)
+
+    def _repeat(self, method: str, **parameters: object) -> Mapping[str, Any]:
+        bucket, operation, path = self._bucket, self._operation, self._path
+        return bucket.repeat(operation, path, lambda: bucket.send(operation, path, method, Key=self._key, **parameters))

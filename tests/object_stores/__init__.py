@@ -1,0 +1,1 @@
+"""Tests on object stores: servers that speak S3."""

@@ -1,0 +1,242 @@
+"""The whole sink on S3: commits, replays, rolling, vacuum, reading back; how files get their names, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.fs.registry import open_filesystem
+from ftfile.sink import writer as sink_writer
+from ftfile.testing.checker import check_directory
+from ftfile.testing.micro_batch import MicroBatch
+from tests.object_stores.servers import BUCKET, client
+from tests.object_stores.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.testing.checker import DirectoryReport
+    from tests.object_stores.servers import Store
+
+_directories = (f"sink-{number}" for number in itertools.count())
+
+COLUMNS = {"value": "string"}
+TEXT = {"fileFormat": "text"}
+
+
+@pytest.fixture(autouse=True)
+def new_process() -> Iterator[None]:
+    sink_writer.forget_logs()
+    yield
+    sink_writer.forget_logs()
+
+
+class Sink:
+    """A directory of one test."""
+
+    def __init__(self, store: Store, checkpoint: Path) -> None:
+        self.store = store
+        self.directory = next(_directories)
+        self.url = f"{store.url}/{self.directory}"
+        self.checkpoint = str(checkpoint)
+
+    def query(self, columns: dict[str, str] = COLUMNS, **options: str) -> MicroBatch:
+        settings = {f"storage.{name}": text for name, text in self.store.settings.items()}
+        return MicroBatch(self.url, columns, settings | TEXT | options, checkpoint=self.checkpoint)
+
+    def open(self) -> Any:
+        return ftfile.open(self.url, storage=self.store.settings)
+
+    def names(self) -> set[str]:
+        """Return all names in the directory, past the driver."""
+        pages = client(self.store.endpoint).get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        keys = (each["Key"] for page in pages for each in page.get("Contents", ()))
+        return {key.partition("/")[2] for key in keys if key.startswith(f"{self.directory}/")}
+
+    def data(self) -> set[str]:
+        return {key for key in self.names() if not key.startswith("_ftfile/")}
+
+    def staged(self) -> set[str]:
+        return {key for key in self.names() if key.startswith("_ftfile/staged/")}
+
+    def checked(self, *letters: str) -> DirectoryReport:
+        """Check the directory: a plain lister and ftfile's own reader see these rows once."""
+        report = check_directory(open_filesystem(self.url, settings=self.store.settings))
+        assert report.live_rows == report.visible_rows == Counter(letter.encode() for letter in letters)
+        assert sorted(self.open().to_arrow().column("value").to_pylist()) == sorted(letters)
+        return report
+
+
+@pytest.fixture
+def sink(store: Store, tmp_path: Path) -> Sink:
+    return Sink(store, tmp_path / "checkpoint")
+
+
+def rows(*letters: str) -> list[dict[str, Any]]:
+    return [{"value": letter} for letter in letters]
+
+
+@pytest.mark.parametrize("publish", ["auto", "copy", "direct"])
+def test_batches_replays_and_restarts(sink: Sink, publish: str) -> None:
+    query = sink.query(publish=publish)
+    query.run(0, [rows("a"), rows("b")])
+    query.run(1, [[], []])
+    query.restart()
+    assert query.next_batch() == 2
+    query.run(2, [rows("c", "d")])
+    query.restart()
+    assert query.run(2, [rows("d"), rows("c")]).replayed
+    report = sink.checked("a", "b", "c", "d")
+    assert report.committed == {query.query_id: [0, 1, 2]}
+    assert len(sink.data()) == 3
+    # What tells vacuum of files that were not committed, is left to it.
+    assert {key.rpartition(".")[2] for key in sink.staged()} == ({"direct"} if publish == "direct" else set())
+
+
+def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options: str) -> tuple[Wire, Wire]:
+    """Return what the tasks and the commit of a third batch ask the store for."""
+    query = sink.query(**options)
+    for batch in range(2):
+        query.run(batch, [rows("a")] * parts)
+    planned = query.plan()
+    with Wire(sink.store)() as writing:
+        messages = [query.run_task(planned, query.identity(2), part, rows("a")) for part in range(parts)]
+    writer = sink_writer.SinkWriter.plan(query.config())
+    with Wire(sink.store, like_aws=like_aws)() as committing:
+        writer.commit(messages, 2)
+    sink.checked(*"a" * 3 * parts)
+    return writing, committing
+
+
+# Twice whether a base came meanwhile, and the stage of the batch; the newest record, the next and a hint; the record,
+# and the hint.
+PROTOCOL = Counter({"list": 3, "read": 3, "put": 2})
+
+
+@pytest.mark.parametrize("parts", [1, 8])
+def test_what_a_commit_asks_the_store_for(sink: Sink, parts: int) -> None:
+    writing, committing = commit_requests(sink, parts, like_aws=True)
+    assert writing.counts() == {"list": 2 * parts, "read": 3 * parts, "put": parts, "look": parts}
+    assert committing.counts() == PROTOCOL + Counter({"copy": parts, "delete": parts})
+    assert {prefix.rpartition("_ftfile/")[2] for prefix in committing.listed} == {
+        "state/",
+        "staged/00000000-0000-0000-0000-000000000001/2/",
+    }
+
+
+def test_what_it_asks_a_store_that_keeps_no_conditions_for_copies(sink: Sink) -> None:
+    _, committing = commit_requests(sink, 8)
+    assert committing.counts() == PROTOCOL + Counter({"look": 8, "read": 8, "put": 8, "delete": 8})
+
+
+def test_what_it_asks_for_where_names_are_final(sink: Sink) -> None:
+    writing, committing = commit_requests(sink, 8, publish="direct")
+    assert writing.counts() == {"list": 16, "read": 24, "put": 16, "look": 8}
+    assert committing.counts() == PROTOCOL - Counter({"list": 1}) + Counter({"look": 8})
+
+
+def test_files_stay_open_over_batches_and_are_assembled(sink: Sink) -> None:
+    columns = {"letter": "string", "id": "long"}
+    query = sink.query(columns, fileFormat="json", partitionBy="letter", maxRecordsPerFile="4", rolling="policy")
+    for batch in range(5):
+        query.run(batch, [[{"letter": letter, "id": batch * 2 + task} for letter in "xy"] for task in range(2)])
+    assert len(sink.open().files()) >= 2
+    ftfile.flush(sink.url, storage=sink.store.settings)
+    assert sorted(sink.open().to_arrow().column("id").to_pylist()) == sorted([*range(10)] * 2)
+    assert {file.path for file in sink.open().files()} == sink.data()
+    assert all(path.startswith(("letter=x/", "letter=y/")) for path in sink.data())
+
+
+@pytest.mark.parametrize("publish", ["copy", "direct"])
+def test_compacting_dropping_and_vacuum(sink: Sink, publish: str) -> None:
+    query = sink.query(publish=publish)
+    for batch, letter in enumerate("abc"):
+        query.run(batch, [rows(letter)])
+    ftfile.compact(sink.url, storage=sink.store.settings)
+    assert len(sink.open().files()) == 1
+    sink.checked("a", "b", "c")
+    ftfile.drop(sink.url, "all", storage=sink.store.settings)
+    query.run(3, [rows("d")])
+    vacuum(sink)
+    sink.checked("d")
+    assert len(sink.data()) == 1
+    assert not [key for key in sink.names() if key.startswith(("_ftfile/staged/", "_ftfile/retired/"))]
+
+
+def vacuum(sink: Sink) -> None:
+    # The store tells time in whole seconds.
+    time.sleep(1.1)
+    ftfile.vacuum(sink.url, grace="0s", force=True, dry_run=False, storage=sink.store.settings)
+
+
+def test_vacuum_finds_what_was_written_under_its_name_and_never_committed(sink: Sink) -> None:
+    query = sink.query(publish="direct")
+    query.run(0, [rows("a")])
+    client(sink.store.endpoint).put_object(
+        Bucket=BUCKET, Key=f"{sink.directory}/part-0000000007-foreign.txt", Body=b"f"
+    )
+    lost = query.write(1, [rows("lost")])[0].parts[0].path
+    late = query.write(2, [rows("late")])[0].parts[0].path
+    assert {lost, late} < sink.data()
+    query.restart()
+    query.run(1, [rows("b")])
+    vacuum(sink)
+    assert not {lost, late} & sink.data()
+    assert "part-0000000007-foreign.txt" in sink.data()
+    assert sorted(sink.open().to_arrow().column("value").to_pylist()) == ["a", "b"]
+    assert not sink.staged()
+
+
+def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
+    query = sink.query(publish="direct")
+    query.run(0, [rows("a")])
+    before = sink.names()
+    with pytest.raises(ConnectionError):
+        query.run_task(query.plan(), query.identity(1), 0, rows("b"), error=ConnectionError("executor lost"))
+    assert {key for key in sink.names() - before if not key.endswith(".direct")} == set()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"publish": "rename"}, "publish=rename: the file system 's3' has no rename"),
+        ({"publish": "direct", "rolling": "policy"}, "rolling=policy"),
+        ({"publish": "direct", "maxBatchesPerFile": "3"}, "rolling=policy"),
+        ({"publish": "direct", "ifExists": "fail", "partFileName": "{batch}"}, "ifExists=fail"),
+        ({"publish": "direct", "partFileName": "{number}{ext}"}, "{number}"),
+        ({"publish": "sideways"}, "it takes one of"),
+        ({"replication": "2"}, "no replicas"),
+        ({"storage.replication": "2"}, "write replication"),
+        ({"storage.colour": "red"}, "no setting storage.colour: it has endpoint, region"),
+    ],
+)
+def test_what_is_refused_at_start(sink: Sink, options: dict[str, str], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        sink.query(**options).plan()
+    assert not sink.names()
+
+
+def test_direct_names_say_what_the_template_says(sink: Sink) -> None:
+    query = sink.query(publish="direct", partFileName="{name}_{batch:3}_{index:2}{ext}", partPrefix="p")
+    with pytest.raises(ConfigError):
+        query.plan()
+    query = sink.query(
+        {"value": "string", "day": "long"}, publish="direct", partitionBy="day", partFileName="{batch:3}_{index:2}{ext}"
+    )
+    query.run(0, [[{"value": "a", "day": 1}], [{"value": "b", "day": 1}, {"value": "c", "day": 2}]])
+    names = sorted(re.sub("-[0-9a-f]{12}", "-U", path) for path in sink.data())
+    assert names == ["day=1/000_00-U.txt", "day=1/000_01-U.txt", "day=2/000_01-U.txt"]
+
+
+def test_a_store_that_ignores_conditions_is_refused_at_start(sink: Sink) -> None:
+    with Wire(sink.store, ignores_conditions=True)(), pytest.raises(Unsupported, match="If-None-Match"):
+        sink.query().plan()
+    assert not sink.names()
