@@ -40,7 +40,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 
 .PHONY: test
 test: tests_passed := --tests-passed
-test: clean-reports java hdfs-jars lint unit crash hdfs-tests spark cluster-tests smoke-spark unit-pythons mutants ## everything that must pass
+test: clean-reports java hdfs-jars s3-server lint unit crash hdfs-tests object-store-tests spark cluster-tests smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
@@ -55,6 +55,10 @@ crash: environment ## every crash and every fault, enumerated; and the longer on
 hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
 	$(call pytest,.venv,hdfs) -n 2 --dist loadfile tests/hdfs
 
+.PHONY: object-store-tests
+object-store-tests: s3-server environment ## the tests on servers of S3
+	$(call pytest,.venv,object-stores) -n 2 --dist loadgroup tests/object_stores
+
 .PHONY: long
 long: java hdfs-jars environment ## 100,000 batches into one directory; every crash, and every two steps of two that race
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
@@ -66,7 +70,7 @@ kills: java environment ## two streams into one directory in an application that
 	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
 
 .PHONY: spark
-spark: java hdfs-jars parquet-jar environment ## the tests in the newest Spark
+spark: java hdfs-jars parquet-jar s3-server environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 .PHONY: cluster-tests
@@ -118,7 +122,7 @@ docs: environment ## write docs/options.md from the option table
 
 .PHONY: clean
 clean: ## remove environments, caches and reports
-	rm -rf .venv* .jars .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv* .jars .servers .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 
 .PHONY: environment
 environment:
@@ -135,6 +139,10 @@ hdfs-jars:
 .PHONY: parquet-jar
 parquet-jar:
 	@.ci/parquet-jar
+
+.PHONY: s3-server
+s3-server:
+	@.ci/s3-server
 
 .PHONY: clean-reports
 clean-reports:

@@ -10,6 +10,8 @@ BATCHES = Scenario(
     (Batch("ab"), Batch("", batch_id=1), Batch("cd", batch_id=2, troubled=True)),
     new_processes=True,
 )
+# The same under final names.
+DIRECT = Scenario("direct", BATCHES.batches, new_processes=True, options=(("publish", "direct"),))
 # Replays are recognised by their offsets, not by their content.
 PARTITIONED = Scenario("partitioned", (Batch("abab"), Batch("bc", batch_id=1)), partitioned=True, checkpoint=True)
 # The last record hides what was there and shows nothing.

@@ -25,6 +25,7 @@ from ftfile.testing.repeatable import repeatable
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
+    DIRECT,
     ENCRYPTED,
     NAMED,
     PARTITIONED,
@@ -158,6 +159,16 @@ def test_every_crash_on_hdfs(
     scenario: Scenario, store: Store, record_property: Callable[[str, object], None], seed: int
 ) -> None:
     assert explore(scenario, record_property, seed, store=store) >= PORTION * ON_HDFS[scenario]
+
+
+# There a file is whole or not at all: what is left to enumerate is which of the steps were done.
+ON_S3 = {BATCHES: 100, DIRECT: 100, PARTITIONED: 100, REPLACING: 50, ROLLING: 100, NAMED: 100}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scenario", ON_S3, ids=lambda scenario: scenario.name)
+def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, object], None]) -> None:
+    assert explore(scenario, record_property, store="s3") >= ON_S3[scenario]
 
 
 @pytest.mark.timeout(900)

@@ -246,7 +246,8 @@ class Scenario:
         by_query: dict[str, list[int]] = {}
         for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
             by_query.setdefault(batch.query, []).append(batch.batch_id)
-        report = check_directory(self.with_keys(fs), recorded_by_spark=by_query)
+        direct = ("publish", "direct") in self.options
+        report = check_directory(self.with_keys(fs), recorded_by_spark=by_query, direct=direct)
         streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
         batches = [batch for batch in map(self.batch_of, report.authors) if batch is not None]

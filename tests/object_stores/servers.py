@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import os
 import shutil
@@ -52,6 +53,7 @@ class Store:
         return {"endpoint": self.endpoint, "region": "us-east-1"}
 
 
+@functools.cache
 def client(endpoint: str) -> Any:
     """Return a client that is not the driver's."""
     return botocore.session.get_session().create_client(

@@ -20,7 +20,7 @@ _directories = (f"contract-{number}" for number in itertools.count())
 
 
 class S3Contract(FileSystemContract):
-    race_rounds = 10  # a request takes milliseconds
+    race_rounds = 5  # a request takes milliseconds
     url: str
     client: object
 
@@ -36,6 +36,7 @@ class S3Contract(FileSystemContract):
         return content
 
 
+@pytest.mark.xdist_group("moto")
 class TestMoto(S3Contract):
     @pytest.mark.parametrize("name", [name for name in ODD_NAMES if "\n" not in name], ids=ascii)
     def test_odd_names(self, filesystem: FileSystem, name: str) -> None:
@@ -47,6 +48,7 @@ class TestMoto(S3Contract):
         return moto
 
 
+@pytest.mark.xdist_group("versity")
 class TestVersity(S3Contract):
     @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
     def test_odd_names(self, filesystem: FileSystem, name: str) -> None:

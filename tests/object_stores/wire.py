@@ -7,6 +7,7 @@ import urllib.parse
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSResponse
@@ -16,7 +17,7 @@ from ftfile.fs.registry import open_filesystem
 from tests.object_stores.servers import client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.object_stores.servers import Store
 
@@ -44,7 +45,7 @@ class Fault:
     changes: bool = False
 
     def __str__(self) -> str:
-        return f"{self.code or 'no answer'} {'after' if self.effect else 'before'} the effect"
+        return f"{self.status} {self.code} {'after' if self.effect else 'before'}"
 
 
 FAULTS = (
@@ -70,6 +71,7 @@ class Wire:
         fault: what becomes of a request.
         at: how many requests go well before.
         times: how many requests meet it.
+        settings: options of the sink whose requests it sees.
         ignores_conditions: the store overwrites, whatever it is told.
         like_aws: copies keep their conditions, as on AWS, and on neither of the stores here.
 
@@ -88,6 +90,7 @@ class Wire:
         *,
         like_aws: bool = False,
         ignores_conditions: bool = False,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.sent: list[str] = []
         self.hit: str | None = None
@@ -96,7 +99,8 @@ class Wire:
         self._times = times
         self._seen = 0
         self._lock = threading.Lock()
-        fs: Any = open_filesystem(store.url, settings=store.settings)
+        more = {name.removeprefix("storage."): text for name, text in settings.items() if name.startswith("storage.")}
+        fs: Any = open_filesystem(store.url, settings=store.settings | more)
         self._client = fs.inner._bucket.client  # noqa: SLF001
         self._endpoint = self._client._client._endpoint  # noqa: SLF001 - where requests leave
         self.like_aws = like_aws

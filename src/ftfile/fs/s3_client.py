@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.s3_settings import S3Settings
 
-__all__ = ("CONCURRENCY", "S3Client", "client_of")
+__all__ = ("CONCURRENCY", "PARTS_AT_ONCE", "S3Client", "client_of")
 
 CONCURRENCY = 32
 # Parts of large files that are under way at once in a process, each with its copy in memory.

@@ -92,8 +92,7 @@ class SinkConfig:
         schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
         extension = file_format.extension + chain.extension
         publishing = Publishing.from_options(parsed, extension)
-        stem_bytes_max = publishing.naming.stem_bytes_max(extension)
-        bucketing = Bucketing.from_options(parsed, schema, stem_bytes_max)
+        bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
         config = cls(
             path=normalise(parsed["path"]),
             schema_json=as_nullable(schema_json),
@@ -115,10 +114,8 @@ class SinkConfig:
             overwrite=overwrite,
             transaction=_transaction(parsed["txnAppId"], parsed["txnVersion"]),
         )
-        if publishing.direct and config.rolling is not None:
-            raise ConfigError(_NOTHING_IS_ROLLED)
-        if overwrite and config.rolling is not None:
-            raise ConfigError(_NOTHING_STAYS_OPEN)
+        if (publishing.direct or overwrite) and config.rolling is not None:
+            raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
         # As it came: what is never null in these rows may be fit for a format that cannot say null.
         left_out = config.left_out
         file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))

@@ -42,7 +42,9 @@ class PartWriter:
         # Half of the files are left to the rest of the process.
         files_max = min(config.format.open_files_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         # What a store buffers of each file comes on top of the rows.
-        self._open_max = max(1, min(files_max, config.max_open_bytes // max(1, stage.file_bytes)))
+        self._open_max = files_max
+        if stage.file_bytes:
+            self._open_max = max(1, min(files_max, config.max_open_bytes // stage.file_bytes))
         # Rows are there twice while they are sorted, and what is held comes on top.
         self._route_bytes, self._held_max = config.max_open_bytes // 4, config.max_open_bytes // 2
         self._parts_bytes = 0

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.core.clock import SYSTEM_CLOCK
-from ftfile.core.errors import AlreadyExists
+from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem
 from ftfile.fs.paths import parent_of, require_valid
 from ftfile.fs.tree import DIRECTORY, Tree
@@ -49,7 +49,8 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         store: what it is like. A `disk` is POSIX. In `hdfs` each change of a name is durable when the call returns,
             content is so by `hsync` alone, what a writer buffers dies with it, and nothing tells two files apart. In
             `webhdfs`, besides, content leaves the writer when the file is closed, in pieces, durable at the end:
-            one whose writer dies in between is short, and looks complete.
+            one whose writer dies in between is short, and looks complete. In `s3` a file is there as a whole, and
+            durable, in one step, directories are there with what is in them, and a rename is a copy and a deletion.
         disk: what is there from the beginning, durable.
         history: steps done since, which need not be durable; see `first_point`.
         notes: that belong to the time before.
@@ -70,11 +71,13 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         self._capabilities = Capabilities(
             driver="crashing",
             shared=False,
-            durability="close" if store == "webhdfs" else "hsync",
+            durability="hsync" if "hsync" in STREAMS[store].offered else "close",
             directory_sync=store == "disk",
-            atomic_rename=True,
+            atomic_rename=store != "s3",
             stream_capabilities=STREAMS[store].offered,
-            all_hosts=False,
+            all_hosts=store == "s3",
+            shown="at_close" if store == "s3" else "at_create",
+            implied_directories=store == "s3",
         )
         for operation in history:
             self._volume.do(operation)
@@ -102,6 +105,9 @@ class CrashingFileSystem(PickledByReference, FileSystem):
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         with self._volume.lock:
+            if self._store == "s3":
+                require_valid("create", path)
+                return STREAMS[self._store](path, self._volume, 0)
             self._volume.live.tree.require_free("create", path)
             return STREAMS[self._store](path, self._volume, self._volume.create(path))
 
@@ -114,22 +120,30 @@ class CrashingFileSystem(PickledByReference, FileSystem):
     def stat(self, path: str) -> FileInfo:
         """Return what is at `path`."""
         with self._volume.lock:
-            return self._info(path, self._volume.live.tree.number_at("stat", path))
+            number = self._volume.live.tree.number_at("stat", path)
+            if number == DIRECTORY and not self._is_there(path):
+                raise NotFound("stat", path, "nothing is there")
+            return self._info(path, number)
 
     def list(self, path: str) -> list[FileInfo]:
         """Return the direct children of a directory."""
         with self._volume.lock:
-            return [self._info(child, number) for child, number in self._volume.live.tree.children("list", path)]
+            children = self._volume.live.tree.children("list", path)
+            return [self._info(child, number) for child, number in children if number or self._is_there(child)]
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; idempotent."""
         with self._volume.lock:
-            for directory in self._volume.live.tree.missing_directories("make_directories", path):
+            missing = self._volume.live.tree.missing_directories("make_directories", path)
+            for directory in () if self._store == "s3" else missing:
                 self._volume.do(Operation("mkdir", directory))
 
     def sync_directory(self, path: str) -> None:
         """Make all names in the directory durable."""
         with self._volume.lock:
+            if self._store == "s3":
+                require_valid("sync_directory", path)
+                return
             self._volume.live.tree.children("sync_directory", path)
             self._volume.do(Operation("sync_directory", path))
 
@@ -137,6 +151,10 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         """Move a file, never over anything."""
         with self._volume.lock:
             number = self._volume.live.tree.file_at("rename", source)
+            if self._store == "s3":
+                require_valid("rename", target)
+                self._copy_and_delete(source, number, target)
+                return
             self._volume.live.tree.require_free("rename", target)
             self._volume.do(Operation("rename", source, target, number))
 
@@ -144,6 +162,10 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         """Create a whole, durable file by the steps of the driver: a crash may come between any two."""
         with self._volume.lock:
             require_valid("create_exclusive", path)
+            if self._store == "s3":
+                self._require_free("create_exclusive", path)
+                self._volume.make_object(path, content)
+                return
             parent = parent_of(path)
             temporary, number = self._volume.create_temporary(parent)
             self._volume.append(temporary, number, content)
@@ -162,6 +184,9 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         """Write a hint over whatever is there; never durable."""
         with self._volume.lock:
             require_valid("put", path)
+            if self._store == "s3":
+                self._volume.make_object(path, content)
+                return
             if self._volume.live.tree.find(path) is None:
                 self._volume.live.tree.require_free("put", path)
                 self._volume.create(path)
@@ -176,6 +201,9 @@ class CrashingFileSystem(PickledByReference, FileSystem):
     def remove_directory(self, path: str) -> bool:
         """Remove a directory if it is empty."""
         with self._volume.lock:
+            if self._store == "s3":
+                require_valid("remove_directory", path)
+                return not self._is_there(path)
             if self._volume.live.tree.removable("remove_directory", path):
                 self._volume.do(Operation("rmdir", path))
             return self._volume.live.tree.find(path) is None
@@ -210,12 +238,37 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             notes=self._notes,
         )
 
+    def _copy_and_delete(self, source: str, number: int, target: str) -> None:
+        inode = self._volume.live.inodes[number]
+        there = self._volume.live.tree.find(target)
+        # A rename that was left half-way is finished.
+        is_copied = there and source != target and self._volume.live.inodes[there].identity == inode.identity
+        if not is_copied:
+            self._require_free("rename", target)
+            self._volume.make_object(target, inode.content, inode.identity)
+        self._volume.do(Operation("unlink", source))
+
+    def _require_free(self, operation: str, path: str) -> None:
+        if self._volume.live.tree.find(path):
+            raise AlreadyExists(operation, path, "something is there already")
+
+    def _is_there(self, directory: str) -> bool:
+        """Say whether a directory is there; where they are implied, one is when something is in it."""
+        tree = self._volume.live.tree
+        if self._store != "s3" or not directory:
+            return True
+        return any(
+            number != DIRECTORY or self._is_there(child)
+            for child, number in (tree.children("list", directory) if directory in tree.directories else ())
+        )
+
     def _info(self, path: str, number: int) -> FileInfo:
         if number == DIRECTORY:
             return FileInfo(path, 0, 0, is_directory=True)
         inode = self._volume.live.inodes[number]
-        identity = str(number) if self._store == "disk" else None
-        return FileInfo(path, len(inode.content), inode.modified_ms, identity=identity)
+        identity = {"disk": number, "s3": inode.identity}.get(self._store)
+        told = None if identity is None else str(identity)
+        return FileInfo(path, len(inode.content), inode.modified_ms, identity=told)
 
 
 @dataclass(frozen=True, slots=True)

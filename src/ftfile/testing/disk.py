@@ -38,10 +38,15 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Inode:
-    """A file without a name."""
+    """A file without a name.
+
+    Attributes:
+        identity: number of the file that it is a copy of; None where there are no copies.
+    """
 
     content: bytes
     modified_ms: int
+    identity: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ftfile.core.errors import StreamClosed
+from ftfile.core.errors import AlreadyExists, StreamClosed
 from ftfile.fs.api import InputFile, OutputStream
-from ftfile.fs.paths import join
+from ftfile.fs.paths import join, parent_of
 from ftfile.testing.disk import Disk, Inode, Operation, apply
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("STREAMS", "Store", "Volume", "VolumeFile")
 
-Store = Literal["disk", "hdfs", "webhdfs"]
+Store = Literal["disk", "hdfs", "webhdfs", "s3"]
 
 
 class Volume:
@@ -46,6 +46,21 @@ class Volume:
         number = self._last_number + 1
         self.do(Operation("create", path, "", number, Inode(b"", self.clock.now_ms())))
         return number
+
+    def make_object(self, path: str, content: bytes, identity: int | None = None) -> None:
+        """Make a whole file in one step, over what has the name; its directories are there with it.
+
+        Args:
+            path: its name.
+            content: its bytes.
+            identity: of what it is a copy of.
+        """
+        with self.lock:
+            for directory in self.live.tree.missing_directories("create", parent_of(path)):
+                self.do(Operation("mkdir", directory))
+            number = self._last_number + 1
+            inode = Inode(content, self.clock.now_ms(), number if identity is None else identity)
+            self.do(Operation("create", path, "", number, inode))
 
     def create_temporary(self, directory: str) -> tuple[str, int]:
         """Make an empty file of a name never used before and return name and number."""
@@ -138,10 +153,26 @@ class _UploadingStream(_BufferingStream):
         self._volume.hsync(self.path, self._number)
 
 
+class _ObjectStream(_BufferingStream):
+    """Is nowhere until it is closed, and then there at once."""
+
+    offered = frozenset({"abort"})
+
+    def _close(self) -> None:
+        with self._volume.lock:
+            if self._volume.live.tree.find(self.path) is not None:
+                raise AlreadyExists("close", self.path, "something is there already")
+            self._volume.make_object(self.path, bytes(self._buffer))
+
+    def _abort(self) -> bool:
+        return True
+
+
 STREAMS: dict[Store, type[_VolumeStream]] = {
     "disk": _VolumeStream,
     "hdfs": _BufferingStream,
     "webhdfs": _UploadingStream,
+    "s3": _ObjectStream,
 }
 
 

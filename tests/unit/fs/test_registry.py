@@ -106,7 +106,7 @@ def test_a_memory_url_needs_a_name() -> None:
 
 @pytest.mark.parametrize("url", ["/data", "memory://name"])
 def test_settings_that_nobody_reads_are_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="remove storage"):
+    with pytest.raises(ConfigError, match=r"no setting storage\.user"):
         open_filesystem(url, settings={"user": "me"})
 
 

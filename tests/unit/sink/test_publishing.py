@@ -336,5 +336,5 @@ class TestPermissions:
             config(**options)
 
     def test_a_driver_without_them_takes_no_such_setting(self) -> None:
-        with pytest.raises(ConfigError, match=r"remove storage\.filePermission"):
+        with pytest.raises(ConfigError, match=r"no setting storage\.filePermission"):
             open_filesystem("memory://x/y", settings={"filePermission": "640"})

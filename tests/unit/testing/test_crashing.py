@@ -28,6 +28,12 @@ class TestCrashingWithoutCrash(FileSystemContract):
         return CrashingFileSystem()
 
 
+class TestCrashingLikeS3(FileSystemContract):
+    @pytest.fixture
+    def filesystem(self) -> FileSystem:
+        return CrashingFileSystem(store="s3")
+
+
 class TestCrashingLikeHdfs(FileSystemContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
