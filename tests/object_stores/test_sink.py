@@ -48,7 +48,7 @@ class Sink:
         self.url = f"{store.url}/{self.directory}"
         self.checkpoint = str(checkpoint)
 
-    def query(self, columns: dict[str, str] = COLUMNS, **options: str) -> MicroBatch:
+    def query(self, columns: dict[str, str] = COLUMNS, /, **options: str) -> MicroBatch:
         settings = {f"storage.{name}": text for name, text in self.store.settings.items()}
         return MicroBatch(self.url, columns, settings | TEXT | options, checkpoint=self.checkpoint)
 

@@ -36,6 +36,7 @@ class Fault:
         code: in the answer.
         conditional: it is for requests with a condition alone.
         changes: it is for requests that change something alone.
+        copies: it is for copies by one request alone.
     """
 
     effect: bool
@@ -43,6 +44,7 @@ class Fault:
     code: str = ""
     conditional: bool = False
     changes: bool = False
+    copies: bool = False
 
     def __str__(self) -> str:
         return f"{self.status} {self.code} {'after' if self.effect else 'before'}"
@@ -133,6 +135,8 @@ class Wire:
                 query = urllib.parse.parse_qs(request.url.partition("?")[2])
                 self.listed += query["prefix"]
             if fault is None:
+                return None
+            if fault.copies and kind != "copy":
                 return None
             if (fault.conditional and "If-None-Match" not in request.headers) or (
                 fault.changes and request.method in {"GET", "HEAD"}

@@ -94,6 +94,9 @@ _STATUSES: Mapping[int, tuple[type[StorageError], str]] = {
     507: (OutOfSpace, _FULL),
 }
 
+# Of a long request the store says so when the status is sent.
+_FAILURES = frozenset({"InternalError", "ServiceUnavailable"})
+
 _CONFLICTING = 409
 _SERVER_FAILED = 500
 
@@ -115,7 +118,7 @@ def remote_error(operation: str, path: str, where: str, *, code: str, status: in
     kind, advice = _MEANINGS.get(code) or known or (None, "")
     if code == "InvalidRequest" and "maximum allowable size" in message:
         kind, advice = TooLargeToCopy, "it is larger than one request may be"
-    if kind is None and status >= _SERVER_FAILED:
+    if kind is None and (status >= _SERVER_FAILED or code in _FAILURES):
         # Also 503 without a code: of a proxy, which may have handed the request on.
         kind = Unavailable if operation in READING else OutcomeUnknown
         advice = "the store failed"
