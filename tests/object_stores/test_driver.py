@@ -334,7 +334,7 @@ class TestCredentials:
     @pytest.mark.usefixtures("nobody")
     def test_none_are_an_error_that_says_where_to_give_them(self, store: Store) -> None:
         # Another setting, so that no client is at hand that found some.
-        with pytest.raises(PermissionDenied, match="no credentials .*object-stores"):
+        with pytest.raises(PermissionDenied, match=r"no credentials .*object-stores\.md"):
             opened(store, timeout="31").stat("file")
 
     @pytest.mark.usefixtures("nobody")
