@@ -167,8 +167,8 @@ ON_S3 = {BATCHES: 100, DIRECT: 100, PARTITIONED: 100, REPLACING: 50, ROLLING: 10
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("scenario", ON_S3, ids=lambda scenario: scenario.name)
-def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, object], None]) -> None:
-    assert explore(scenario, record_property, store="s3") >= ON_S3[scenario]
+def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, object], None], seed: int) -> None:
+    assert explore(scenario, record_property, seed, store="s3") >= PORTION * ON_S3[scenario]
 
 
 @pytest.mark.timeout(900)

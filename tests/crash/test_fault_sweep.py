@@ -21,6 +21,7 @@ from ftfile.testing.sweep import fault_sweep
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
+    DIRECT,
     ENCRYPTED,
     NAMED,
     PARTITIONED,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.sink.message import TaskCommit
+    from ftfile.testing.volume import Store
 
 Result = TypeVar("Result")
 
@@ -62,10 +64,10 @@ def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Sweep:
     """Runs a scenario with the last batch replayed, and remembers what Spark recorded in the run."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, store: Store = "disk") -> None:
         self.scenario = scenario
         self.recorded: list[str] = []
-        self._start = scenario.start()
+        self._start = scenario.start(store)
 
     def make(self) -> FileSystem:
         return self._start.filesystem()
@@ -83,7 +85,7 @@ class Sweep:
             self.scenario.check_finished(fs)
         self.scenario.play(fs, 3, self.recorded, self.recorded.append)
         self.scenario.check_finished(fs)
-        check_directory(self.scenario.with_keys(fs), earlier=earlier)
+        check_directory(self.scenario.with_keys(fs), earlier=earlier, direct=self.scenario is DIRECT)
 
 
 @pytest.mark.timeout(300)
@@ -98,7 +100,17 @@ def test_a_fault_at_every_call_of_what_is_encrypted(fault: str, monkeypatch: pyt
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_fault_at_every_call(scenario: Scenario, fault: Fault) -> None:
-    sweep = Sweep(scenario)
+    sweep_over(Sweep(scenario), fault)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["OutcomeUnknown after", "Unavailable from then on", "replies lost from then on"])
+@pytest.mark.parametrize("scenario", [DIRECT, REPLACING], ids=lambda scenario: scenario.name)
+def test_a_fault_at_every_call_on_s3(scenario: Scenario, name: str) -> None:
+    sweep_over(Sweep(scenario, "s3"), FAULTS[name])
+
+
+def sweep_over(sweep: Sweep, fault: Fault) -> None:
     survived = raised = 0
     for run in fault_sweep(fault, sweep.make, sweep.run):
         with told(str(run)):

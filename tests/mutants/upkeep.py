@@ -403,8 +403,8 @@ VACUUMED = (
     wrong(
         "companions go before their records",
         "upkeep/vacuum.py",
-        "for companions in (False, True):",
-        "for companions in (True, False):",
+        "for last in (False, True):",
+        "for last in (True, False):",
         f"{VACUUM}::TestLog::test_records_go_before_what_they_keep_elsewhere",
     ),
     wrong(
