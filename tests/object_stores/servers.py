@@ -20,6 +20,7 @@ from botocore.config import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = ("CREDENTIALS", "VERSITY", "Store", "client", "moto", "versity")
 
@@ -28,19 +29,32 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "ftfile-access", "AWS_SECRET_ACCESS_KEY": "f
 BUCKET = "bucket"
 START_TIMEOUT_S = 60.0
 
-# At the end of its input the one who started the server is gone.
-GUARD = 'trap "" INT TERM HUP; read -r pid; read -r line; kill -9 $pid 2>/dev/null; rm -rf "$0"'
+# Each line it reads is the server that runs now; at the end of its input that has lost its owner.
+GUARD = 'trap "" INT TERM HUP; while read -r line; do pid=$line; done; kill -9 $pid 2>/dev/null; rm -rf "$0"'
 
 
 class Store:
     """A server that runs, with one bucket.
 
-    Attributes:
-        endpoint: its URL.
+    Args:
+        command: that starts it; `{port}` and `{data}` are put in.
     """
 
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self, *command: str) -> None:
+        self._port = _free_port()
+        self._directory = Path(tempfile.mkdtemp(prefix="ftfile-s3-"))
+        data = self._directory / "data"
+        data.mkdir()
+        self._command = [word.format(port=self._port, data=data) for word in command]
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, str(self._directory)], stdin=subprocess.PIPE, start_new_session=True, text=True
+        )
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """Return its URL."""
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def url(self) -> str:
@@ -51,6 +65,35 @@ class Store:
     def settings(self) -> dict[str, str]:
         """Return what the driver must be told."""
         return {"endpoint": self.endpoint, "region": "us-east-1"}
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        keys = dict(zip(("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), CREDENTIALS.values(), strict=True))
+        log = self._directory / "log"
+        with log.open("a") as output:
+            server = subprocess.Popen(
+                self._command, env=os.environ | keys, stdout=output, stderr=output, start_new_session=True
+            )
+        self._server = server
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(f"{server.pid}\n")
+        self._guard.stdin.flush()
+        _wait_until_answers(server, self._port, log)
+
+    def kill(self) -> None:
+        """SIGKILL it; its data stay."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+
+    def remove(self) -> None:
+        """Kill it and forget its data."""
+        self.kill()
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        self._guard.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 @functools.cache
@@ -66,53 +109,25 @@ def client(endpoint: str) -> Any:
     )
 
 
-@contextlib.contextmanager
-def moto() -> Iterator[Store]:
-    """Start moto."""
-    port = _free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with _running(command, port) as store:
-        yield store
+def moto() -> AbstractContextManager[Store]:
+    """Start moto, which keeps nothing when it ends."""
+    return _running(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}")
 
 
-@contextlib.contextmanager
-def versity() -> Iterator[Store]:
+def versity() -> AbstractContextManager[Store]:
     """Start the Versity gateway over a temporary directory."""
-    port = _free_port()
-    with _running(
-        [str(VERSITY), "--quiet", "--keep-alive", "--port", f"127.0.0.1:{port}", "posix", "{data}"], port
-    ) as store:
-        yield store
+    return _running(str(VERSITY), "--quiet", "--keep-alive", "--port", "127.0.0.1:{port}", "posix", "{data}")
 
 
 @contextlib.contextmanager
-def _running(command: list[str], port: int) -> Iterator[Store]:
-    directory = Path(tempfile.mkdtemp(prefix="ftfile-s3-"))
-    (directory / "data").mkdir()
-    command = [word.format(data=directory / "data") for word in command]
-    keys = {
-        "ROOT_ACCESS_KEY": CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        "ROOT_SECRET_KEY": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-    }
-    guard = subprocess.Popen(
-        ["/bin/sh", "-c", GUARD, str(directory)], stdin=subprocess.PIPE, start_new_session=True, text=True
-    )
-    with (directory / "log").open("w") as log:
-        server = subprocess.Popen(command, env=os.environ | keys, stdout=log, stderr=log, start_new_session=True)
-    assert guard.stdin is not None
-    guard.stdin.write(f"{server.pid}\n")
-    guard.stdin.flush()
+def _running(*command: str) -> Iterator[Store]:
+    store = Store(*command)
     try:
-        store = Store(f"http://127.0.0.1:{port}")
-        _wait_until_answers(server, port, directory / "log")
+        store.start()
         client(store.endpoint).create_bucket(Bucket=BUCKET)
         yield store
     finally:
-        server.kill()
-        server.wait()
-        guard.stdin.close()
-        guard.wait()
-        shutil.rmtree(directory, ignore_errors=True)
+        store.remove()
 
 
 def _wait_until_answers(server: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -29,9 +29,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
     from pyspark.sql import SparkSession
 
+    from tests.object_stores.servers import CREDENTIALS
     from tests.spark import failing_files, slow_files
     from tests.spark.scripted_source import ScriptedSource
 
+    # The driver of S3 finds these where it looks by itself, in workers, too.
+    os.environ.update(CREDENTIALS)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
     slow_files.install(home / "packages")
