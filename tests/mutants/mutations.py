@@ -6,6 +6,7 @@ from tests.mutants.committing import COMMITTING
 from tests.mutants.encoding import ENCODED
 from tests.mutants.encrypting import ENCRYPTING
 from tests.mutants.filtering import FILTERING
+from tests.mutants.object_stores import OBJECT_STORES
 from tests.mutants.on_hdfs import HADOOP
 from tests.mutants.placing import PLACED
 from tests.mutants.publishing import PUBLISHING
@@ -18,5 +19,5 @@ from tests.mutants.writing import WRITING
 
 MUTANTS = (
     *(*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED),
-    *(*FILTERING, *ENCODED, *ENCRYPTING, *UPKEEP, *SHIPPING, *HADOOP),
+    *(*FILTERING, *ENCODED, *ENCRYPTING, *UPKEEP, *SHIPPING, *HADOOP, *OBJECT_STORES),
 )

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.commit import layout
 from ftfile.commit.hints import store_now_ms
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor
@@ -143,10 +144,12 @@ def _delete(fs: FileSystem, findings: Findings) -> set[str]:
     """Delete, and return what could not be."""
     failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove])]
     with ThreadPoolExecutor(max(1, min(fs.capabilities.concurrency, THREADS))) as pool:
-        # Companions last: who finds a record without one looks whether the record is still there. So are notes: they
-        # tell of files that could not be deleted.
+        # Companions last: who finds a record without one looks whether the record is still there.
         for last in (False, True):
-            paths = [file.path for file in findings.files if file.path.endswith((".adds", ".direct")) == last]
+            found = [file for file in findings.files if file.path.endswith((".adds", ".direct")) == last]
+            # Notes tell of files that could not be deleted.
+            kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
+            paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
             deleted = pool.map(lambda path: _tried(path, fs.delete, path), paths)
             failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
     _remove_directories(fs, findings)

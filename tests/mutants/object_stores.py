@@ -1,0 +1,150 @@
+"""Mistakes on object stores: conditions and who made what, copies, files under final names."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import dropped, wrong
+
+DIRECT = "tests/unit/sink/test_direct.py"
+CRASHES = "tests/crash/test_crash_enumeration.py::test_every_crash_on_s3"
+DRIVER = "tests/object_stores/test_driver.py"
+CONTRACT = "tests/object_stores/test_contract.py::TestMoto"
+SINK = "tests/object_stores/test_sink.py"
+RESENT = "tests/object_stores/test_faults.py::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-copy]"
+
+MAKING = (
+    wrong(
+        "files are written over",
+        "fs/s3_bucket.py",
+        "Metadata=metadata, **NEW),",
+        "Metadata=metadata),",
+        f"{CONTRACT}::test_create_exclusive_never_overwrites",
+    ),
+    wrong(
+        "large files are written over",
+        "fs/s3_upload.py",
+        "                **NEW,\n",
+        "",
+        f"{DRIVER}::TestLargeFiles::test_nothing_is_written_over",
+    ),
+    wrong(
+        "what exists is taken for ones own",
+        "fs/s3_bucket.py",
+        "return made is not None and self.identity(operation, path) == made",
+        "return True",
+        f"{CONTRACT}::test_create_exclusive_never_overwrites",
+    ),
+    wrong(
+        "what exists is never ones own",
+        "fs/s3_bucket.py",
+        "return made is not None and self.identity(operation, path) == made",
+        "return False",
+        RESENT,
+    ),
+    wrong(
+        "a lost answer is taken for a refusal",
+        "fs/s3_client.py",
+        'return OutcomeUnknown(operation, path, f"the reply',
+        'return Unavailable(operation, path, f"the reply',
+        f"{DRIVER}::TestSilence",
+    ),
+    wrong(
+        "a failed upload is left to itself",
+        "fs/s3.py",
+        "            self._upload.abort()\n        # A close",
+        "            pass\n        # A close",
+        f"{DRIVER}::TestLargeFiles",
+    ),
+    wrong(
+        "conditions are believed",
+        "sink/writer.py",
+        "log.fs.prove(layout.META)",
+        "pass",
+        f"{SINK}::test_a_store_that_ignores_conditions_is_refused_at_start",
+    ),
+)
+
+COPIES = (
+    wrong(
+        "copies are thought to keep conditions everywhere",
+        "fs/s3.py",
+        "if self._copies_on_condition(parent_of(source)):",
+        "if True:",
+        f"{CONTRACT}::test_rename_never_overwrites",
+    ),
+    wrong(
+        "a copy by hand forgets who made it",
+        "fs/s3.py",
+        'self._bucket.put_new("rename", target, content, answer["Metadata"].get(ID))',
+        'self._bucket.put_new("rename", target, content, None)',
+        f"{CONTRACT}::test_rename_moves_the_very_file",
+    ),
+    wrong(
+        "a copy in parts forgets who made it",
+        "fs/s3.py",
+        'upload = S3Upload(self._bucket, "rename", target, head["Metadata"].get(ID))',
+        'upload = S3Upload(self._bucket, "rename", target, None)',
+        f"{DRIVER}::TestLargeFiles",
+    ),
+    wrong(
+        "the source of a copy stays",
+        "fs/s3.py",
+        'self._bucket.delete("rename", source)',
+        "pass",
+        f"{CONTRACT}::test_rename_moves_the_very_file",
+    ),
+)
+
+UNDER_FINAL_NAMES = (
+    wrong(
+        "a file that has its final name is moved there",
+        "commit/publish.py",
+        "    if add.path == add.final_path:\n        return _Step.DONE\n",
+        "",
+        f"{CRASHES}[direct]",
+        DIRECT,
+    ),
+    dropped(
+        "no note is left of a file",
+        "sink/staging.py",
+        "self._fs.create_exclusive(note, path.encode())",
+        f"{DIRECT}::test_vacuum_deletes_what_nobody_committed_and_nothing_else",
+    ),
+    wrong(
+        "vacuum deletes what is committed, too",
+        "upkeep/garbage.py",
+        "if path not in live and (info",
+        "if (info",
+        f"{DIRECT}::test_what_was_removed_within_the_grace_stays",
+        f"{DIRECT}::test_vacuum_deletes_what_nobody_committed_and_nothing_else",
+    ),
+    wrong(
+        "notes go although their files cannot",
+        "upkeep/vacuum.py",
+        "if not (kept and layout.is_note(file.path))",
+        "",
+        f"{DIRECT}::test_a_file_that_could_not_be_deleted_is_found_again",
+    ),
+    wrong(
+        "directories of data are listed",
+        "commit/prepare.py",
+        "directories = {layout.parent(path) for path in paths if layout.is_staged(path)}",
+        "directories = {layout.parent(path) for path in paths}",
+        f"{SINK}::test_what_it_asks_for_where_names_are_final",
+    ),
+    wrong(
+        "files stay open under final names",
+        "sink/config.py",
+        "if (publishing.direct or overwrite) and config.rolling is not None:",
+        "if overwrite and config.rolling is not None:",
+        f"{SINK}::test_what_is_refused_at_start",
+    ),
+    wrong(
+        "settings of the connection are recorded",
+        "sink/publishing.py",
+        '"storage": dict(self.storage)',
+        '"storage": dict(self.settings)',
+        f"{DRIVER}::TestCredentials::test_they_are_nowhere",
+    ),
+)
+
+OBJECT_STORES = (*MAKING, *COPIES, *UNDER_FINAL_NAMES)
