@@ -9,7 +9,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from benchmarks import assembly, buckets, bulk, commit, compression, growth, hdfs, imports, rolling, row_work, tiny
+from benchmarks import (
+    assembly,
+    buckets,
+    bulk,
+    commit,
+    compression,
+    growth,
+    hdfs,
+    imports,
+    object_stores,
+    rolling,
+    row_work,
+    tiny,
+)
 from benchmarks.machine import machine_facts
 from benchmarks.progress import show_progress
 from benchmarks.report import Cell, Table, render_facts, render_table, table_as_json
@@ -26,6 +39,7 @@ BENCHMARKS = {
     "buckets": buckets.run,
     "rolling": rolling.run,
     "compression": compression.run,
+    "objectstores": object_stores.run,
     "tiny": tiny.run,
     "bulk": bulk.run,
     "hdfs": hdfs.run,

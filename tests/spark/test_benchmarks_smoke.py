@@ -104,6 +104,13 @@ def test_rolling(tables: Tables) -> None:
     assert all(min(row[reader] for reader in ("Spark s", "DuckDB s", "pandas s")) > 0 for row in reads)
 
 
+def test_object_stores(tables: Tables) -> None:
+    writers, commits = tables["objectstores"]
+    assert [row["writer"] for row in writers] == ["botocore alone", "ftfile"]
+    assert [(row["publish"], row["files"]) for row in commits] == [("copy", 8), ("direct", 8)]
+    assert all(row["p50 ms"] > 0 and row["requests"] > 8 for row in commits)
+
+
 def test_compression(tables: Tables) -> None:
     codecs, small, spark = tables["compression"]
     assert {row["codec"] for row in codecs} == {row["codec"] for row in small} == set(CODECS)
