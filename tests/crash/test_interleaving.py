@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.testing.crashing import CrashingFileSystem
+    from ftfile.testing.volume import Store
 
 CONTINUE = (("onNewQuery", "continue"),)
 ROLLING = (("rolling", "policy"),)
@@ -93,10 +94,10 @@ RACES = [
 class Ring:
     """Runs a race again and again from the same start."""
 
-    def __init__(self, race: Race) -> None:
+    def __init__(self, race: Race, store: Store = "disk") -> None:
         self.race = race
         self.scenario = race.scenario()
-        self._start = self.scenario.start()
+        self._start = self.scenario.start(store)
         self.runs = 0
 
     def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
@@ -182,6 +183,18 @@ def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
         for step in range(calls[name] + 1):
             ring.run((name, step), (other, TO_THE_END))
     assert ring.runs > 70
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("with_bases")
+@pytest.mark.parametrize("publish", ["copy", "direct"])
+def test_the_other_runs_wholly_between_any_two_calls_on_s3(publish: str) -> None:
+    ring = Ring(replace(RACES[0], options=(("publish", publish),)), "s3")
+    calls = ring.calls_alone()
+    for name, other in (("first", "second"), ("second", "first")):
+        for step in range(calls[name] + 1):
+            ring.run((name, step), (other, TO_THE_END))
+    assert ring.runs > 50
 
 
 @pytest.mark.timeout(900)

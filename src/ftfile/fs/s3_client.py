@@ -38,7 +38,13 @@ def client_of(settings: S3Settings) -> S3Client:
         return _clients[key]
 
 
-os.register_at_fork(after_in_child=_clients.clear)
+def _begin_anew() -> None:
+    global _lock  # noqa: PLW0603 - a thread that is not here may have held it
+    _lock = threading.Lock()
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 class S3Client:
