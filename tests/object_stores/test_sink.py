@@ -213,6 +213,7 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
         ({"publish": "direct", "maxBatchesPerFile": "3"}, "rolling=policy"),
         ({"publish": "direct", "ifExists": "fail", "partFileName": "{batch}"}, "ifExists=fail"),
         ({"publish": "direct", "partFileName": "{number}{ext}"}, "{number}"),
+        ({"publish": "direct", "encryption": "aes-gcm", "encryptionKeyId": "k"}, "encryption"),
         ({"publish": "sideways"}, "it takes one of"),
         ({"replication": "2"}, "no replicas"),
         ({"storage.replication": "2"}, "write replication"),

@@ -134,6 +134,10 @@ def _direct(parsed: ParsedOptions, naming: Naming, connection: dict[str, str]) -
         raise ConfigError(
             f"publish=direct: the file system {capabilities.driver!r} shows files while they are written; {_OUT}"
         )
+    if parsed["encryption"] != "none":
+        raise ConfigError(
+            "publish=direct and encryption: what is encrypted is bound to the name it is staged under; leave one out"
+        )
     if naming.if_exists == "fail":
         raise ConfigError("publish=direct and ifExists=fail: names are taken before the commit looks; leave one out")
     if naming.uses_numbers:
