@@ -119,9 +119,11 @@ def test_a_store_killed_under_a_stream_is_survived(spark: SparkSession, paths: P
         script.release(1)
         query.processAllAvailable()
         store.kill()
-        script.release(3)
+        script.release(2)
         time.sleep(1)
         store.start()
+        query.processAllAvailable()
+        script.release(3)
         query.processAllAvailable()
     finally:
         query.stop()
