@@ -52,6 +52,7 @@ class S3FileSystem(FileSystem):
             atomic_rename=False,
             stream_capabilities=_STREAM_CAPABILITIES,
             concurrency=CONCURRENCY,
+            patient=True,
             shown="at_close",
             implied_directories=True,
             stream_bytes=bucket.settings.part_bytes,
