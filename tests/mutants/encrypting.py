@@ -285,9 +285,16 @@ PROVIDERS = (
     wrong(
         "upkeep goes on with the first key there was",
         "commit/sealed.py",
-        "self._newest = max(self._newest, (path, mac.key_id))",
-        "self._newest = self._newest if self._newest[0] else (path, mac.key_id)",
+        "if version is not None and version >= self._newest[0]:",
+        "if version is not None and not self._newest[1]:",
         f"{SINK}::TestKeys::test_upkeep_goes_on_with_the_newest",
+    ),
+    wrong(
+        "upkeep does not know which key is the newest behind a base",
+        "commit/sealed.py",
+        "if version is not None and version >= self._newest[0]:",
+        "if path.startswith(layout.LOG) and version is not None and version >= self._newest[0]:",
+        f"{SINK}::TestKeys::test_upkeep_goes_on_with_the_newest_behind_a_base",
     ),
 )
 

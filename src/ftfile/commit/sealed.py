@@ -98,14 +98,14 @@ class SealedFileSystem(WrapperFileSystem):
     Args:
         inner: rooted at the directory.
         keys: where keys come from.
-        key_id: of the key for new MACs; None for that of the newest record that was read.
+        key_id: of the key for new MACs; None for that of the newest record, or what stands for records, that was read.
     """
 
     def __init__(self, inner: FileSystem, keys: Keys, key_id: str | None = None) -> None:
         super().__init__(inner)
         self.keys = keys
         self._key_id = key_id
-        self._newest = ("", "")  # record read, and its key
+        self._newest = (-1, "")  # version read, and the key of its record, or of what stands for it
         self._seal: Seal | None = None
 
     def read(self, path: str) -> bytes:
@@ -176,8 +176,9 @@ class SealedFileSystem(WrapperFileSystem):
             raise CorruptData(path, "a key that is known", str(error)) from error  # as good as no hint
         for _ in range(2):
             if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self._directory_id(), path, mac.prefix, body)):
-                if path.startswith(_SEALED[0]):
-                    self._newest = max(self._newest, (path, mac.key_id))
+                version = _version_of(path)
+                if version is not None and version >= self._newest[0]:
+                    self._newest = version, mac.key_id
                 return body
             self._take_again(path)  # the directory may be another one than it was
         raise CorruptData(
@@ -228,6 +229,15 @@ class _InMemory(InputFile):
 
 def _is_sealed(path: str) -> bool:
     return path.startswith(_SEALED) or path == layout.PUBLISHED_HINT
+
+
+def _version_of(path: str) -> int | None:
+    """Return up to which version a file of the log tells what was committed; None for a hint."""
+    parse = {layout.LOG: layout.parse_log_name, layout.STATE: layout.parse_base_name}.get(layout.parent(path))
+    name = layout.parse_range_name(path) if parse is None else parse(path)
+    if name is None:
+        return None
+    return name.last if isinstance(name, layout.RangeName) else name.version
 
 
 def _told(keys: Keys) -> str | None:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
+from ftfile.commit.bases import write_base
 from ftfile.commit.layout import storage_identity
+from ftfile.commit.log import CommitLog
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.ids import SYSTEM_IDS
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.upkeep.ranges import merge_ranges
 from tests.unit.filters import independent_decoder
@@ -265,6 +268,35 @@ class TestKeys:
         forget_all()
         ftfile.drop(out, "all")
         assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
+
+    @pytest.mark.parametrize("ranges", [False, True], ids=["", "ranges"])
+    def test_upkeep_goes_on_with_the_newest_behind_a_base(self, out: str, ring: Path, ranges: bool) -> None:
+        write_ring(ring, first=FIRST, second=SECOND)
+        stream(out, ring, encryptionKeyId="first").run(0, [rows_of("old")])
+        stream(out, ring, encryptionKeyId="second", rolling="policy").run(1, [rows_of("new")])
+        for upkeep in (ftfile.flush, lambda path: ftfile.drop(path, "all")):
+            if ranges:
+                merge_ranges(out)
+            forget_all()
+            log = CommitLog(ftfile.open(out).file_system)
+            write_base(log.fs, SYSTEM_IDS, log.read_on())
+            forget_all()
+            upkeep(out)
+            assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
+        assert committed(out) == []
+
+    def test_upkeep_goes_on_with_the_newest_where_commits_keep_bases(
+        self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 1)
+        write_ring(ring, first=FIRST, second=SECOND)
+        query = stream(out, ring, encryptionKeyId="second", rolling="policy")
+        for batch in range(2):
+            query.run(batch, [rows_of("some")])
+        assert files_of(out, "_ftfile/state")
+        forget_all()
+        ftfile.flush(out)
+        assert len(parts(out)) == 1
 
     def test_another_key_of_the_same_name(self, out: str, ring: Path) -> None:
         stream(out, ring).run(0, [rows_of("some")])
