@@ -96,11 +96,46 @@ FILES = (
         f"{SINK}::TestDeadLetters::test_of_others_are_refused",
     ),
     wrong(
-        "copies of dead letters are taken for others",
+        "dead letters of two attempts of a task are both believed",
         "source/dead_letters.py",
         "if first != path:",
         "if False:",
+        f"{SINK}::TestDeadLetters::test_of_attempts_that_were_not_committed_are_refused",
+    ),
+    wrong(
+        "dead letters of a batch that was never committed are believed",
+        "source/dead_letters.py",
+        "task.batch > query.last_batch:",
+        "task.batch > query.last_batch + 1:",
+        f"{SINK}::TestDeadLetters::test_of_attempts_that_were_not_committed_are_refused",
+    ),
+    wrong(
+        "copies of dead letters are taken for those of another task",
+        "source/dead_letters.py",
+        "if found != task:",
+        "if False:",
         f"{SINK}::TestDeadLetters::test_of_others_are_refused",
+    ),
+    wrong(
+        "dead letters of another directory are believed",
+        "commit/sealed.py",
+        'return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity',
+        "return identity",
+        f"{SINK}::TestDeadLetters::test_of_another_directory_are_refused",
+    ),
+    wrong(
+        "any file is taken for dead letters",
+        "commit/layout.py",
+        """return f"{kind} {unique_part(stem.rpartition('-')[2])}@{offset}\"""",
+        """return f"{unique_part(stem.rpartition('-')[2])}@{offset}\"""",
+        "tests/unit/commit/test_layout.py::test_identities_on_storage",
+    ),
+    wrong(
+        "the first batch that has dead letters has no directory to name",
+        "sink/writer.py",
+        "                log.prepare_directory()  # its id",
+        "                pass  # its id",
+        f"{SINK}::TestDeadLetters::test_are_encrypted",
     ),
 )
 

@@ -72,7 +72,7 @@ ATTEMPTS = (
         "a failing attempt removes the files of others",
         "sink/staging.py",
         "        for path in self._ended:\n            self._delete(path)\n",
-        "        for info in self._fs.list(self._directory):\n            self._delete(info.path)\n",
+        "        for info in self.fs.list(self._directory):\n            self._delete(info.path)\n",
         f"{TASKS}::test_a_failing_attempt_leaves_the_files_of_others_alone",
     ),
     wrong(

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal, TypeAlias
+
+    Kind: TypeAlias = Literal["part", "segment", "letters"]
 
 __all__ = (
     "CLOCK_HINT",
@@ -26,6 +29,8 @@ __all__ = (
     "STAGED",
     "STATE",
     "BaseName",
+    "DeadLetterTask",
+    "Kind",
     "LogName",
     "RangeName",
     "ancestors",
@@ -36,6 +41,7 @@ __all__ = (
     "companion_path",
     "dead_letter_filters",
     "dead_letter_path",
+    "dead_letter_task",
     "is_note",
     "is_staged",
     "note_path",
@@ -67,6 +73,7 @@ DIRECTORIES = (META, LOG, STATE, RANGES, HINTS, STAGED, RETIRED)
 
 _LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.adds)")
 _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
+_DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.letters")
 _RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
 
 
@@ -93,6 +100,17 @@ class RangeName:
     first: int
     last: int
     unique: str
+
+
+class DeadLetterTask(NamedTuple):
+    """Who wrote a file of dead letters: a query or a job, its batch, and the task's partition."""
+
+    owner: str
+    batch: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of batch {self.batch} of {self.owner}"
 
 
 def record_path(version: int) -> str:
@@ -187,17 +205,24 @@ def dead_letter_filters(path: str) -> tuple[str, ...]:
     return tuple(path.rpartition("/")[2].split(".")[1:-1])
 
 
-def storage_identity(path: str, offset: int = 0) -> str:
+def dead_letter_task(path: str) -> DeadLetterTask | None:
+    """Return whose dead letters a path says to be there, or None for one that `dead_letter_path` does not return."""
+    match = _DEAD_LETTER_PATH.fullmatch(path)
+    return DeadLetterTask(match[1], int(match[2]), int(match[3])) if match else None
+
+
+def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:
     """Return which piece of storage begins there, as byte filters know it.
 
     It stays when the directory is moved, and when a staged file, or dead letters, are published.
 
     Args:
+        kind: what the piece is taken for: one of another kind has another identity.
         path: of a staged file, or of published dead letters.
         offset: of a segment in its spool.
     """
     stem = path.rpartition("/")[2].partition(".")[0]
-    return f"{unique_part(stem.rpartition('-')[2])}@{offset}"
+    return f"{kind} {unique_part(stem.rpartition('-')[2])}@{offset}"
 
 
 def unique_part(add_id: str) -> str:

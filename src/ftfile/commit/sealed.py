@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.keys.keys import Keys, UsableKey
 
-__all__ = ("Seal", "SealedFileSystem", "keys_of", "read_seal")
+__all__ = ("Seal", "SealedFileSystem", "identity_of_letters", "keys_of", "read_seal")
 
 _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
@@ -76,6 +76,20 @@ def read_seal(fs: FileSystem) -> Seal | None:
     """
     _, _, line = fs.read(layout.FORMAT_FILE).partition(b"\n")
     return Seal.of(line) if line else None
+
+
+def identity_of_letters(fs: FileSystem, path: str) -> str:
+    """Return the identity of dead letters: once they are published no record has them, so that they say it themselves.
+
+    Args:
+        fs: of their directory.
+        path: where they are staged, or published.
+
+    Raises:
+        CorruptData: the directory is sealed, and does not say what it is.
+    """
+    identity = layout.storage_identity("letters", path)
+    return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
 
 
 def keys_of(fs: FileSystem) -> Keys | None:
@@ -154,13 +168,13 @@ class SealedFileSystem(WrapperFileSystem):
         """
         mac = None if like is None else _mac(like.encode())
         key = self._key_to_use() if mac is None else self.keys.find(mac.key_id, mac.wrapped)
-        return _line(key, _ROWS, self._directory_id(), batch, digest.encode()).decode()
+        return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
 
     def _key_to_use(self) -> UsableKey:
         return self.keys.key_to_use(self._key_id or self._newest[1] or self.keys.only_id())
 
     def _with_mac(self, path: str, content: bytes) -> bytes:
-        line = _line(self._key_to_use(), _RECORD, self._directory_id(), path, content)
+        line = _line(self._key_to_use(), _RECORD, self.directory_id, path, content)
         return content + b"\n" + line + b"\n"
 
     def _checked(self, path: str, content: bytes) -> bytes:
@@ -175,7 +189,7 @@ class SealedFileSystem(WrapperFileSystem):
                 raise
             raise CorruptData(path, "a key that is known", str(error)) from error  # as good as no hint
         for _ in range(2):
-            if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self._directory_id(), path, mac.prefix, body)):
+            if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self.directory_id, path, mac.prefix, body)):
                 version = _version_of(path)
                 if version is not None and version >= self._newest[0]:
                     self._newest = version, mac.key_id
@@ -188,7 +202,13 @@ class SealedFileSystem(WrapperFileSystem):
             _ADVICE,
         )
 
-    def _directory_id(self) -> str:
+    @property
+    def directory_id(self) -> str:
+        """Return what no other directory has, but copies of this one.
+
+        Raises:
+            CorruptData: the directory does not say it.
+        """
         if self._seal is None:
             self._take_again(layout.FORMAT_FILE)
         assert self._seal is not None
@@ -199,9 +219,9 @@ class SealedFileSystem(WrapperFileSystem):
             self._take(self.inner.read(layout.FORMAT_FILE))
         except NotFound as error:
             # As long as there is a log, that must not look like an empty directory.
-            raise CorruptData(
-                layout.FORMAT_FILE, f"the file that belongs to {path!r}", "no such file", _ADVICE
-            ) from error
+            why = "what an encrypted directory says of itself"
+            why += f", for {path!r}" if path != layout.FORMAT_FILE else ""
+            raise CorruptData(layout.FORMAT_FILE, why, "no such file", _ADVICE) from error
 
     def _take(self, content: bytes) -> None:
         _, _, line = content.partition(b"\n")

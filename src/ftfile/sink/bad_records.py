@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.commit import layout
+from ftfile.commit.sealed import identity_of_letters
 from ftfile.core.errors import EncodingError
 from ftfile.core.logs import get_logger
 from ftfile.encoding.bucket_values import bucket_values
@@ -115,7 +116,7 @@ class BadRecords:
     def _keep(self, lines: list[str]) -> None:
         if self._filtered is None:
             self._file = self._stage.create("letters")
-            identity = layout.storage_identity(self._file.path)
+            identity = identity_of_letters(self._stage.fs, self._file.path)
             self._filtered = FilteredFile(self._file, self._config.hidden_chain, identity)
         self._filtered.write("".join(lines).encode())
 

@@ -140,7 +140,7 @@ class SpoolWriter:
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             bucket, count, marks = segments[number]
             offset, piece = spool.position, _Piece(spool)
-            filtered = FilteredFile(piece, self._chain, layout.storage_identity(spool.path, offset))
+            filtered = FilteredFile(piece, self._chain, layout.storage_identity("segment", spool.path, offset))
             for _, data in pieces:
                 filtered.write(data)
             filtered.finish()

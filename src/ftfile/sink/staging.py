@@ -88,7 +88,7 @@ class OpenPart:
         self._chain = chain
         # Other formats know their size, as far as it can be known: what their encoders hold is in no frame yet.
         self._goes_by_frames = isinstance(file_format, LineFormat) and bool(chain.framing)
-        identity = layout.storage_identity(file.path)
+        identity = layout.storage_identity("part", file.path)
         self._filtered = FilteredFile(file, chain, identity)
         self._encoder: Encoder = file_format.for_file(identity).encoder(schema, self._filtered)
 
@@ -175,7 +175,7 @@ class Stage:
         durability: str = "auto",
         names: DirectNames | None = None,
     ) -> None:
-        self._fs = fs
+        self.fs = fs
         self._names = names
         self._ids = ids
         self._identity = identity
@@ -193,7 +193,7 @@ class Stage:
     @property
     def file_bytes(self) -> int:
         """Return how much memory the store takes for each file that is being written."""
-        return self._fs.capabilities.stream_bytes
+        return self.fs.capabilities.stream_bytes
 
     def create(self, ending: str) -> StagedFile:
         """Start a file; see `StagedFile`."""
@@ -219,7 +219,7 @@ class Stage:
         except BaseException:
             file.abort()
             raise
-        found = self._fs.stat(file.path).size_bytes
+        found = self.fs.stat(file.path).size_bytes
         if found != file.position:
             raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")
 
@@ -233,10 +233,10 @@ class Stage:
         file_id = self._ids.unique()
         path = names.path(bucket, file_id)
         note = layout.note_path(self._directory, f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}")
-        self._fs.make_directories(self._directory)
-        self._fs.make_directories(layout.parent(path))
-        self._fs.create_exclusive(note, path.encode())
-        file = StagedFile(file_id, self._fs.create(path))
+        self.fs.make_directories(self._directory)
+        self.fs.make_directories(layout.parent(path))
+        self.fs.create_exclusive(note, path.encode())
+        file = StagedFile(file_id, self.fs.create(path))
         self._opened.append(file)
         return file
 
@@ -271,7 +271,7 @@ class Stage:
         file.close()
         self._opened.remove(file)
         self._ended.append(file.path)
-        return self._fs.open(file.path)
+        return self.fs.open(file.path)
 
     def drop(self, file: StagedFile) -> None:
         """Remove one file, as far as that can be done."""
@@ -293,15 +293,15 @@ class Stage:
 
     def _delete(self, path: str) -> None:
         try:
-            self._fs.delete(path)
+            self.fs.delete(path)
         except StorageError as error:
             _log.info("left %s behind: %s", path, error)
 
     def _create(self, path: str) -> OutputStream:
         for _ in range(CREATE_TRIES - 1):
             try:
-                return self._fs.create(path)
+                return self.fs.create(path)
             except NotFound:
                 # The batch's first file; or whoever publishes the batch now takes the directory away when it is empty.
-                self._fs.make_directories(self._directory)
-        return self._fs.create(path)
+                self.fs.make_directories(self._directory)
+        return self.fs.create(path)

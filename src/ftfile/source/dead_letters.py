@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
-from ftfile.commit.sealed import keys_of
+from ftfile.commit.sealed import identity_of_letters, keys_of
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.commit.log import CommitLog
+    from ftfile.commit.state import LogState
     from ftfile.fs.api import FileSystem
-    from ftfile.keys.keys import Keys
 
 __all__ = ("DeadLetter", "read_dead_letters")
+
+_REMOVE = "Remove it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +51,66 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
     What is in their directory was committed, since only publishing puts it there; what is committed and not there yet
     is what the head has to publish. Who has dealt with a file may delete it.
 
+    In an encrypted directory they are authentic, each task's of a batch are there once, and no batch of a query is
+    newer than the log knows. Once its record is gone, the log does not tell which attempt of a task was committed.
+
     Raises:
         CorruptData: a file does not hold what tasks write.
     """
     places: dict[str, tuple[str, ...]] = {path: (path,) for path in _published(log.fs)}
-    for add in (add for entry in log.read_on().unpublished.values() for add in entry.adds):
+    head = log.read_on()
+    for add in (add for entry in head.unpublished.values() for add in entry.adds):
         final = add.final_path or ""
         if final.startswith(f"{layout.DEAD_LETTERS}/"):
             places[final] = (final, add.path, final)
-    keys = keys_of(log.fs)
-    if keys is not None:
-        _check_copies(places)
-    contents = {path: _plain(path, _read(log.fs, places[path]), keys) for path in sorted(places)}
-    return [letter for path, content in contents.items() for letter in _letters(path, content)]
+    is_sealed = keys_of(log.fs) is not None
+    letters: list[DeadLetter] = []
+    for path in sorted(places):
+        found = list(_letters(path, _plain(log.fs, path, _read(log.fs, places[path]))))
+        if is_sealed:
+            _check_place(path, found)
+        letters += found
+    if is_sealed:
+        _check_tasks(places, head)
+    return letters
 
 
-def _check_copies(paths: Iterable[str]) -> None:
-    """Refuse files that are authentic, and there twice: where they lie is in no record.
+def _check_tasks(paths: Iterable[str], head: LogState) -> None:
+    """Refuse files that are authentic, and that no commit can have published.
 
     Raises:
-        CorruptData: names the second one.
+        CorruptData: names one.
     """
-    seen: dict[str, str] = {}
+    seen: dict[layout.DeadLetterTask, str] = {}
     for path in sorted(paths):
-        first = seen.setdefault(layout.storage_identity(path), path)
+        task = _task(path)
+        first = seen.setdefault(task, path)
         if first != path:
-            raise CorruptData(path, "a file of dead letters that is there once", f"a copy of {first!r}", "Remove it")
+            raise CorruptData(path, "a task's dead letters once", f"those of the same task as in {first!r}", _REMOVE)
+        query = head.queries.get(task.owner)
+        if query is not None and task.batch > query.last_batch:
+            found = f"batch {task.batch}, and the log has {query.last_batch} as the last one"
+            raise CorruptData(path, "dead letters of a batch that was committed", found, _REMOVE)
+
+
+def _check_place(path: str, letters: Iterable[DeadLetter]) -> None:
+    """Refuse letters that lie where those of another task belong.
+
+    Raises:
+        CorruptData: they do.
+    """
+    task = _task(path)
+    for letter in letters:
+        found = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
+        if found != task:
+            raise CorruptData(path, f"dead letters of {task}", f"those of {found}", _REMOVE)
+
+
+def _task(path: str) -> layout.DeadLetterTask:
+    task = layout.dead_letter_task(path)
+    if task is None:
+        raise CorruptData(path, "dead letters with the name of their task", "another name", _REMOVE)
+    return task
 
 
 def _published(fs: FileSystem) -> Iterator[str]:
@@ -94,14 +130,14 @@ def _read(fs: FileSystem, places: Sequence[str]) -> bytes:
     return b""
 
 
-def _plain(path: str, content: bytes, keys: Keys | None) -> bytes:
-    names = layout.dead_letter_filters(path)
+def _plain(fs: FileSystem, path: str, content: bytes) -> bytes:
+    names, keys = layout.dead_letter_filters(path), keys_of(fs)
     if keys is not None and AesGcm.name not in names:
         # Their names are in no record: anybody could have put them there.
-        raise CorruptData(path, "encrypted dead letters", "others, which were not written here", "Remove it")
+        raise CorruptData(path, "encrypted dead letters", "others, which were not written here", _REMOVE)
     if not names or not content:
         return content
-    return decoded_piece(content, Chain.for_reading(names, keys), layout.storage_identity(path), path)
+    return decoded_piece(content, Chain.for_reading(names, keys), identity_of_letters(fs, path), path)
 
 
 def _letters(path: str, content: bytes) -> Iterator[DeadLetter]:

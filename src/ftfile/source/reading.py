@@ -62,7 +62,7 @@ def _decode_part(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
     _check_length(file, add)
-    file_format = format_from_definition(encoding["format"], keys).for_file(storage_identity(add.path))
+    file_format = format_from_definition(encoding["format"], keys).for_file(storage_identity("part", add.path))
     return file_format.decode(plain_part(as_file(file), add, file_format, keys), schema)
 
 
@@ -79,7 +79,7 @@ def plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None)
     Raises:
         CorruptData: it is not what the log says; also by reading.
     """
-    chain, identity = Chain.for_reading(add.filters, keys), storage_identity(add.path)
+    chain, identity = Chain.for_reading(add.filters, keys), storage_identity("part", add.path)
     if isinstance(file_format, LineFormat):
         return decoded_file(file, chain, identity, add.logical_length, add.checksum)
     if not chain.filters:
@@ -99,7 +99,7 @@ def _decode_segment(
     data = file.read_at(add.offset, add.length)
     if not matches(data, add.checksum):
         raise CorruptData(add.path, f"{add.length} bytes at {add.offset} with {add.checksum}", "others", _ADVICE)
-    chain, identity = Chain.for_reading(add.filters, keys), storage_identity(add.path, add.offset)
+    chain, identity = Chain.for_reading(add.filters, keys), storage_identity("segment", add.path, add.offset)
     data = decoded_piece(data, chain, identity, add.path)
     codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
     skip = add.skip_rows

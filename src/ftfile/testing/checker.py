@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ftfile.commit import layout
 from ftfile.commit.hints import read_published
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.commit.sealed import keys_of
+from ftfile.commit.sealed import identity_of_letters, keys_of
 from ftfile.commit.snapshot import open_add
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
-    from ftfile.keys.keys import Keys
 
 __all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly")
 
@@ -181,12 +180,14 @@ def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
     return itertools.islice(rows, add.skip_rows, None) if add.filters else rows
 
 
-def _plain(add: Add, content: bytes, keys: Keys | None) -> bytes:
+def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
     if not add.filters:
         return content
-    return decoded_piece(
-        content, Chain.for_reading(add.filters, keys), layout.storage_identity(add.path, add.offset), add.path
+    is_letters = (add.final_path or "").startswith(f"{layout.DEAD_LETTERS}/")
+    identity = (
+        identity_of_letters(fs, add.path) if is_letters else layout.storage_identity(add.kind, add.path, add.offset)
     )
+    return decoded_piece(content, Chain.for_reading(add.filters, keys_of(fs)), identity, add.path)
 
 
 def _check_contents(fs: FileSystem, log: LogContents) -> list[tuple[Add, bytes]]:
@@ -205,7 +206,7 @@ def _check_contents(fs: FileSystem, log: LogContents) -> list[tuple[Add, bytes]]
         require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
         require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
         try:
-            plain = _plain(add, content, keys_of(fs))
+            plain = _plain(fs, add, content)
         except CorruptData as error:
             raise InvariantViolation("I5", str(error)) from error
         require(len(plain) == add.logical_length, "I5", f"{add} holds {len(plain)} bytes")
@@ -234,7 +235,7 @@ def _check_visible(fs: FileSystem, log: LogContents, report: DirectoryReport, *,
             continue
         # It is whole: its final name is where a part was looked for first, and found to be as recorded.
         require(path in known, "I9", f"{path} is visible and in no record")
-        report.visible[path] = _plain(known[path], fs.read(path), keys_of(fs))
+        report.visible[path] = _plain(fs, known[path], fs.read(path))
     _check_replaced(log.records, report)
     endings = tuple({"." + path.rsplit(".", 1)[-1] for path in known if "." in path})
     hidden = [path for path in _walk(fs, layout.META) if endings and path.endswith(endings)]

@@ -197,7 +197,7 @@ def _rows(
         raise CorruptData(add.final_path or add.path, f"{add.length} bytes with {add.checksum}", found, _ADVICE)
     rows, file = 0, io.BytesIO(content)
     file.name = add.final_path or add.path  # what errors call it
-    decode = file_format.for_file(storage_identity(add.path)).decode
+    decode = file_format.for_file(storage_identity("part", add.path)).decode
     for batch in decode(plain_part(file, add, file_format, keys), schema):
         rows += batch.num_rows
         yield batch

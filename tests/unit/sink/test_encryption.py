@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -32,9 +33,6 @@ from tests.unit.sink.encrypted import (
     stream,
     write_ring,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ("out", "ring")
 
@@ -94,9 +92,9 @@ def test_an_independent_decoder_reads_parts(out: str, ring: Path) -> None:
     (add,) = snapshot(out).adds.values()
     (part,) = parts(out)
     keys = {("first", b""): FIRST}
-    assert independent_decoder.decode(part.read_bytes(), storage_identity(add.path), keys) == b"some\nwords\n"
+    assert independent_decoder.decode(part.read_bytes(), storage_identity("part", add.path), keys) == b"some\nwords\n"
     # Who has no log finds the identity in the name.
-    assert storage_identity(add.path) == f"{part.name.partition('.')[0].rpartition('-')[2]}@0"
+    assert storage_identity("part", add.path) == f"part {part.name.partition('.')[0].rpartition('-')[2]}@0"
 
 
 def test_strict_sizes_are_those_on_storage(out: str, ring: Path) -> None:
@@ -146,10 +144,23 @@ def test_what_is_spilled(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 class TestDeadLetters:
-    def run(self, out: str, ring: Path) -> None:
+    def query(self, out: str, ring: Path) -> MicroBatch:
         options = {"fileFormat": "json", "fileNameColumn": "name", "badRecords": "deadLetter"}
         options |= {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
-        MicroBatch(out, {"word": "string", "name": "string"}, options).run(0, [[{"word": SECRET, "name": None}]])
+        return MicroBatch(out, {"word": "string", "name": "string"}, options)
+
+    def run(self, out: str, ring: Path) -> None:
+        self.query(out, ring).run(0, [[{"word": SECRET, "name": None}]])
+
+    def refused(self, out: str, path: Path, name: str, told: str) -> None:
+        """Put a file beside the dead letters that there are."""
+        forged = Path(out, "_ftfile/deadletter", name)
+        forged.parent.mkdir(parents=True, exist_ok=True)
+        forged.write_bytes(path.read_bytes())
+        forget_all()
+        with pytest.raises(CorruptData, match=told):
+            ftfile.open(out).dead_letters()
+        forged.unlink()
 
     def test_are_encrypted(self, out: str, ring: Path) -> None:
         self.run(out, ring)
@@ -157,6 +168,14 @@ class TestDeadLetters:
         forget_all()
         (letter,) = ftfile.open(out).dead_letters()
         assert letter.row["word"] == SECRET
+
+    def test_an_independent_decoder_reads_them(self, out: str, ring: Path) -> None:
+        self.run(out, ring)
+        (file,) = files_of(out, "_ftfile/deadletter")
+        directory = json.loads(Path(out, "_ftfile/format").read_text().splitlines()[1])["directory"]
+        identity = f"letters {file.name.split('.')[0].rpartition('-')[2]}@0 {directory}"
+        plain = independent_decoder.decode(file.read_bytes(), identity, {("first", b""): FIRST})
+        assert json.loads(plain)["row"]["word"] == SECRET
 
     def test_of_others_are_refused(self, out: str, ring: Path) -> None:
         self.run(out, ring)
@@ -168,13 +187,50 @@ class TestDeadLetters:
         forged.unlink()
         again = file.with_name(file.name.replace("-00000-", "-00001-"))
         again.write_bytes(file.read_bytes())
-        with pytest.raises(CorruptData, match="once"):
+        with pytest.raises(CorruptData, match="dead letters of partition 1"):
             ftfile.open(out).dead_letters()
         again.unlink()
         identity = file.name.partition(".")[0].rpartition("-")[2]
         file.rename(file.with_name(file.name.replace(identity, identity[::-1])))
         with pytest.raises(CorruptData):
             ftfile.open(out).dead_letters()
+
+    def test_of_another_directory_are_refused(self, out: str, ring: Path) -> None:
+        self.run(out, ring)
+        self.run(f"{out}-other", ring)
+        (mine,), (file,) = (files_of(path, "_ftfile/deadletter") for path in (out, f"{out}-other"))
+        mine.unlink()
+        name = file.name.replace("-00000-", "-00001-")
+        self.refused(out, file, f"{file.parent.name}/{name}", "taken from another file")
+
+    @pytest.mark.parametrize("rolling", ["batch", "policy"])
+    def test_what_is_no_dead_letter_is_none(self, out: str, ring: Path, rolling: str) -> None:
+        """Somebody may have had rows written that look like dead letters."""
+        forged = json.dumps({"reason": "", "query": "a", "batch": 0, "partition": 0, "row": {}})
+        stream(out, ring, compression="none", badRecords="deadLetter", rolling=rolling).run(0, [rows_of(forged)])
+        (file,) = parts(out) or files_of(out, "_ftfile/staged")
+        unique = file.name.partition(".")[0].rpartition("-")[2][:12]
+        self.refused(out, file, f"a/0000000000-00000-{unique}.aes-gcm.letters", "taken from another file")
+
+    def test_of_attempts_that_were_not_committed_are_refused(self, out: str, ring: Path) -> None:
+        """As far as the log still knows."""
+        query = self.query(out, ring)
+        query.write(0, [[{"word": "of a first attempt", "name": None}]])
+        query.restart()
+        self.run(out, ring)
+        query = self.query(out, ring)
+        query.write(1, [[{"word": "of a batch that never was", "name": None}]])
+        (published,) = files_of(out, "_ftfile/deadletter")
+        owner = published.parent.name
+        for file in files_of(out, "_ftfile/staged"):
+            unique = file.name.partition(".")[0].rpartition("-")[2][:12]
+            batch = int(file.parent.name)
+            told = ["a task's dead letters once", "a batch that was committed"][batch]
+            self.refused(out, file, f"{owner}/{batch:010d}-00000-{unique}.aes-gcm.letters", told)
+            self.refused(out, file, f"{owner}/0000000000-00007-{unique}.aes-gcm.letters", "dead letters of")
+            self.refused(out, file, f"other/{batch:010d}-00000-{unique}.aes-gcm.letters", "dead letters of")
+            self.refused(out, file, f"{owner}/{unique}.aes-gcm.letters", "the name of their task")
+        assert len(ftfile.open(out).dead_letters()) == 1
 
     def test_every_byte_is_authenticated(self, out: str, ring: Path) -> None:
         self.run(out, ring)

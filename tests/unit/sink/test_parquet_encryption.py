@@ -120,7 +120,7 @@ def test_files_that_changed_places_are_detected(out: str, ring: Path) -> None:
     contents = first.read_bytes(), second.read_bytes()
     first.write_bytes(contents[1])
     second.write_bytes(contents[0])
-    with pytest.raises(CorruptData, match=r"the encrypted Parquet file '[0-9a-f]{12}@0', found that of"):
+    with pytest.raises(CorruptData, match=r"the encrypted Parquet file 'part [0-9a-f]{12}@0', found that of"):
         committed(out)
 
 
@@ -128,7 +128,7 @@ def test_a_file_in_the_clear_in_its_place_is_detected(out: str, ring: Path) -> N
     encrypted(out, ring).run(0, [rows_of("some")])
     (part,) = parts(out)
     length = part.stat().st_size
-    table, identity = pa.table({"word": ["forged"]}), f"{part.name.partition('.')[0].rpartition('-')[2]}@0"
+    table, identity = pa.table({"word": ["forged"]}), f"part {part.name.partition('.')[0].rpartition('-')[2]}@0"
     for padding in range(length):
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, table.schema, store_schema=False) as writer:

@@ -148,7 +148,7 @@ class _Kind:
 
     def open(self, file: StagedFile, limits: Limits) -> _OpenPart:
         """Start a part."""
-        identity = storage_identity(file.path)
+        identity = storage_identity("part", file.path)
         target, file_format = FilteredFile(file, self.chain, identity), self.format.for_file(identity)
         joiner = make_joiner(file_format, self.schema, self.chain, target, limits, merge=self.merge)
         return _OpenPart(file, target, joiner, [])

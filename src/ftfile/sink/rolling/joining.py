@@ -94,7 +94,8 @@ def unwrapped(file_format: Format, segment: Add, data: bytes, keys: Keys | None)
     """
     if not segment.filters:
         return data
-    chain, identity = Chain.for_reading(segment.filters, keys), storage_identity(segment.path, segment.offset)
+    chain = Chain.for_reading(segment.filters, keys)
+    identity = storage_identity("segment", segment.path, segment.offset)
     if not isinstance(file_format, LineFormat):
         return decoded_piece(data, chain, identity, segment.path)
     with naming(segment.path):
