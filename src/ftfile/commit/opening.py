@@ -26,8 +26,8 @@ OWNER_ONLY = ("filePermission", "600")
 def open_with_keys(url: str, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()) -> FileSystem:
     """Open a directory that is there already; what is encrypted can be read with the keys that it says itself.
 
-    Where it says itself where keys are, only key files of this user's, or root's, and variables whose names begin with
-    FTFILE_ are looked at: what is on storage must not start programs, or choose whom to trust.
+    Where it says itself where keys are, only key files of this user's, or root's, that are not within it, and variables
+    whose names begin with FTFILE_ are looked at: what is on storage must not start programs, or choose whom to trust.
 
     Args:
         url: of the directory.
@@ -59,8 +59,8 @@ def _keys_as_told(url: str, told: str | None) -> Keys:
     Raises:
         ConfigError: it names none that may be trusted.
     """
-    keys = Keys(told) if told is not None else None
-    if keys is None or not keys.may_be_told or keys.is_below(parse(url).path):
+    keys = Keys(told).as_told_by(parse(url).path) if told is not None else None
+    if keys is None:
         raise ConfigError(
             f"{url!r} is encrypted, and where its keys are must be said: by the option keyProvider, the argument "
             f"key_provider, or the environment variable {KEY_PROVIDER_VARIABLE}, as in file:/etc/ftfile/keys"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pkgutil
 import posixpath
 import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ftfile.core.clock import SYSTEM_CLOCK
@@ -30,6 +33,9 @@ _BUILT_IN = {
 # A provider that makes a key at each call is asked that often, and keys that it found are kept so long.
 _ISSUED_S = 3600.0
 _KEPT = 1000
+
+# Names that lead anywhere by other ways than those of files, or that have a meaning of their own.
+_NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
 
 _WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
 
@@ -83,10 +89,19 @@ class Keys:
         """Say whether a directory may say that its keys are there: nothing is started, and nobody else is trusted."""
         return self.kind == "file" or (self.kind == "env" and self.reference.startswith("env:FTFILE_"))
 
-    def is_below(self, directory: str) -> bool:
-        """Say whether it is a file in a directory of this machine."""
-        path = posixpath.normpath(self.reference.partition(":")[2])
-        return self.kind == "file" and f"{path}/".startswith(f"{directory.rstrip('/')}/")
+    def as_told_by(self, directory: str) -> Keys | None:
+        """Return the keys that a directory says are its own, if it may; a file by the name that leads there now.
+
+        Args:
+            directory: its path on this machine, if it is on it.
+        """
+        if not self.may_be_told or self.kind != "file":
+            return self if self.may_be_told else None
+        told = posixpath.normpath(self.reference.partition(":")[2])
+        path = os.path.realpath(told)
+        if told.startswith(_NO_FILES) or path.startswith(_NO_FILES) or _is_within(path, directory):
+            return None
+        return Keys(f"file:{path}")
 
     def provider(self) -> KeyProvider:
         """Return the provider; one to a process.
@@ -214,6 +229,17 @@ def _load(reference: str) -> KeyProvider:
     except (AttributeError, ValueError) as error:
         raise ConfigError(f"the key provider {kind!r} cannot be loaded: {error}") from error
     return provider
+
+
+def _is_within(path: str, directory: str) -> bool:
+    """Say whether a resolved path is in a directory, or below, by whatever name that is called."""
+    parents = [str(parent) for parent in PurePosixPath(path).parents]
+    if os.path.realpath(directory) in parents:
+        return True
+    with contextlib.suppress(OSError):
+        found = os.stat(directory)
+        return any(os.path.samestat(os.stat(parent), found) for parent in parents)
+    return False  # one of them is not on this machine
 
 
 def _installed() -> dict[str, str]:

@@ -86,11 +86,14 @@ class FileRing(KeyRing):
 
     def _read(self) -> str:
         try:
-            with open(self._path, "rb") as file:
+            # Nobody may write to a pipe, and to open one would wait for that.
+            with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 status = os.fstat(file.fileno())
-                content = file.read(_BYTES_MAX)
+                content = file.read(_BYTES_MAX) if stat.S_ISREG(status.st_mode) else b""
         except OSError as error:
             raise ConfigError(f"{self._what} cannot be read here: {error.strerror}") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError(f"{self._what} is no regular file")
         if status.st_mode & _FOR_OTHERS:
             mode = stat.S_IMODE(status.st_mode)
             raise ConfigError(f"{self._what} has mode {mode:04o}, so that others can read or change it: chmod 600")

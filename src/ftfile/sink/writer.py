@@ -96,11 +96,11 @@ class SinkWriter:
             if head.version < 0:
                 _greet(config, log)
             check_head(config, head)
-            if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
-                log.prepare_directory()  # its id is in what tasks write
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
             app_id = config.transaction.app_id if config.transaction is not None else None
+            if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
+                log.prepare_directory()  # its id is in what tasks write
             place = mark_place(log.fs, log.ids)
             return cls(config, Planned(head.view(app_id), log.clock.now_ms(), _definitions_due(head), place))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -318,12 +319,54 @@ class TestWhereKeysAre:
 
     def test_keys_beside_the_data_are_not_believed(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
-        inside = Path(out, "keys")
+        inside = Path(out, "some", "keys")
+        inside.parent.mkdir()
         shutil.copy(ring, inside)
-        for path in (inside, f"{out}/../{Path(out).name}/keys"):
+        Path(f"{out}-directory").symlink_to(out)
+        Path(f"{out}-file").symlink_to(inside)
+        at_our_place = f"{out}/../{Path(out).name}/some/keys"
+        others = (f"/{inside}", f"///{inside}", f"/proc/self/root{inside}", f"/proc/self/root{ring}", f"/{ring}")
+        for path in (inside, at_our_place, *others, f"{out}-directory/some/keys", f"{out}-file"):
             self.seal(out, f"file:{path}")
-            with pytest.raises(ConfigError, match="where its keys are must be said"):
-                ftfile.open(out)
+            for opened in (out, f"{out}-directory"):
+                with pytest.raises(ConfigError, match="where its keys are must be said"):
+                    ftfile.open(opened)
+
+    def test_keys_beside_the_data_are_known_by_what_they_are(
+        self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As where a directory is mounted at two places."""
+        three_batches(out, ring)
+        shutil.copy(ring, Path(out, "keys"))
+        Path(f"{out}-again").symlink_to(out)
+        monkeypatch.setattr("os.path.realpath", lambda path: path)
+        self.seal(out, f"file:{out}-again/keys")
+        with pytest.raises(ConfigError, match="where its keys are must be said"):
+            ftfile.open(out)
+
+    def test_what_is_checked_is_what_is_read(self, out: str, ring: Path) -> None:
+        three_batches(out, ring)
+        link = Path(f"{out}-link")
+        link.symlink_to(ring)
+        self.seal(out, f"file:{link}")
+        directory = ftfile.open(out)
+        forged = Path(f"{out}-forged")
+        write_ring(forged, first=SECOND)
+        link.unlink()
+        link.symlink_to(forged)
+        assert directory.to_arrow().num_rows == 3
+
+    @pytest.mark.parametrize("directory", [False, True], ids=["pipe", "directory"])
+    def test_what_is_no_file_is_not_waited_for(self, out: str, ring: Path, directory: bool) -> None:
+        three_batches(out, ring)
+        place = Path(f"{out}-keys")
+        if directory:
+            place.mkdir(0o700)
+        else:
+            os.mkfifo(place, 0o600)
+        self.seal(out, f"file:{place}")
+        with pytest.raises(ConfigError, match="is no regular file|Is a directory"):
+            ftfile.open(out).to_arrow()
 
     def test_what_is_said_goes_before_what_storage_says(
         self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch
