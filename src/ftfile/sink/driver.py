@@ -16,6 +16,7 @@ from ftfile.sink.entries import add_of, rewrite_of
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.naming.namer import Namer
+from ftfile.sink.rolling.settings import ALL_END
 from ftfile.sink.schema_change import check_schema_change
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def make_proposal(
     key = definition_key(encoding)
     definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
     settings = None
-    if config.rolling is not None:
-        settings = {"rolling": config.rolling.to_json(), **config.publishing.to_json()}
+    if config.rolling is not None or config.publishing.storage:
+        settings = {"rolling": (config.rolling or ALL_END).to_json(), **config.publishing.to_json()}
         definitions[definition_key(settings)] = settings
     return Proposal(
         author=_author(config, writer),

@@ -13,7 +13,7 @@ from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import raise_own, roll_forward
-from ftfile.core.errors import ConfigError, FtfileError, NotFound, Retry, StaleFiles
+from ftfile.core.errors import FtfileError, Retry, StaleFiles
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise
@@ -29,6 +29,7 @@ from ftfile.sink.rolling.plan import jobs_of, singly
 from ftfile.sink.rolling.rules import reason_to_end
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 from ftfile.sink.staging import Stage
+from ftfile.upkeep.logs import own_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,11 +89,7 @@ def flush(
     """
     url = normalise(os.fspath(path))
     opened = (url, key_provider, tuple((storage or {}).items()))
-    log = CommitLog(open_with_keys(*opened))
-    try:
-        log.check_layout()
-    except NotFound as error:
-        raise ConfigError(f"{os.fspath(path)!r} is not an ftfile directory: it has no log") from error
+    log = own_log(path, key_provider, storage)
     job_id = SYSTEM_IDS.unique()
     with log_context(job=job_id):
         return _Flush(opened, log, job_id, query_id, due_only=due_only).run()

@@ -6,17 +6,17 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.log import CommitLog
 from ftfile.commit.merging import clip, make_range, merge
 from ftfile.commit.ranges import drop_contained, list_ranges, read_range, write_range
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.source.directory import Directory
+from ftfile.upkeep.logs import own_log
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
+    from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Record
     from ftfile.commit.range_format import Range
     from ftfile.commit.state import LogState
@@ -48,7 +48,7 @@ def merge_ranges(
         ConfigError: the path is no ftfile directory.
         CorruptData: a range is damaged, and the records that it stood for are not kept.
     """
-    log = CommitLog(Directory(path, key_provider, storage).file_system)
+    log = own_log(path, key_provider, storage)
     head = log.read_on(durable=True)
     merge_all(log, head)
     return head.version

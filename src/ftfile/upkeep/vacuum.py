@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.hints import store_now_ms
-from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
@@ -19,14 +18,15 @@ from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.units import parse_duration_s
-from ftfile.source.directory import Directory
 from ftfile.upkeep.garbage import GarbageFile, look
+from ftfile.upkeep.logs import own_log
 from ftfile.upkeep.ranges import merge_all
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
+    from ftfile.commit.log import CommitLog
     from ftfile.commit.state import LogState
     from ftfile.fs.api import FileSystem
     from ftfile.upkeep.garbage import Findings
@@ -101,7 +101,7 @@ def vacuum(
         CommitError: there is no telling what may be deleted; nothing was.
     """
     grace_ms = _checked_grace_ms(grace, force=force)
-    log, job_id = CommitLog(Directory(path, key_provider, storage).file_system), SYSTEM_IDS.unique()
+    log, job_id = own_log(path, key_provider, storage), SYSTEM_IDS.unique()
     with log_context(job=job_id):
         report = _vacuum(log, job_id, grace_ms, dry_run=dry_run)
         doing = "would delete" if dry_run else "deleted"

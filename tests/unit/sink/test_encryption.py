@@ -433,3 +433,26 @@ class TestOptions:
         stream(out, ring, filePermission="640").run(0, [rows_of("some")])
         (part,) = parts(out)
         assert stat.S_IMODE(part.stat().st_mode) == 0o640
+
+    @pytest.mark.parametrize("rolling", ["batch", "policy"])
+    def test_upkeep_keeps_permissions(self, out: str, ring: Path, rolling: str) -> None:
+        stream(out, ring, "before").run(0, [rows_of("old")])
+        query = stream(out, ring, "b", filePermission="640", rolling=rolling, onNewQuery="continue")
+        for batch in range(4):
+            query.run(batch, [rows_of(f"{batch}")])
+            if batch == 1:
+                ftfile.flush(out)
+        query.write(4, [rows_of("lost")])
+        before = set(files_of(out))
+        for upkeep in (
+            ftfile.flush,
+            ftfile.compact,
+            merge_ranges,
+            lambda path: ftfile.drop(path, "all"),
+            lambda path: ftfile.vacuum(path, dry_run=False, grace="0s", force=True),
+        ):
+            forget_all()
+            upkeep(out)
+            new = set(files_of(out)) - before - set(files_of(out, "_ftfile/retired"))
+            assert {stat.S_IMODE(path.stat().st_mode) for path in new} <= {0o640}, upkeep
+        assert len(new) > 3

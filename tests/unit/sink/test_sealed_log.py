@@ -365,7 +365,7 @@ class TestWhereKeysAre:
         else:
             os.mkfifo(place, 0o600)
         self.seal(out, f"file:{place}")
-        with pytest.raises(ConfigError, match="is no regular file|Is a directory"):
+        with pytest.raises(ConfigError, match=r"is no regular file|Is a directory"):
             ftfile.open(out).to_arrow()
 
     def test_what_is_said_goes_before_what_storage_says(
