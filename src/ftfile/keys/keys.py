@@ -18,6 +18,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, IssuedKey, is_key_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ftfile.keys.api import KeyProvider
 
 __all__ = ("ENTRY_POINT_GROUP", "Keys", "UsableKey", "check_key_id", "forget_keys", "looks_like_a_key")
@@ -211,7 +213,7 @@ _NEVER_INLINE = (
 
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
-    if looks_like_a_key(reference.strip()) or (looks_like_a_key(settings.strip()) and kind != "file"):
+    if looks_like_a_key(reference.strip()) or (kind != "file" and any(map(looks_like_a_key, _words(settings)))):
         raise ConfigError(f"keyProvider looks like a key itself. {_NEVER_INLINE}")
     place = (_BUILT_IN.get(kind) or _installed().get(kind)) if colon else None
     if place is None:
@@ -229,6 +231,15 @@ def _load(reference: str) -> KeyProvider:
     except (AttributeError, ValueError) as error:
         raise ConfigError(f"the key provider {kind!r} cannot be loaded: {error}") from error
     return provider
+
+
+def _words(settings: str) -> Iterator[str]:
+    """Yield whatever could be a key in what stands after the colon, as within a command."""
+    for word in re.split(r"[^A-Za-z0-9+/_=-]+", settings):
+        yield word
+        while "=" in word.rstrip("="):  # as in --token=…
+            word = word.partition("=")[2]  # noqa: PLW2901
+            yield word
 
 
 def _is_within(path: str, directory: str) -> bool:

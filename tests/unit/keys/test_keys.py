@@ -148,7 +148,8 @@ class TestRings:
         assert told in refusal(reference)
 
     def test_what_a_command_says_is_not_repeated(self) -> None:
-        code = f"import sys; print('{TEXT[FIRST]}'); print('{TEXT[SECOND]}', file=sys.stderr); sys.exit(3)"
+        texts = "[base64.b64encode(bytes(range(start, start + 32))).decode() for start in (0, 32)]"
+        code = f"import base64, sys; a, b = {texts}; print(a); print(b, file=sys.stderr); sys.exit(3)"
         assert "status 3" in refusal(f'command:{sys.executable} -c "{code}"')
 
 
@@ -169,6 +170,26 @@ class TestKeysInOptions:
         message = refusal(prefix + key)
         assert "Spark shows options" in message
         assert key not in message
+
+    @pytest.mark.parametrize("key", [TEXT[FIRST], FIRST.hex(), base64.urlsafe_b64encode(SECOND).decode(), "00" * 16])
+    @pytest.mark.parametrize(
+        "command", ["echo first {}", "printf 'first {}\\n'", "vault --token={} get", "sh -c 'KEY=\"{}\" k'", "x a,{};b"]
+    )
+    def test_within_a_command_are_refused_and_not_shown(self, key: str, command: str) -> None:
+        message = refusal(f"command:{command.format(key)}")
+        assert "Spark shows options" in message
+        assert key not in message
+
+    @pytest.mark.parametrize(
+        "reference",
+        [
+            "command:vault kv get -field=ring secret/ftfile",
+            "command:/usr/bin/env AWS_PROFILE=production aws secretsmanager get-secret-value --secret-id=ftfile/keys",
+            "command:gcloud secrets versions access latest --project=1234abcd-12ab-34cd-56ef-1234567890ab",
+        ],
+    )
+    def test_commands_are_none(self, reference: str) -> None:
+        Keys.from_reference(reference)
 
     def test_as_a_key_id(self) -> None:
         with pytest.raises(ConfigError, match="looks like a key itself") as caught:
