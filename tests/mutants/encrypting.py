@@ -168,6 +168,13 @@ PARQUET = (
         'key = {} if self.key_id is None else {"encryptionKeyId": "first"}',
         f"{PARQUET_FILES}::test_another_key_ends_open_files",
     ),
+    wrong(
+        "pages of an encrypted Parquet file need not be authenticated",
+        "encoding/parquet_encryption.py",
+        "if found != _AES_GCM_V1:",
+        "if False:",
+        f"{PARQUET_FILES}::test_pages_that_would_not_be_authenticated_are_not_read",
+    ),
 )
 
 RECORDS = (
@@ -351,6 +358,27 @@ PROVIDERS = (
         "if version is not None and version >= self._newest[0]:",
         "if path.startswith(layout.LOG) and version is not None and version >= self._newest[0]:",
         f"{SINK}::TestKeys::test_upkeep_goes_on_with_the_newest_behind_a_base",
+    ),
+    wrong(
+        "a key within a command is taken",
+        "keys/keys.py",
+        "any(map(looks_like_a_key, _words(settings)))",
+        "looks_like_a_key(settings.strip())",
+        f"{KEYS}::TestKeysInOptions",
+    ),
+    wrong(
+        "what is no regular file is taken for a key file",
+        "keys/ring.py",
+        "if not stat.S_ISREG(status.st_mode):",
+        "if False:",
+        f"{LOG}::TestWhereKeysAre::test_what_is_no_file_is_not_waited_for",
+    ),
+    wrong(
+        "upkeep forgets what files may be read by",
+        "upkeep/logs.py",
+        'next((text["storage"] for text in texts if "storage" in text), {})',
+        "{}",
+        f"{SINK}::TestOptions::test_upkeep_keeps_permissions",
     ),
 )
 

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import random_bytes
+from ftfile.encoding.line_reader import corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.keys.keys import Keys
 
-__all__ = ("IDENTITY", "MAGIC", "Decryption", "check_library", "encryption")
+__all__ = ("IDENTITY", "MAGIC", "Decryption", "check_algorithm", "check_library", "encryption")
 
 # Where the encrypted footer says which file it belongs to.
 IDENTITY = "ftfile.identity"
 # With which files begin and end that have an encrypted footer.
 MAGIC = b"PARE"
+# The length of the footer, and `MAGIC`.
+_TAIL_BYTES = 8
+# How `FileCryptoMetaData` begins: field 1, a union; of that field 1, `AesGcmV1`.
+_AES_GCM_V1 = b"\x1c\x1c"
 _NONCE_BYTES = 12
 _KEY_BITS = 256
 # What stands for a service where there is none.
@@ -49,6 +55,29 @@ def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no
         footer_key=key_id, uniform_encryption=True, data_key_length_bits=_KEY_BITS, double_wrapping=False
     )
     return pe.CryptoFactory(lambda _: _Client(keys)).file_encryption_properties(pe.KmsConnectionConfig(), settings)
+
+
+def check_algorithm(file: BinaryIO) -> None:
+    """Refuse files whose pages would be decrypted without being authenticated, as those of AES_GCM_CTR_V1 are.
+
+    Nothing authenticates what says which algorithm it is.
+
+    Args:
+        file: that ends in `MAGIC`; where it stands afterwards does not matter.
+
+    Raises:
+        CorruptData: it is encrypted by another algorithm than `encryption` takes.
+    """
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - _TAIL_BYTES))
+    tail = file.read(_TAIL_BYTES)
+    start = end - _TAIL_BYTES - int.from_bytes(tail[:4], "little")
+    if len(tail) < _TAIL_BYTES or tail[4:] != MAGIC or start < 0:
+        raise corrupt(file, "a Parquet file with an encrypted footer", "one in the clear, or no whole one")
+    file.seek(start)
+    found = file.read(len(_AES_GCM_V1))
+    if found != _AES_GCM_V1:
+        raise corrupt(file, "a Parquet file encrypted by AES_GCM_V1", f"one that begins its footer with {found.hex()}")
 
 
 class Decryption:

@@ -139,10 +139,11 @@ class ParquetFormat(Format):
     def _open(self, file: BinaryIO) -> pq.ParquetFile:
         if self.key_id is None:
             return pq.ParquetFile(file, page_checksum_verification=True)
-        from ftfile.encoding.parquet_encryption import IDENTITY, MAGIC, Decryption  # noqa: PLC0415
+        from ftfile.encoding.parquet_encryption import IDENTITY, MAGIC, Decryption, check_algorithm  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         decryption, start = Decryption(self.keys), file.read(len(MAGIC))
+        check_algorithm(file)
         parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
         found = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")
         if start != MAGIC or not decryption.has_key:

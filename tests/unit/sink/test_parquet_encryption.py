@@ -162,6 +162,17 @@ def test_every_changed_byte_is_detected_but_those_that_no_reader_looks_at(out: s
             directory.to_arrow()
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_pages_that_would_not_be_authenticated_are_not_read(out: str, ring: Path, codec: str) -> None:
+    encrypted(out, ring, compression=codec).run(0, [rows_of("some", "words")])
+    (part,) = parts(out)
+    content = part.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    part.write_bytes(content[: start + 1] + b"\x2c" + content[start + 2 :])  # AES_GCM_CTR_V1
+    with pytest.raises(CorruptData, match=r"/?part-.* is corrupt: expected a Parquet file encrypted by AES_GCM_V1"):
+        committed(out)
+
+
 def test_another_key_ends_open_files(out: str, ring: Path) -> None:
     write_ring(ring, first=FIRST, second=SECOND)
     encrypted(out, ring, rolling="policy", encryptionKeyId="first").run(0, [rows_of("old")])
