@@ -186,7 +186,7 @@ class SealedFileSystem(WrapperFileSystem):
             key = self.keys.find(mac.key_id, mac.wrapped)
         except ConfigError as error:
             if path != layout.PUBLISHED_HINT:
-                raise
+                raise ConfigError(f"{path!r} cannot be read: {error}") from error
             raise CorruptData(path, "a key that is known", str(error)) from error  # as good as no hint
         for _ in range(2):
             if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self.directory_id, path, mac.prefix, body)):

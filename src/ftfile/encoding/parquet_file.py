@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ftfile.core.errors import ConfigError
 from ftfile.encoding.api import Format
 from ftfile.encoding.codecs import codec_from_options
 from ftfile.encoding.line_reader import batch_of, corrupt
@@ -144,7 +145,10 @@ class ParquetFormat(Format):
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         decryption, start = Decryption(self.keys), file.read(len(MAGIC))
         check_algorithm(file)
-        parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
+        try:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
+        except ConfigError as error:
+            raise ConfigError(f"{getattr(file, 'name', '')!r} cannot be read: {error}") from error
         found = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")
         if start != MAGIC or not decryption.has_key:
             raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", "one in the clear")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from ftfile.core.checksum import Crc32
-from ftfile.core.errors import CorruptData
+from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.api import BadStream
 
 if TYPE_CHECKING:
@@ -65,11 +65,14 @@ def naming(path: str) -> Iterator[None]:
 
     Raises:
         CorruptData: what is filtered within is not what filters make.
+        ConfigError: the key of what is encrypted is not to be had.
     """
     try:
         yield
     except BadStream as error:
         raise CorruptData(path, error.expected, error.found, _ADVICE) from error
+    except ConfigError as error:
+        raise ConfigError(f"{path!r} cannot be read: {error}") from error
 
 
 class _Decoded(io.RawIOBase):

@@ -198,6 +198,11 @@ _NOTHING_STAYS_OPEN = (
 def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
     """Return the filters; a format that compresses by itself leaves only those that do something else."""
     envelope = encryption.around_parts if encryption is not None else None
+    if encryption is not None and envelope is None and parsed["filters"]:
+        raise ConfigError(
+            "encryption=parquet with filters: they would go around files that are encrypted already, and other readers "
+            "of Parquet could not read them. Leave out filters, or set encryption=aes-gcm"
+        )
     if not isinstance(file_format, LineFormat):
         return chain_from_options(None, None, parsed["filters"], envelope)
     return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"], envelope)

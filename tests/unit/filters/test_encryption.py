@@ -251,6 +251,12 @@ class TestRandomAccess:
             with pytest.raises((CorruptData, ConfigError)):
                 randomly_read(bytes(changed), length)
 
+    @pytest.mark.parametrize("length", [0, 5, SMALL, 2 * SMALL])
+    def test_more_than_there_was_is_noticed(self, length: int) -> None:
+        for more in (b"\0", bytes(SMALL + 16)):
+            with pytest.raises(CorruptData):
+                randomly_read(sealed(noise(length)) + more, length)
+
     def test_chunks_that_are_missing_at_the_end_are_noticed_before_anything_is_read(self) -> None:
         header, chunks = chunks_of(sealed(noise(4 * SMALL)))
         for length in (4 * SMALL, 3 * SMALL):

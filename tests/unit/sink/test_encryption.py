@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import stat
@@ -13,8 +14,11 @@ import ftfile
 from ftfile.commit.bases import write_base
 from ftfile.commit.layout import storage_identity
 from ftfile.commit.log import CommitLog
+from ftfile.commit.sealed import keys_of
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
+from ftfile.filters.api import BadStream
+from ftfile.filters.chain import Chain
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.upkeep.ranges import merge_ranges
 from tests.unit.filters import independent_decoder
@@ -293,6 +297,26 @@ def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None
         ftfile.flush(out)
 
 
+def test_pieces_of_a_spool_are_bound_to_their_places(out: str, ring: Path) -> None:
+    """Whatever checksums say: those in the log are the first to notice."""
+    schema = {"word": "string", "place": "string"}
+    options = {"fileFormat": "text", "encryption": "aes-gcm", "keyProvider": f"file:{ring}", "rolling": "policy"}
+    MicroBatch(out, schema, options | {"partitionBy": "place"}).run(
+        0, [[{"word": f"in {place}", "place": place} for place in "ab"]]
+    )
+    fs = ftfile.open(out).file_system
+    adds = list(snapshot(out).adds.values())
+    assert [add.offset > 0 for add in adds] == [False, True]
+    for add, at in itertools.product(adds, repeat=2):
+        data = fs.read(add.path)[add.offset :][: add.length]
+        chain, identity = Chain.for_reading(add.filters, keys_of(fs)), storage_identity("segment", at.path, at.offset)
+        if add is at:
+            assert chain.decode(data, identity) == f"in {add.bucket[-1]}\n".encode()
+        else:
+            with pytest.raises(BadStream):
+                chain.decode(data, identity)
+
+
 class TestKeys:
     def test_old_ones_stay_readable(self, out: str, ring: Path) -> None:
         stream(out, ring).run(0, [rows_of("old")])
@@ -371,6 +395,26 @@ class TestKeys:
         with pytest.raises(ConfigError, match="cannot be read here"):
             ftfile.open(out).to_arrow()
 
+    @pytest.mark.parametrize("kind", ["parquet", "aes-gcm"])
+    def test_that_are_missing_are_so_for_a_file(self, out: str, ring: Path, kind: str) -> None:
+        write_ring(ring, first=FIRST, second=SECOND)
+        options = {"fileFormat": "parquet", "encryption": kind}
+        stream(out, ring, encryptionKeyId="first", **options).run(0, [rows_of("some")])
+        stream(out, ring, encryptionKeyId="second", **options).run(1, [rows_of("more")])
+        log = CommitLog(ftfile.open(out).file_system)
+        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        merge_ranges(out)
+        write_ring(ring, second=SECOND)
+        (part,) = parts(out)[:1]
+        with pytest.raises(ConfigError, match=rf"'{part.name}' cannot be read: there is no key 'first'"):
+            ftfile.open(out).to_arrow()
+        with pytest.raises(ConfigError, match=r"'_ftfile/log/0+\.record' cannot be read: there is no key 'first'"):
+            ftfile.open(out).history()
+        write_ring(ring, first=SECOND, second=SECOND)
+        told = rf"'{part.name}' (cannot be read|is corrupt): .* the key '?"
+        with pytest.raises((CorruptData, ConfigError), match=told):
+            ftfile.open(out).to_arrow()
+
     def test_are_in_no_message_and_in_no_task(self, out: str, ring: Path, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level("DEBUG")
         query = stream(out, ring)
@@ -417,6 +461,7 @@ class TestOptions:
             ({"parquet.encryption.key.list": "a: AAECAw=="}, "keys are never given in options"),
             ({"password": "x"}, "keys are never given in options"),
             ({"filters": "aes-gcm"}, "set encryption=aes-gcm"),
+            ({"filters": "any", "encryption": "parquet", "fileFormat": "parquet"}, "encryption=parquet with filters"),
         ],
     )
     def test_what_is_refused(self, out: str, ring: Path, options: dict[str, str], told: str) -> None:
