@@ -30,7 +30,6 @@ __all__ = (
     "STATE",
     "BaseName",
     "DeadLetterTask",
-    "Kind",
     "LogName",
     "RangeName",
     "ancestors",
