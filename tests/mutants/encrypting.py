@@ -72,7 +72,7 @@ FILES = (
         "commit/opening.py",
         "settings=dict((*settings, OWNER_ONLY))",
         "settings=dict(settings)",
-        f"{SINK}::test_all_that_is_done_with_a_directory[text-none-batch]",
+        f"{SINK}::test_whoever_opens_a_directory_writes_for_its_owner",
     ),
     wrong(
         "compression comes after encryption",
@@ -163,9 +163,9 @@ PARQUET = (
     ),
     wrong(
         "a Parquet file in the clear is believed where an encrypted one was",
-        "encoding/parquet_file.py",
-        "if start != MAGIC or not decryption.has_key:",
-        "if start != MAGIC:",
+        "encoding/parquet_encryption.py",
+        "if len(tail) < _TAIL_BYTES or tail[4:] != MAGIC or start < 0:",
+        "if False:",
         f"{PARQUET_FILES}::test_a_file_in_the_clear_in_its_place_is_detected",
     ),
     wrong(

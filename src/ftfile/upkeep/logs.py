@@ -35,9 +35,7 @@ def log_to_maintain(
     return open_log(opened.url, (*opened.connection, *storage_of(opened.log.read_on())))
 
 
-def own_log(
-    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None
-) -> CommitLog:
+def own_log(path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None) -> CommitLog:
     """Return a log that nobody else uses; as `log_to_maintain` in all other respects.
 
     Raises:
@@ -59,9 +57,7 @@ class _Opened(NamedTuple):
     connection: tuple[tuple[str, str], ...]
 
 
-def _opened(
-    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None
-) -> _Opened:
+def _opened(path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None) -> _Opened:
     directory = Directory(path, key_provider, storage)
     return _Opened(CommitLog(directory.file_system), directory.path, tuple((storage or {}).items()))
 

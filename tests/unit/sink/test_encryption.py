@@ -123,6 +123,14 @@ def test_spools_and_staged_files(out: str, ring: Path) -> None:
     assert_nothing_is_readable(out)
 
 
+def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) -> None:
+    stream(out, ring).run(0, [rows_of("some")])
+    log = CommitLog(ftfile.open(out).file_system)
+    write_base(log.fs, SYSTEM_IDS, log.read_on())
+    assert files_of(out, "_ftfile/state")
+    assert_nothing_is_readable(out)
+
+
 def test_what_is_spilled(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ftfile.sink.later import LaterRows
 
