@@ -106,7 +106,7 @@ UNDER_FINAL_NAMES = (
     dropped(
         "no note is left of a file",
         "sink/staging.py",
-        "self._fs.create_exclusive(note, path.encode())",
+        "self.fs.create_exclusive(note, path.encode())",
         f"{DIRECT}::test_vacuum_deletes_what_nobody_committed_and_nothing_else",
     ),
     wrong(
