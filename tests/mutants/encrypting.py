@@ -221,6 +221,20 @@ RECORDS = (
         f"{LOG}::TestFilesOfTheLog::test_of_another_directory",
     ),
     wrong(
+        "records of two histories make a third one",
+        "commit/state.py",
+        "if record.after not in {None, self.nonce}:",
+        "if False:",
+        f"{LOG}::TestRecords::test_of_another_history_are_not_mixed_with_these",
+    ),
+    wrong(
+        "records do not say which one they follow",
+        "commit/prepare.py",
+        "        after=head.nonce,\n",
+        "",
+        f"{LOG}::TestRecords::test_behind_a_base_that_is_gone_are_not_mixed_with_new_ones",
+    ),
+    wrong(
         "anybody can confirm a guess of the rows of a batch",
         "commit/prepare.py",
         "fingerprint=as_recorded(log.fs, proposal.fingerprint, proposal.author),",

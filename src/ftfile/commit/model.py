@@ -179,6 +179,7 @@ class Record:
         version: 0, 1, 2 … without a gap.
         nonce: unique per record and kept over retries: tells an own record from another's.
         time_ms: the author's clock, for information.
+        after: nonce of the record before, empty for the first one; None where that is not said.
         overwrite: it removes everything that was live.
         tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
         lineage_start: the batch with which the author's query starts anew; None when it goes on.
@@ -214,3 +215,4 @@ class Record:
     metrics: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     payload: Any = None
+    after: str | None = None

@@ -51,6 +51,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
     record = Record(
         version=head.version + 1,
         nonce=nonce,
+        after=head.nonce,
         author=proposal.author,
         time_ms=log.clock.now_ms(),
         adds=adds,

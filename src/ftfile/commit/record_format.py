@@ -235,6 +235,7 @@ def _header_to_json(record: Record) -> dict[str, Any]:
         "tasks": record.tasks,
     }
     optional = {
+        "after": record.after,
         "overwrite": record.overwrite or None,
         "lineageStart": record.lineage_start,
         "horizonMs": record.horizon_ms,
@@ -264,6 +265,7 @@ def _record_from_json(header: dict[str, Any], changes: dict[str, Any]) -> Record
         letters=tuple(add_from_json(text) for text in changes.get("letters", ())),
         due=tuple(due_from_json(text) for text in header.get("due", ())),
         tasks=header["tasks"],
+        after=header.get("after"),
         lineage_start=header.get("lineageStart"),
         horizon_ms=header.get("horizonMs"),
         log_start=header.get("logStart"),

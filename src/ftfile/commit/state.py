@@ -195,6 +195,9 @@ class LogState:
         path = layout.record_path(record.version)
         if record.version != self.version + 1:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
+        if record.after not in {None, self.nonce}:
+            expected = f"the record that follows version {self.version}, {self.nonce!r}"
+            raise CorruptData(path, expected, f"one that follows {record.after!r}: files of the log were exchanged")
         ended = [remove.id for remove in record.removes if self._has_ended(remove)]
         if ended:
             raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")

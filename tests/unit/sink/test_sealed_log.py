@@ -48,6 +48,11 @@ def three_batches(out: str, ring: Path, query_id: str = "a") -> MicroBatch:
     return query
 
 
+def new_queries(out: str, ring: Path, *query_ids: str) -> None:
+    for query_id in query_ids:
+        stream(out, ring, query_id, onNewQuery="continue").run(0, [rows_of(query_id)])
+
+
 def record(out: str, version: int) -> Path:
     return Path(out, f"_ftfile/log/{version:020d}.record")
 
@@ -200,6 +205,43 @@ class TestRecords:
     def test_that_are_missing(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         record(out, 1).unlink()
+        assert_noticed(out)
+
+    def test_of_another_history_are_not_mixed_with_these(self, out: str, ring: Path) -> None:
+        """All of them are authentic, and of this directory."""
+        new_queries(out, ring, *"abc")
+        old = record(out, 1).read_bytes()
+        record(out, 1).unlink()
+        Path(out, "_ftfile/hints/published").unlink()
+        forget_all()
+        with pytest.raises(CorruptData):
+            new_queries(out, ring, "d", "e")
+        assert_noticed(out)
+        record(out, 2).unlink()
+        assert committed(out) == ["a", "d"]
+        new, hint = record(out, 1).read_bytes(), Path(out, "_ftfile/hints/published")
+        new_queries(out, ring, "f")
+        hint.unlink()
+        record(out, 1).write_bytes(old)
+        assert_noticed(out)
+        record(out, 1).write_bytes(new)
+        assert committed(out) == ["a", "d", "f"]
+
+    def test_behind_a_base_that_is_gone_are_not_mixed_with_new_ones(self, out: str, ring: Path) -> None:
+        query = three_batches(out, ring)
+        merge_ranges(out)
+        log = CommitLog(ftfile.open(out).file_system)
+        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        query.run(3, [rows_of("a3")])
+        for path in (
+            *files_of(out, "_ftfile/state"),
+            *files_of(out, "_ftfile/hints"),
+            *(record(out, version) for version in range(3)),
+        ):
+            path.unlink(missing_ok=True)
+        forget_all()
+        with pytest.raises(CorruptData):
+            new_queries(out, ring, *"nopq")
         assert_noticed(out)
 
     def test_without_a_mac(self, out: str, ring: Path) -> None:
