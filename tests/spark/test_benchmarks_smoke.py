@@ -112,9 +112,10 @@ def test_object_stores(tables: Tables) -> None:
 
 
 def test_compression(tables: Tables) -> None:
-    codecs, small, spark = tables["compression"]
+    codecs, encrypted, small, spark = tables["compression"]
     assert {row["codec"] for row in codecs} == {row["codec"] for row in small} == set(CODECS)
-    assert all(figure > 0 for row in (*codecs, *small) for name, figure in row.items() if name != "codec")
+    assert all(figure > 0 for row in (*codecs, *encrypted, *small) for name, figure in row.items() if name != "codec")
+    assert [row["codec"] for row in encrypted] == ["none", "zstd", "gzip"]
     assert {row["files then"] for row in small} == {1}
     assert [row["sink"] for row in spark] == ["null", "ftfile json gzip", "spark json gzip"]
     assert spark[2]["x spark's gzip"] == 1

@@ -45,7 +45,7 @@ class SweepRun(Generic[Result]):
 
 
 def fault_sweep(
-    fault: Fault, make: Callable[[], FileSystem], scenario: Callable[[FileSystem], Result]
+    fault: Fault, make: Callable[[], FileSystem], scenario: Callable[[FileSystem], Result], step: int = 1
 ) -> Iterator[SweepRun[Result]]:
     """Run the scenario on a fresh file system for each call that `fault` may hit; end when a run meets none.
 
@@ -53,6 +53,7 @@ def fault_sweep(
         fault: its `at` is where the sweep starts.
         make: prepares what the scenario starts from, without faults.
         scenario: errors of ftfile that it raises are reported in the run; any other is a defect and passes.
+        step: how many calls it is from one that fails to the next.
     """
     while True:
         inner = make()
@@ -68,4 +69,4 @@ def fault_sweep(
                 raise error
             return
         yield SweepRun(fault, faulty.injected[0][1], inner, error, result)
-        fault = dataclasses.replace(fault, at=fault.at + 1)
+        fault = dataclasses.replace(fault, at=fault.at + step)
