@@ -421,10 +421,26 @@ CREATING = (
         f"{PROTOCOL}::TestNonce::test_no_answer_for_long_is_unknown_and_deletes_nothing",
     ),
     wrong(
+        "a refusal is taken for the answer to an earlier try",
+        "commit/log.py",
+        "                if doubt is None:\n                    raise\n",
+        "                raise\n",
+        f"{PROTOCOL}::TestNonce::test_a_refusal_after_a_lost_reply_settles_nothing",
+    ),
+    wrong(
+        "who may not look is told that nothing was created",
+        "commit/log.py",
+        "        except StorageError as error:\n            raise self._unknown(record, error) from error\n"
+        "        if found is None and",
+        "        except PermissionError as error:\n            raise self._unknown(record, error) from error\n"
+        "        if found is None and",
+        f"{PROTOCOL}::TestNonce::test_an_own_record_that_cannot_be_looked_at_leaves_the_outcome_open",
+    ),
+    wrong(
         "nonces are not compared",
         "commit/log.py",
-        "if found is None or found.nonce != record.nonce:",
-        "if found is None:",
+        "own = found is not None and found.nonce == record.nonce",
+        "own = found is not None",
         f"{PROTOCOL}::TestNonce::test_a_version_taken_by_another_leads_to_the_next",
     ),
     wrong(
@@ -440,8 +456,8 @@ CREATING = (
     wrong(
         "an own record of unknown durability is acted upon unsynced",
         "commit/log.py",
-        "            self.fs.sync_directory(layout.LOG)\n        except StorageError as error:\n",
-        "            pass\n        except StorageError as error:\n",
+        "                self.fs.sync_directory(layout.LOG)\n        except StorageError as error:\n",
+        "                pass\n        except StorageError as error:\n",
         NAME_IN_DOUBT,
     ),
     wrong(

@@ -48,6 +48,20 @@ MAKING = (
         f"{DRIVER}::TestSilence",
     ),
     wrong(
+        "a refusal is taken for the answer to a request before it",
+        "fs/s3_bucket.py",
+        "        except StorageError as error:\n            if doubt is None:\n",
+        "        except Unavailable as error:\n            if doubt is None:\n",
+        f"{DRIVER}::TestSilence::test_a_refusal_after_a_lost_answer_settles_nothing",
+    ),
+    wrong(
+        "what exists and may not be looked at is not ones own",
+        "fs/s3_bucket.py",
+        "            return made is not None and self.identity(operation, path) == made\n        except StorageError as",
+        "            return made is not None and self.identity(operation, path) == made\n        except Unavailable as",
+        f"{DRIVER}::TestSilence::test_what_exists_and_may_not_be_looked_at_may_be_ones_own",
+    ),
+    wrong(
         "a failed upload is left to itself",
         "fs/s3.py",
         "            self._upload.abort()\n        # A close",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ReadTimeoutError
+from urllib3 import HTTPResponse
 
 from ftfile.core.errors import (
     AlreadyExists,
@@ -264,6 +268,22 @@ class TestSilence:
             with pytest.raises(Unavailable, match="does not answer"):
                 call()
 
+    @pytest.mark.parametrize("refused", ["ExpiredToken", "AccessDenied", "QuotaExceeded", "NotImplemented"])
+    def test_a_refusal_after_a_lost_answer_settles_nothing(self, refused: str) -> None:
+        fs = self.opened(9)
+        _answers(fs, [None, (403, refused)])
+        with repeatable(ManualClock(), SeededIds()), pytest.raises(OutcomeUnknown, match=rf"lost.*{refused}"):
+            fs.create_exclusive("file", b"")
+        _answers(fs, [(403, refused)])
+        with pytest.raises((PermissionDenied, OutOfSpace, Unsupported), match=refused):
+            fs.create_exclusive("file", b"")
+
+    def test_what_exists_and_may_not_be_looked_at_may_be_ones_own(self) -> None:
+        fs = self.opened(9)
+        _answers(fs, [(412, "PreconditionFailed"), (403, ""), (403, "ExpiredToken")])
+        with repeatable(ManualClock(), SeededIds()), pytest.raises(OutcomeUnknown):
+            fs.create_exclusive("file", b"")
+
     def test_patience_waits_for_it(self, store: Store) -> None:
         fs = opened(store)
         wire = Wire(store, Fault(effect=False, status=503, code="SlowDown"), times=5)
@@ -278,6 +298,23 @@ class TestSilence:
         fs: Any = open_filesystem("s3://bucket/x", settings=own | settings)
         inner: FileSystem = fs.inner
         return inner
+
+
+def _answers(fs: Any, answers: list[tuple[int, str] | None]) -> None:
+    """Have the next requests answered so, with a status and a code, or not at all."""
+    left = iter(answers)
+
+    def answer(request: Any, **_: object) -> AWSResponse:
+        told = next(left)
+        if told is None:
+            raise ReadTimeoutError(endpoint_url=request.url)
+        status, code = told
+        body = f"<Error><Code>{code}</Code></Error>".encode() if code else b""
+        return AWSResponse(request.url, status, {}, HTTPResponse(io.BytesIO(body), preload_content=False))
+
+    events = fs._bucket.client._client.meta.events  # noqa: SLF001 - where requests leave
+    events.unregister("before-send.s3", unique_id="answers")
+    events.register_first("before-send.s3", answer, unique_id="answers")
 
 
 class TestSettings:

@@ -287,6 +287,11 @@ class CommitLog:
                 _log.warning("creating version %d had no certain outcome, looking: %s", record.version, error)
                 doubt = error
                 self.clock.sleep(0.05 * 2**tried)
+            except StorageError as error:
+                if doubt is None:
+                    raise
+                # It says nothing of the earlier try.
+                raise self._unknown(record, error) from error
             else:
                 return size_bytes
         raise self._unknown(record, doubt) from doubt
@@ -306,19 +311,23 @@ class CommitLog:
                 raise
 
     def _is_own(self, record: Record) -> bool:
-        """Say whether the record that took our version is our own, made by a try whose reply was lost."""
-        found = self.read_record(record.version)
-        newest = newest_base(self.fs) if found is None else None
+        """Say whether the record that took our version is our own, made by a try whose reply was lost.
+
+        Raises:
+            CommitOutcomeUnknown: it could not be looked at, or not be made durable.
+        """
+        try:
+            found = self.read_record(record.version)
+            newest = newest_base(self.fs) if found is None else None
+            own = found is not None and found.nonce == record.nonce
+            if own:
+                self.fs.sync_directory(layout.LOG)
+        except StorageError as error:
+            raise self._unknown(record, error) from error
         if found is None and (newest is None or newest.version < record.version):
             path = layout.record_path(record.version)
             raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
-        if found is None or found.nonce != record.nonce:
-            return False
-        try:
-            self.fs.sync_directory(layout.LOG)
-        except StorageError as error:
-            raise self._unknown(record, error) from error
-        return True
+        return own
 
     def _is_part_of_the_log(self, record: Record) -> bool:
         """Ask the bases: a slot at or before one of them may have been emptied, and our record in it be dead."""

@@ -12,6 +12,7 @@ from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageE
 from ftfile.fs.paths import join, require_valid
 from ftfile.fs.patience import patiently
 from ftfile.fs.s3_client import client_of
+from ftfile.fs.s3_errors import TooLargeToCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,8 @@ ID = "ftfile-id"
 KEY_BYTES_MAX = 1024
 # The condition that nothing is there.
 NEW = {"IfNoneMatch": "*"}
+# Answers that say what became of the earlier tries as well; others, as of a token that expired, say it of one alone.
+_OF_ALL_TRIES = (AlreadyExists, NotFound, TooLargeToCopy)
 
 Result = TypeVar("Result")
 
@@ -77,7 +80,7 @@ class S3Bucket:
 
         Raises:
             OutcomeUnknown: of one try, there was no answer.
-            Unavailable: nothing happened.
+            StorageError: nothing happened.
         """
         doubt: OutcomeUnknown | None = None
 
@@ -91,10 +94,13 @@ class S3Bucket:
 
         try:
             return self.patiently(attempt)
-        except Unavailable as error:
+        except _OF_ALL_TRIES:
+            raise
+        except StorageError as error:
             if doubt is None:
                 raise
-            raise OutcomeUnknown(operation, path, doubt.detail) from error
+            last = "" if isinstance(error, Unavailable) else f"; another try was refused: {error.detail}"
+            raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
     def settle(self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]) -> None:
         """Send what makes an object on the condition that there is none, until it is certain who made it.
@@ -125,7 +131,7 @@ class S3Bucket:
         try:
             made = identity()
             return made is not None and self.identity(operation, path) == made
-        except Unavailable as error:
+        except StorageError as error:
             raise OutcomeUnknown(operation, path, error.detail) from error
 
     def put_new(self, operation: str, path: str, content: bytes | bytearray, identity: str | None) -> None:

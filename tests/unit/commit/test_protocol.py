@@ -254,6 +254,42 @@ class TestNonce:
             commit(log, driver.propose(0, add), driver.policy)
         assert driver.fs.exists(add.path)
 
+    @pytest.mark.parametrize("took_effect", [True, False])
+    def test_a_refusal_after_a_lost_reply_settles_nothing(self, driver: Driver, *, took_effect: bool) -> None:
+        class Expiring(LostReply):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record") and not self.times:
+                    raise PermissionDenied("create_exclusive", path, "the token expired")
+                super().create_exclusive(path, content)
+
+        add = driver.stage(0)
+        log = CommitLog(Expiring(driver.fs, took_effect=took_effect), clock=_NoWait())
+        with pytest.raises(CommitOutcomeUnknown, match=r"may or may not have been created.*the token expired"):
+            commit(log, Proposal(JobAuthor("j"), adds=(add,)), driver.policy)
+        assert driver.fs.exists(layout.record_path(0)) == took_effect
+        assert driver.fs.exists(add.path)
+
+    def test_a_refusal_at_once_is_certain(self, driver: Driver) -> None:
+        class Denied(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record"):
+                    raise PermissionDenied("create_exclusive", path, "no")
+                super().create_exclusive(path, content)
+
+        with pytest.raises(PermissionDenied):
+            commit(CommitLog(Denied(driver.fs)), driver.propose(0, driver.stage(0)), driver.policy)
+
+    def test_an_own_record_that_cannot_be_looked_at_leaves_the_outcome_open(self, driver: Driver) -> None:
+        class Blind(LostReply):
+            def read(self, path: str) -> bytes:
+                if path == layout.record_path(0) and driver.fs.exists(path):
+                    raise PermissionDenied("read", path, "the token expired")
+                return super().read(path)
+
+        log = CommitLog(Blind(driver.fs, took_effect=True), clock=_NoWait())
+        with pytest.raises(CommitOutcomeUnknown, match=r"may or may not have been created.*the token expired"):
+            commit(log, Proposal(JobAuthor("j"), adds=(driver.stage(0),)), driver.policy)
+
     def test_something_that_is_no_record_in_its_place_is_an_error(self, driver: Driver) -> None:
         driver.commit_new(0)
         driver.fs.make_directories(layout.record_path(1))
