@@ -57,8 +57,8 @@ MAKING = (
     wrong(
         "what exists and may not be looked at is not ones own",
         "fs/s3_bucket.py",
-        "            return made is not None and self.identity(operation, path) == made\n        except StorageError as",
-        "            return made is not None and self.identity(operation, path) == made\n        except Unavailable as",
+        "            return made is not None and self.identity(operation, path) == made\n        except StorageError ",
+        "            return made is not None and self.identity(operation, path) == made\n        except Unavailable ",
         f"{DRIVER}::TestSilence::test_what_exists_and_may_not_be_looked_at_may_be_ones_own",
     ),
     wrong(

@@ -380,6 +380,20 @@ VACUUMED = (
         f"{VACUUM}::TestRemoved::test_what_comes_back_is_hidden_again",
     ),
     wrong(
+        "what came back before the horizon stays visible",
+        "upkeep/garbage.py",
+        "snapshot_at(log, head, since=head.log_start).adds",
+        "snapshot_at(log, head, since=head.version - 1).adds",
+        f"{VACUUM}::TestNames::test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it",
+    ),
+    wrong(
+        "records go by which one knows what came back",
+        "upkeep/garbage.py",
+        "head.log_start if returned else _log_start(",
+        "_log_start(",
+        f"{VACUUM}::TestNames::test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it",
+    ),
+    wrong(
         "a live part is hidden that has the name of a removed one",
         "upkeep/garbage.py",
         '        removed.pop(add.final_path or "", None)\n',

@@ -82,9 +82,12 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None 
     listed = list_log(log.fs)
     since = newest_at(listed, head, horizon_ms) or 0
     within = snapshot_at(log, head, since=max(since, head.log_start))
-    findings = Findings(_log_start(log, head, since, within.ranges_to) if log_start is None else log_start)
+    returned = _look_for_returned(log, head)
+    if log_start is None:
+        # What came back is known, and its name reserved, for as long as the record that removed it is kept.
+        log_start = head.log_start if returned else _log_start(log, head, since, within.ranges_to)
+    findings = Findings(log_start, returned=returned)
     _look_at_parts(log.fs, head, within, horizon_ms, findings)
-    _look_for_returned(log, head, within, findings)
     old = [info for info in listed if info.modified_ms <= horizon_ms]
     _look_at_log(log, old, findings)
     _look_at_state(log.fs, horizon_ms, findings)
@@ -154,20 +157,25 @@ def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
         return None
 
 
-def _look_for_returned(log: CommitLog, head: LogState, within: Snapshot, findings: Findings) -> None:
-    """Find removed parts at their final names: where publishing copies, a late copy may have brought them back."""
-    live = set(snapshot_at(log, head).adds)
-    if len(live) == len(within.adds):
-        return
-    parts = [add for add in within.adds.values() if add.final_path is not None]
+def _look_for_returned(log: CommitLog, head: LogState) -> list[tuple[Remove, GarbageFile]]:
+    """Find removed parts at their final names: where publishing copies, a late copy may have brought them back.
+
+    Of all whose removal is in a record that is kept: however late, one vacuum looks before that goes.
+    """
+    live, known = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
+    if len(live) == len(known):
+        return []
+    parts = [add for add in known.values() if add.final_path is not None]
     removed = {add.final_path: add for add in parts if add.id not in live and add.final_path is not None}
     for add in (add for add in parts if add.id in live):
         removed.pop(add.final_path or "", None)
+    returned = []
     for directory in {layout.parent(path) for path in removed}:
         for info in _children(log.fs, directory):
             if info.path in removed and not info.is_directory:
                 file = GarbageFile(info.path, info.size_bytes, "returned", "it was removed, and came back")
-                findings.returned.append((Remove.of(removed[info.path]), file))
+                returned.append((Remove.of(removed[info.path]), file))
+    return returned
 
 
 def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:

@@ -303,6 +303,23 @@ class TestRemoved:
         assert not world.exists(old.final_path)
         assert world.exists(layout.retired_path(old.id))
 
+    @pytest.mark.parametrize("hidden", [True, False])
+    def test_what_came_back_long_ago_is_hidden_again(self, world: World, *, hidden: bool) -> None:
+        """No vacuum ran within the grace after the removal."""
+        old = world.driver.commit_new(0)
+        world.compact(1, old)
+        if hidden:
+            world.fs.create_exclusive(old.final_path or "", b"row\n")
+        else:
+            world.fs.rename(layout.retired_path(old.id), old.final_path or "")
+        world.days(30)
+        assert (old.final_path, "returned") in {(file.path, file.kind) for file in ftfile.vacuum(world.url).files}
+        world.vacuum()
+        assert not world.exists(old.final_path)
+        world.days(30)
+        world.vacuum()
+        assert not world.exists(layout.retired_path(old.id))
+
     def test_what_comes_back_when_its_hidden_copy_is_gone(self, world: World) -> None:
         old = world.driver.commit_new(0)
         world.compact(1, old)
@@ -564,6 +581,24 @@ class TestNames:
         world.driver.commit(9, world.driver.stage(9, b"new\n", name="same.txt"))
         ftfile.vacuum(world.url, dry_run=False)
         assert world.fs.read("same.txt") == b"new\n"
+
+    def test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it(self, world: World) -> None:
+        """Another vacuum may be about to hide it, and must not hide another part of that name."""
+        self.replaced(world)
+        for batch in range(1, 9):
+            world.driver.commit_new(batch)
+        world.fs.create_exclusive("same.txt", b"row\n")
+        world.days(8)
+        world.fs.unmovable = "same.txt"
+        report = ftfile.vacuum(world.url, dry_run=False)
+        assert (report.failed, report.oldest_version) == (1, 0)
+        world.fs.unmovable = "nothing"
+        report = ftfile.vacuum(world.url, dry_run=False)
+        assert (report.failed, report.oldest_version) == (0, 0)
+        assert not world.exists("same.txt")
+        assert CommitLog(world.fs).read_on().reserved.keys() == {"same.txt"}
+        assert ftfile.vacuum(world.url, dry_run=False).oldest_version > 1
+        assert CommitLog(world.fs).read_on().reserved == {}
 
     def test_what_is_still_to_be_hidden_keeps_its_name(self, world: World) -> None:
         """Hiding it fails for days; whoever succeeds at last must not hide another part of that name."""
