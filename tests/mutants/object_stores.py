@@ -126,10 +126,17 @@ UNDER_FINAL_NAMES = (
     wrong(
         "vacuum deletes what is committed, too",
         "upkeep/garbage.py",
-        "if path not in live and (info",
-        "if (info",
+        "return None if path in live else _file_at(fs, path)",
+        "return _file_at(fs, path)",
         f"{DIRECT}::test_what_was_removed_within_the_grace_stays",
         f"{DIRECT}::test_vacuum_deletes_what_nobody_committed_and_nothing_else",
+    ),
+    wrong(
+        "notes go whose files are too young to go",
+        "upkeep/garbage.py",
+        "            younger.append(note)\n",
+        "            pass\n",
+        f"{DIRECT}::test_a_note_stays_for_as_long_as_its_file_is_too_young_to_go",
     ),
     wrong(
         "notes go although their files cannot",

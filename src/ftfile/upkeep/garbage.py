@@ -10,13 +10,14 @@ from ftfile.commit import layout
 from ftfile.commit.bases import BASES_KEPT, list_bases, read_base
 from ftfile.commit.model import Remove
 from ftfile.commit.ranges import contained, list_ranges
+from ftfile.commit.side_by_side import side_by_side
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.commit.times import list_log, newest_at
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.snapshot import Snapshot
@@ -127,7 +128,8 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     # Dead letters are in no snapshot: until they are published, only this list knows of them.
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         staged.pop(add.path, None)
-    _look_at_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings)
+    for note in _look_at_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
+        del staged[note]
     why = "it is in no record, or what was in it was removed before the horizon"
     findings.files.extend(GarbageFile(path, info.size_bytes, "staged", why) for path, info in staged.items())
     why = "it was removed before the horizon"
@@ -141,13 +143,24 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     findings.directories.extend(sorted(old - holding, reverse=True))
 
 
-def _look_at_notes(fs: FileSystem, notes: Iterable[str], within: Snapshot, horizon_ms: int, findings: Findings) -> None:
-    """Find what was written under its final name, and never committed."""
+def _look_at_notes(
+    fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
+) -> list[str]:
+    """Find what was written under its final name, and never committed; return the notes of what is younger."""
     live = {add.path for add in within.adds.values()}
-    for note in notes:
+
+    def uncommitted(note: str) -> FileInfo | None:
         path = fs.read(note).decode()
-        if path not in live and (info := _file_at(fs, path)) is not None and info.modified_ms <= horizon_ms:
-            findings.files.append(GarbageFile(path, info.size_bytes, "direct", "it is in no record"))
+        return None if path in live else _file_at(fs, path)
+
+    younger = []
+    for note, info in zip(notes, side_by_side(fs, uncommitted, notes), strict=True):
+        if info is not None and info.modified_ms > horizon_ms:
+            # Nothing else tells of it.
+            younger.append(note)
+        elif info is not None:
+            findings.files.append(GarbageFile(info.path, info.size_bytes, "direct", "it is in no record"))
+    return younger
 
 
 def _file_at(fs: FileSystem, path: str) -> FileInfo | None:

@@ -8,7 +8,9 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import StaleFiles, Unavailable
+from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink import writer as sink_writer
+from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import Fault, FaultyFileSystem
@@ -126,6 +128,30 @@ def test_a_file_that_could_not_be_deleted_is_found_again(direct: Direct) -> None
     with mounted(direct.fs) as url:
         vacuum(url)
     assert lost not in direct.data()
+
+
+def test_a_note_stays_for_as_long_as_its_file_is_too_young_to_go(direct: Direct) -> None:
+    class Slow(WrapperFileSystem, PickledByReference):
+        """An hour passes between a note and its file."""
+
+        def create_exclusive(self, path: str, content: bytes) -> None:
+            super().create_exclusive(path, content)
+            if path.endswith(".direct"):
+                CLOCK.advance(3600)
+
+    with mounted(direct.fs) as url:
+        direct.query(url).run(0, [rows("a")])
+        kept = direct.data()
+    with mounted(Slow(direct.fs)) as url:
+        lost = part_of(direct.query(url).write(1, [rows("lost")]))
+    with mounted(direct.fs) as url:
+        CLOCK.advance(DAY_S - 1800)  # the horizon is between the two
+        assert [file.kind for file in vacuum(url).files] == ["staged"]
+        assert len(direct.notes()) == 1
+        CLOCK.advance(3600)
+        assert {(file.path, file.kind) for file in vacuum(url).files if file.kind == "direct"} == {(lost, "direct")}
+        assert direct.data() == kept
+        assert direct.notes() == []
 
 
 def test_a_batch_that_took_longer_than_the_grace_of_a_vacuum_is_refused(direct: Direct) -> None:
