@@ -150,7 +150,10 @@ def _look_at_notes(
     live = {add.path for add in within.adds.values()}
 
     def uncommitted(note: str) -> FileInfo | None:
-        path = fs.read(note).decode()
+        try:
+            path = fs.read(note).decode()
+        except NotFound:
+            return None  # another vacuum was faster
         return None if path in live else _file_at(fs, path)
 
     younger = []

@@ -154,6 +154,30 @@ def test_a_note_stays_for_as_long_as_its_file_is_too_young_to_go(direct: Direct)
         assert direct.notes() == []
 
 
+def test_two_vacuums_at_once(direct: Direct) -> None:
+    class Other(WrapperFileSystem, PickledByReference):
+        """Another vacuum runs wholly before the first note is read."""
+
+        first = iter([True])
+
+        def read(self, path: str) -> bytes:
+            if path.endswith(".direct") and next(self.first, False):
+                assert len(vacuum(url).files) == 5
+            return super().read(path)
+
+    other = Other(direct.fs)
+    with mounted(other) as url:
+        query = direct.query(url)
+        query.run(0, [rows("a")])
+        kept = direct.data()
+        query.write(1, [rows("lost"), rows("lost, too")])
+        CLOCK.advance(2 * DAY_S)
+        assert vacuum(url).failed == 0
+        assert not next(other.first, False)
+        assert direct.data() == kept
+        assert direct.notes() == []
+
+
 def test_a_batch_that_took_longer_than_the_grace_of_a_vacuum_is_refused(direct: Direct) -> None:
     with mounted(direct.fs) as url:
         query = direct.query(url)
