@@ -1,4 +1,4 @@
-"""The README's quick start, run as a user would paste it."""
+"""What the README shows, run as a user would paste it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SECTIONS = ("Quick start", "Compressed and encrypted")
 
 
-def test_the_quick_start_runs_as_it_stands(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    quick_start = blocks[0].replace("/tmp/ftfile-quickstart", str(tmp_path / "quickstart"))
-    assert str(tmp_path) in quick_start
+def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
+    sections = dict(section.split("\n", 1) for section in (ROOT / "README.md").read_text().split("\n## ")[1:])
+    quick_start, more = (re.findall(r"```(python|sh)\n(.*?)```", sections[name], flags=re.DOTALL) for name in SECTIONS)
+    quick_start = [block for block in quick_start if block[0] == "python"][:1]
+    assert [language for language, _ in more] == ["python", "sh", "python"]
+    # The commands, too, in the process that has the session.
+    script = "import subprocess\n" + "\n".join(
+        block if language == "python" else f"subprocess.run({block!r}, shell=True, check=True)"
+        for language, block in quick_start + more
+    ).replace("/tmp/ftfile-quickstart", str(tmp_path / "quickstart"))
+    assert str(tmp_path) in script
     environment = os.environ | {
         "PYTHONPATH": str(ROOT / "src"),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", quick_start], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("|value|") == 2
     assert "Version(version=" in done.stdout
     assert "operation='stream'" in done.stdout
+    assert re.search(r'(\{"word":"word \d+"\}\n){3}1000\n', done.stdout)
