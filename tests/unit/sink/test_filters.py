@@ -18,6 +18,7 @@ import pytest
 import zstandard
 
 import ftfile
+from ftfile.commit.layout import storage_identity
 from ftfile.commit.log import CommitLog
 from ftfile.commit.snapshot import read_records, take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData
@@ -27,14 +28,18 @@ from ftfile.filters.chain import Chain
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.filters import independent_decoder
 from tests.unit.filters.conftest import users_filters
+from tests.unit.filters.filters_of_users import Cipher
+from tests.unit.sink.encrypted import FIRST, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ftfile.commit.model import Add
+    from ftfile.filters.api import Stream
 
-__all__ = ("users_filters",)
+__all__ = ("ring", "users_filters")
 
 EXTENSIONS = {
     "gzip": ".gz",
@@ -367,6 +372,25 @@ class TestFrames:
         assert len(frames_made) == 1
 
 
+def records_of_checkpoints() -> list[tuple[int, Words]]:
+    """What `windows` writes of a parity, when its words are numbered: by checkpoint."""
+    return [
+        (checkpoint, [f"{window} {n}" for window in (2 * checkpoint, 2 * checkpoint + 1) for n in range(1000)])
+        for checkpoint in range(5)
+    ]
+
+
+def opened(stream: Stream, data: bytes) -> bytes:
+    return stream.feed(data) + stream.finish()
+
+
+def decoded(out: str, segment: Add, decipher: Callable[[bytes, str], bytes]) -> tuple[int, Words]:
+    """The checkpoint of a segment, and its records: the last filter, which is nearest the file, is undone first."""
+    data = Path(out, segment.path).read_bytes()[segment.offset :][: segment.length]
+    lines = gzip.decompress(decipher(data, storage_identity("segment", segment.path, segment.offset)))
+    return segment.origin.last_batch, lines.decode().splitlines()
+
+
 def windows(out: str, words: Callable[[int], Words], **options: str) -> None:
     """Ten windows of a thousand records of each parity, a checkpoint after every second one."""
     columns = {"word": "string", "parity": "string"}
@@ -431,6 +455,13 @@ def test_afo_24_a_chain_of_gzip_counter_and_cipher(out: str, file_format: str) -
     assert committed(out) == expected
     segments = [add for record in read_records(CommitLog(open_filesystem(out))) for add in record.adds]
     assert {add.filters for add in segments} == {names}
+    if file_format == "text":
+        found = [
+            decoded(out, add, lambda data, identity: opened(Cipher().decoder(identity), data))
+            for add in segments
+            if add.kind == "segment"
+        ]
+        assert sorted(found) == sorted(records_of_checkpoints() * 2)
     ftfile.flush(out)
     assert committed(out) == expected
     assert {part.name[part.name.index(".") :] for part in parts(out)} == {
@@ -445,6 +476,20 @@ def test_afo_24_a_chain_of_gzip_counter_and_cipher(out: str, file_format: str) -
     other.write_bytes(content)
     with pytest.raises(CorruptData):
         committed(out)
+
+
+def test_afo_24_with_encryption(out: str, ring: Path) -> None:
+    """AFO-24 with `aes-gcm` as the cipher, and decoders that are none of ours."""
+    keys = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
+    windows(out, lambda window: [f"{window} {n}" for n in range(1000)], compression="gzip", **keys)
+    log = CommitLog(ftfile.open(out).file_system)
+    segments = [add for record in read_records(log) for add in record.adds if add.kind == "segment"]
+    ring_of = {("first", b""): FIRST}
+    found = [
+        decoded(out, add, lambda data, identity: independent_decoder.decode(data, identity, ring_of))
+        for add in segments
+    ]
+    assert sorted(found) == sorted(records_of_checkpoints() * 2)
 
 
 @pytest.mark.usefixtures("users_filters")
