@@ -1,6 +1,7 @@
-"""Streams of every format with every encryption and way of ending files, and of every codec.
+"""Streams in which each two of a format, a codec, an encryption and a way of ending files come together.
 
-`tests/unit/sink/test_matrix.py` has all that there is, without a JVM.
+That is in `make long`. Otherwise the seed of the run draws some of these streams, in which each of the formats, codecs,
+encryptions and ways occurs. `tests/unit/sink/test_matrix.py` has all that there is, without a JVM.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import base64
 import functools
 import itertools
+import random
 from typing import TYPE_CHECKING
 
+import pytest
 from pyspark.sql import functions
 
 import ftfile
 from ftfile.keys.keys import forget_keys
+from tests.crash.share import THOROUGH
 from tests.spark.scripted_source import Script
 from tests.unit.sink.test_matrix import COMPRESSION, ENCRYPTION, ROLLING
 
@@ -25,30 +29,45 @@ if TYPE_CHECKING:
 
 Case = tuple[str, str, str, str]
 AT_A_TIME = 8
+CASES = 2 * AT_A_TIME
 BATCHES = 2
-WAYS = ("batch", "two batches")
+ROWS = 6
 
 
-def cases() -> list[Case]:
-    """Return cases of format, codec, encryption and rolling such that the pairs of `pairs_of` all occur."""
-    possible = [
+def possible() -> list[Case]:
+    """Return every format, codec, encryption and way of ending files that go together."""
+    return [
         (file_format, codec, encryption, rolling)
         for file_format, codecs in COMPRESSION.items()
-        for codec, encryption, rolling in itertools.product(codecs, sorted(ENCRYPTION), WAYS)
+        for codec, encryption, rolling in itertools.product(codecs, sorted(ENCRYPTION), ROLLING)
         if encryption != "parquet" or file_format == "parquet"
     ]
-    missing = {pair for case in possible for pair in pairs_of(case)}
+
+
+def cases(seed: int, *, thorough: bool) -> list[Case]:
+    """Return cases in which every pair of values occurs that can, or some of them in which every value does."""
+    pairwise = covering(possible(), 2)
+    if thorough:
+        return pairwise
+    drawn = random.Random(seed).sample(pairwise, len(pairwise))
+    needed = covering(drawn, 1)
+    return [*needed, *(case for case in drawn if case not in needed)][:CASES]
+
+
+def covering(some: list[Case], size: int) -> list[Case]:
+    """Return those of the cases, few of them, in which all combinations occur of so many values that occur in them."""
+    missing = {combination for case in some for combination in combinations_of(case, size)}
     chosen: list[Case] = []
     while missing:
-        best = max(possible, key=lambda case: len(missing.intersection(pairs_of(case))))
+        best = max(some, key=lambda case: len(missing.intersection(combinations_of(case, size))))
         chosen.append(best)
-        missing.difference_update(pairs_of(best))
+        missing.difference_update(combinations_of(best, size))
     return chosen
 
 
-def pairs_of(case: Case) -> list[tuple[str, ...]]:
-    file_format, codec, encryption, rolling = case
-    return [(codec,), (file_format, encryption), (file_format, rolling), (encryption, rolling)]
+def combinations_of(case: Case, size: int) -> list[tuple[tuple[int, str], ...]]:
+    """Return combinations of values, each with what it is a value of: `none` is a codec and an encryption."""
+    return list(itertools.combinations(enumerate(case), size))
 
 
 def in_turns(found: list[Case]) -> Iterator[list[tuple[int, Case]]]:
@@ -60,14 +79,28 @@ def rows_of(spark: SparkSession, number: int, path: str) -> DataFrame:
     return spark.read.format("ftfile").load(path).select(functions.lit(number).alias("number"), "word")
 
 
-def test_every_pair(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_cases(seed: int) -> None:
+    for size, thorough in ((1, False), (2, True)):
+        found = cases(seed, thorough=thorough)
+        combinations = [{each for case in some for each in combinations_of(case, size)} for some in (found, possible())]
+        assert combinations[0] == combinations[1]
+    assert {each for case in possible() for each in case} == {
+        *itertools.chain(COMPRESSION, *COMPRESSION.values(), ENCRYPTION, ROLLING)
+    }
+    assert len(set(cases(seed, thorough=False))) == CASES
+
+
+@pytest.mark.timeout(900)
+def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     ring = tmp_path / "keys"
     ring.write_text(f"first {base64.b64encode(bytes(range(32))).decode()}\n")
     ring.chmod(0o600)
-    found = cases()
+    found = cases(seed, thorough=THOROUGH)
+    kinds = ("even", "odd")
+    batches = [[[(n, f"{n} {kind} {row}") for row in range(ROWS)] for kind in kinds] for n in range(BATCHES)]
     for turn in in_turns(found):
         script = Script(tmp_path / f"script-{turn[0][0]}")
-        script.write([[[(n, f"{n} even")], [(n, f"{n} odd")]] for n in range(BATCHES)], available=1)
+        script.write(batches, available=1)
         source = spark.readStream.format("scripted").option("script", str(script.directory)).load().select("word")
         queries = []
         for number, (file_format, codec, encryption, rolling) in turn:
@@ -91,7 +124,7 @@ def test_every_pair(spark: SparkSession, tmp_path: Path) -> None:
     by_case: dict[int, list[str]] = {}
     for row in written.collect():
         by_case.setdefault(row.number, []).append(row.word)
-    words = sorted(f"{n} {kind}" for n in range(BATCHES) for kind in ("even", "odd"))
+    words = sorted(word for batch in batches for partition in batch for _, word in partition)
     wrong = [found[number] for number in paths if sorted(by_case.get(number, [])) != words]
     assert not wrong
     for path in paths.values():
