@@ -36,6 +36,17 @@ def test_framings(options: dict[str, str], expected: bytes) -> None:
     assert write_and_read("binary", given(**options), one_column(pa.binary(), *VALUES)) == expected
 
 
+def test_protobuf_reads_varint_lengths() -> None:
+    proto, wrappers = (pytest.importorskip(f"google.protobuf.{name}") for name in ("proto", "wrappers_pb2"))
+    if not hasattr(proto, "parse_length_prefixed"):
+        pytest.skip("this protobuf is older than the function")
+    messages = [wrappers.BytesValue(value=value) for value in VALUES]
+    records = one_column(pa.binary(), *(message.SerializeToString() for message in messages))
+    file = io.BytesIO(write_and_read("binary", given(lengthPrefix="varint"), records))
+    assert [proto.parse_length_prefixed(wrappers.BytesValue, file) for _ in messages] == messages
+    assert proto.parse_length_prefixed(wrappers.BytesValue, file) is None
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [("\\n", b"\n"), ("\\r\\n", b"\r\n"), ("\\0", b"\0"), ("\\\\", b"\\"), ("é", "é".encode()), ("\x01", b"\x01")],
