@@ -18,7 +18,7 @@ from pyarrow import orc
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
-from ftfile.encoding.registry import format_from_options
+from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
@@ -295,3 +295,20 @@ def test_another_codec_is_another_encoding(out: str) -> None:
             codecs.add(fastavro.reader(file).codec)
     assert codecs == {"zstandard", "snappy"}
     assert format_from_options("avro", {}).extension == ".avro"
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_every_cut_of_a_part_is_noticed(tmp_path: Path, file_format: str) -> None:
+    """Also where the format itself would read what is left."""
+    out = tmp_path / "out"
+    more = {"nullValue": "-"} if file_format == "csv" else {}
+    options = {"fileFormat": file_format, "compression": "none", **more}
+    MicroBatch(str(out), WORDS, options).run(0, [[{"word": word} for word in ("some", "words")]])
+    (file,) = (path for path in out.iterdir() if path.is_file())
+    content = file.read_bytes()
+    for end in range(len(content)):
+        file.write_bytes(content[:end])
+        with pytest.raises(CorruptData, match=file.name):
+            ftfile.open(str(out)).to_arrow()
+    file.write_bytes(content)
+    assert ftfile.open(str(out)).to_arrow()["word"].to_pylist() == ["some", "words"]
