@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.core.errors import ConfigError, FtfileError, OutOfSpace
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, OutOfSpace
 from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 from tests.hdfs.test_drivers import status_of
+from tests.unit.sink.encrypted import SECOND, forget_all, ring, words_in, write_ring
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.hdfs.minicluster import MiniCluster
+
+
+__all__ = ("ring",)
 
 
 @pytest.fixture(params=["webhdfs", "hdfs"])
@@ -50,6 +57,31 @@ def test_files_stay_open_over_batches_and_are_assembled(url: str, file_format: s
     paths = [file.path for file in ftfile.open(url).files()]
     assert all(path.startswith(("letter=x/", "letter=y/")) for path in paths)
     assert all(open_filesystem(url).exists(path) for path in paths)
+
+
+def test_encrypted_batches(cluster: MiniCluster, url: str, tmp_path: Path, ring: Path) -> None:
+    """A file of two batches, a replay after a restart, compaction, who may open files, and who has another key."""
+    options = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}", "compression": "gzip", "maxBatchesPerFile": "2"}
+    query = MicroBatch(url, COLUMNS, TEXT | options, checkpoint=f"{url}-checkpoint")
+    query.run(0, [rows("a", "a secret"), rows("b")])
+    query.restart()
+    assert query.run(0, [rows("b"), rows("a", "a secret")]).replayed
+    query.run(1, [rows("c"), rows("d")])
+    query.run(2, [rows("e")])
+    for finish in (ftfile.flush, ftfile.compact):
+        finish(url)
+        forget_all()
+        assert sorted(ftfile.open(url).to_arrow()["value"].to_pylist()) == ["a", "a secret", "b", "c", "d", "e"]
+    check_directory(ftfile.open(url).file_system, rows_of=words_in)
+    raw = open_filesystem(url)
+    for file in ftfile.open(url).files():
+        assert file.path.endswith(".txt.gz.enc")
+        assert raw.read(file.path).startswith(b"FTE\x01")
+        assert status_of(cluster, f"{url[url.index('/', 12) :]}/{file.path}")["permission"] == "600"
+    other = tmp_path / "other-keys"
+    write_ring(other, first=SECOND)
+    with pytest.raises(CorruptData, match="another one of this name"):
+        ftfile.open(url, key_provider=f"file:{other}").to_arrow()
 
 
 def test_compacting_dropping_and_vacuum(url: str) -> None:

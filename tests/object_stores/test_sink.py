@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.core.errors import ConfigError, CorruptData, Unsupported
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink import writer as sink_writer
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.wire import Wire
+from tests.unit.sink.encrypted import SECOND, forget_all, ring, words_in, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from ftfile.testing.checker import DirectoryReport
     from tests.object_stores.servers import Store
+
+__all__ = ("ring",)
 
 _directories = (f"sink-{number}" for number in itertools.count())
 
@@ -100,6 +103,32 @@ def test_batches_replays_and_restarts(each_store: Store, tmp_path: Path, publish
     assert len(sink.data()) == 3
     # What tells vacuum of files that were not committed, is left to it.
     assert {key.rpartition(".")[2] for key in sink.staged()} == ({"direct"} if publish == "direct" else set())
+
+
+def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
+    """Files of one batch and of two, a replay after a restart, compaction, and somebody who has another key."""
+    secret = "a secret that nobody may read"
+    for rolling in ({}, {"maxBatchesPerFile": "2"}):
+        sink = Sink(store, tmp_path / f"checkpoint-{len(rolling)}")
+        query = sink.query(encryption="aes-gcm", keyProvider=f"file:{ring}", compression="gzip", **rolling)
+        query.run(0, [rows("a", secret), rows("b")])
+        query.restart()
+        assert query.run(0, [rows("b"), rows("a", secret)]).replayed
+        query.run(1, [rows("c"), rows("d")])
+        query.run(2, [rows("e")])
+        for finish in (ftfile.flush, ftfile.compact):
+            finish(sink.url, storage=store.settings)
+            forget_all()
+            assert sorted(sink.open().to_arrow()["value"].to_pylist()) == ["a", secret, "b", "c", "d", "e"]
+        check_directory(sink.open().file_system, rows_of=words_in)
+        assert all(key.endswith(".txt.gz.enc") for key in sink.data())
+        found = client(store.endpoint)
+        keys = [f"{sink.directory}/{name}" for name in sink.names()]
+        assert not any(secret.encode() in found.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys)
+        other = tmp_path / "other-keys"
+        write_ring(other, first=SECOND)
+        with pytest.raises(CorruptData, match="another one of this name"):
+            ftfile.open(sink.url, storage=store.settings, key_provider=f"file:{other}").to_arrow()
 
 
 def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options: str) -> tuple[Wire, Wire]:
