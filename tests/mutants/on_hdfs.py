@@ -64,8 +64,15 @@ ON_HDFS = (
     wrong(
         "a lost reply of WebHDFS is taken for a request that was never sent",
         "fs/webhdfs_client.py",
-        'if method == "GET" or _was_never_sent(error):',
+        "if _was_never_sent(error):",
         "if True:",
+        DRIVERS,
+    ),
+    wrong(
+        "an error of WebHDFS shows the token",
+        "fs/webhdfs_client.py",
+        '_TOKEN.sub("delegation=…", str(error))',
+        "str(error)",
         DRIVERS,
     ),
     wrong(

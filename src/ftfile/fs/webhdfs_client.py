@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ __all__ = ("Answers", "Upload", "WebClient", "connect")
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 32
+_TOKEN = re.compile(r"delegation=[^&\s]+")
 
 
 class _ReplyLost(Exception):
@@ -34,15 +36,22 @@ class _ReplyLost(Exception):
 
 
 class _Session(requests.Session):
-    """Lets the client go to the next NameNode where nothing can have happened, and nowhere else."""
+    """Lets the client go to the next NameNode where nothing can have happened, and nowhere else.
+
+    Raises `ConnectTimeout` for whatever was never sent.
+    """
 
     def request(self, method: str, url: str, **more: Any) -> requests.Response:  # type: ignore[override] # noqa: ANN401
         try:
             return super().request(method, url, **more)
         except requests.RequestException as error:
-            if method == "GET" or _was_never_sent(error):
-                raise
-            raise _ReplyLost(str(error)) from error
+            # Its text, and what it comes from, show the URL with the token.
+            text = _TOKEN.sub("delegation=…", str(error))
+            if _was_never_sent(error):
+                raise requests.ConnectTimeout(text) from None
+            if method == "GET":
+                raise type(error)(text) from None
+            raise _ReplyLost(text) from None
 
 
 def _was_never_sent(error: requests.RequestException) -> bool:
@@ -164,8 +173,7 @@ class Answers:
     def _translated(self, error: Exception) -> StorageError:
         if isinstance(error, HdfsError):
             return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)
-        never_sent = isinstance(error, requests.RequestException) and _was_never_sent(error)
-        if never_sent or isinstance(error, ConnectionRefusedError) or self._operation in READING:
+        if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or self._operation in READING:
             detail = f"{self._where} does not answer: {error}; look whether NameNode and DataNodes run"
             return Unavailable(self._operation, self._path, detail)
         return OutcomeUnknown(self._operation, self._path, f"the reply of {self._where} was lost: {error}")

@@ -6,6 +6,7 @@ That real servers do as they are asked is tested in tests/hdfs.
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,7 @@ from ftfile.core.errors import (
 )
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs import hdfs_native as native_driver
+from ftfile.fs import webhdfs as web_driver
 from ftfile.fs.hadoop_errors import remote_error
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.clock import ManualClock
@@ -174,6 +176,22 @@ def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
         with pytest.raises(OutcomeUnknown, match="lost"):
             opened("webhdfs://ns/out").rename("a", "b")
     assert names.asked == ["RENAME NONE"]
+
+
+def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_driver, "find_token", lambda _: "T0PSECRET")
+    names.files["/out/a"] = b"data"
+    names.losses["RENAME"] = [ConnectionResetError()]
+    with WebServer(names) as server:
+        fs = opened(server.url, patience="0.1")
+        with pytest.raises(OutcomeUnknown) as lost:
+            fs.rename("a", "b")
+    with pytest.raises(Unavailable, match="delegation=") as looking:
+        fs.stat("a")
+    with pytest.raises(Unavailable, match="delegation=") as changing:
+        fs.rename("a", "b")
+    for caught in (lost, looking, changing):
+        assert "T0PSECRET" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> None:
