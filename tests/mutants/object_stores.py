@@ -69,6 +69,13 @@ MAKING = (
         f"{DRIVER}::TestLargeFiles",
     ),
     wrong(
+        "an upload of what another completed is left to itself",
+        "fs/s3_upload.py",
+        "            self._taken = True\n",
+        "            self._taken = False\n",
+        f"{DRIVER}::TestLargeFiles",
+    ),
+    wrong(
         "conditions are believed",
         "sink/writer.py",
         "log.fs.prove(layout.META)",

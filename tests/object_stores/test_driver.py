@@ -28,6 +28,7 @@ from ftfile.fs import s3
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.s3_bucket import S3Bucket
 from ftfile.fs.s3_errors import remote_error
+from ftfile.fs.s3_upload import S3Upload
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.contract_support import write
 from ftfile.testing.repeatable import repeatable
@@ -122,6 +123,25 @@ class TestLargeFiles:
         assert wire.counts()["read"] == 0
         assert fs.read("moved") == self.CONTENT
         assert fs.stat("moved").identity == before.identity
+        assert not uploads(store)
+
+    def test_nothing_is_left_of_a_copy_that_another_completed(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        key = next(_directories)
+        fs = open_filesystem(f"{store.url}/{key}", settings=store.settings | SMALL_PARTS)
+        write(fs, "source", self.CONTENT)
+        whole = S3Upload.complete
+
+        def complete_late(upload: S3Upload) -> None:
+            origin = {"Bucket": BUCKET, "Key": f"{key}/source"}
+            client(store.endpoint).copy_object(Bucket=BUCKET, Key=f"{key}/target", CopySource=origin)
+            whole(upload)
+
+        monkeypatch.setattr(S3Upload, "complete", complete_late)
+        fs.rename("source", "target")
+        assert fs.read("target") == self.CONTENT
+        assert not fs.exists("source")
         assert not uploads(store)
 
     def test_a_lost_answer_to_the_completion_is_found_out(self, store: Store) -> None:

@@ -43,6 +43,7 @@ class S3Upload:
         self._id: str = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
         self._pool = ThreadPoolExecutor(PARTS_AT_ONCE)
         self._parts: list[Future[str]] = []
+        self._taken = False
 
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part beside others; waits while as many are under way as may be.
@@ -78,9 +79,10 @@ class S3Upload:
         self._pool.shutdown()
         try:
             self._bucket.settle(self._operation, self._path, lambda: self._identity, lambda: self._complete(parts))
-        except AlreadyExists:
-            self.abort()
-            raise
+        finally:
+            # By another publisher of the same file, too: then this upload is not needed, and is still there.
+            if self._taken:
+                self.abort()
 
     def _complete(self, parts: list[dict[str, Any]]) -> None:
         try:
@@ -93,6 +95,9 @@ class S3Upload:
                 MultipartUpload={"Parts": parts},
                 **NEW,
             )
+        except AlreadyExists:
+            self._taken = True
+            raise
         except UploadGone as error:
             # By an own earlier try, which is found out like any other that exists; or it was aborted.
             if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:
