@@ -194,6 +194,15 @@ def test_a_marker_of_a_directory_is_no_file(store: Store) -> None:
     assert [info.path for info in other.list("")] == ["directory"]
 
 
+def test_keys_that_are_no_paths_are_not_listed(moto: Store) -> None:
+    key = f"{next(_directories)}"
+    fs = open_filesystem(f"{moto.url}/{key}", settings=moto.settings)
+    for name in ("/foreign", "a", "b//foreign", "b/c"):
+        client(moto.endpoint).put_object(Bucket=BUCKET, Key=f"{key}/{name}", Body=b"")
+    assert [info.path for info in fs.list("")] == ["b", "a"]
+    assert [info.path for info in fs.list("b")] == ["b/c"]
+
+
 class TestIdentity:
     def test_a_rename_that_was_left_half_way_is_finished(self, store: Store) -> None:
         fs = opened(store)

@@ -109,9 +109,11 @@ class S3FileSystem(FileSystem):
         cut = len(prefix)
         found: list[FileInfo] = []
         for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
+            # Others' keys may have two slashes in a row: no path leads there.
             found += [
                 FileInfo(join(path, each["Prefix"][cut:-1]), 0, 0, is_directory=True)
                 for each in page.get("CommonPrefixes", ())
+                if each["Prefix"] != f"{prefix}/"
             ]
             # An object named like the directory is what others make to show an empty one.
             found += [
