@@ -34,6 +34,11 @@ _ADDRESSING = ("auto", "path", "virtual")
 _LEAST_PART_BYTES = 5 << 20
 _KEYS = ("accessKeyVariable", "secretKeyVariable")
 _VALUES = ("accesskey", "secretkey", "sessiontoken", "accesskeyid", "secretaccesskey", "key", "secret", "token")
+_ELSEWHERE = (
+    "options are shown by explain() and in logs, so they are not for secrets. Leave it out for the usual "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile with storage.profile, or name other environment "
+    "variables with storage.accessKeyVariable and storage.secretKeyVariable"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,10 @@ class S3Settings:
         secrets = sorted(name for name in location.settings if name.lower() in _VALUES)
         if secrets:
             names = ", ".join(f"storage.{name}" for name in secrets)
-            raise ConfigError(
-                f"{names}: options are shown by explain() and in logs, so they are not for secrets. Leave it out for "
-                "the usual AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile with storage.profile, or name "
-                "other environment variables with storage.accessKeyVariable and storage.secretKeyVariable"
-            )
+            raise ConfigError(f"{names}: {_ELSEWHERE}")
         given = location.known_settings(*SETTINGS)
+        if "@" in given.get("endpoint", ""):
+            raise ConfigError(f"storage.endpoint has a user before its host: {_ELSEWHERE}")
         settings = cls(
             endpoint=given.get("endpoint"),
             region=given.get("region"),
