@@ -97,7 +97,7 @@ def test_what_the_server_does_not_take_is_unsupported(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
-    [({"color": "red"}, r"no setting storage\.color"), ({"replication": "many"}, "is no number")],
+    [({"color": "red"}, r"no setting storage\.color"), ({"replication": "many"}, "replication='many'")],
 )
 def test_settings_are_checked(url: str, settings: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.fs.location import read_seconds
 from ftfile.fs.paths import require_valid
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ftfile.fs.location import Location
 
 __all__ = ("FORBIDDEN", "SETTINGS", "HadoopSettings", "hadoop_configuration", "require_hdfs_name")
@@ -22,6 +26,7 @@ FORBIDDEN = ":"
 _RESERVED = ".snapshot"
 
 _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
+_MODE = re.compile("0?[01]?[0-7]{3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +59,31 @@ class HadoopSettings:
             ConfigError: one is unknown or malformed.
         """
         given = location.known_settings(*SETTINGS)
-        try:
-            return cls(
-                user=given.get("user"),
-                timeout_s=float(given.get("timeout", 60)),
-                patience_s=float(given.get("patience", 30)),
-                replication=int(given["replication"]) if "replication" in given else None,
-                block_size=int(given["blockSize"]) if "blockSize" in given else None,
-                file_mode=int(given.get("filePermission", f"{_FILE_MODE:o}"), 8),
-                directory_mode=int(given.get("directoryPermission", f"{_DIRECTORY_MODE:o}"), 8),
-            )
-        except ValueError as error:
-            raise ConfigError(f"a setting of {location.url!r} is no number: {error}") from error
+        return cls(
+            user=given.get("user"),
+            timeout_s=read_seconds(given, "timeout", "60"),
+            patience_s=read_seconds(given, "patience", "30", zero=True),
+            replication=_count(given, "replication"),
+            block_size=_count(given, "blockSize"),
+            file_mode=_mode(given, "filePermission", _FILE_MODE),
+            directory_mode=_mode(given, "directoryPermission", _DIRECTORY_MODE),
+        )
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise ConfigError(f"{name}={text!r}: it takes a number of 1 or more")
+    return int(text)
+
+
+def _mode(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name, f"{default:o}")
+    if not _MODE.fullmatch(text):
+        raise ConfigError(f"{name}={text!r}: it takes permissions as octal digits, such as {default:o}")
+    return int(text, 8)
 
 
 def require_hdfs_name(operation: str, path: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.clock import Clock
 
-__all__ = ("Location", "normalise", "parse")
+__all__ = ("Location", "normalise", "parse", "read_seconds")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -64,6 +64,22 @@ class Location:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ConfigError(f"the driver of {self.scheme!r} has no setting {names}: {has}")
         return {spelling[name.lower()]: text for name, text in self.settings.items()}
+
+
+def read_seconds(given: Mapping[str, str], name: str, default: str, *, zero: bool = False) -> float:
+    """Return how long a setting says that something may take; `zero`: that may be no time at all.
+
+    Raises:
+        ConfigError: it is no such number.
+    """
+    text = given.get(name, default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < float("inf") or (seconds == 0 and not zero):
+        raise ConfigError(f"storage.{name}={text!r}: it takes a number of seconds, such as {default}")
+    return seconds
 
 
 def normalise(url: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import parse_size_bytes
+from ftfile.fs.location import read_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,8 +86,8 @@ class S3Settings:
             addressing=given.get("addressing", "path" if "endpoint" in given else "auto"),
             profile=given.get("profile"),
             variables=_variables(given),
-            timeout_s=_seconds(given, "timeout", "60"),
-            patience_s=_seconds(given, "patience", "30"),
+            timeout_s=read_seconds(given, "timeout", "60"),
+            patience_s=read_seconds(given, "patience", "30"),
             part_bytes=_part_bytes(given),
         )
         if settings.addressing not in _ADDRESSING:
@@ -116,17 +117,6 @@ def _variables(given: Mapping[str, str]) -> tuple[str, ...]:
     if len(names) == 1 or (not names and "sessionTokenVariable" in given):
         raise ConfigError("storage.accessKeyVariable and storage.secretKeyVariable belong together: give both")
     return (*names, *([given["sessionTokenVariable"]] if "sessionTokenVariable" in given else []))
-
-
-def _seconds(given: Mapping[str, str], name: str, default: str) -> float:
-    text = given.get(name, default)
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 < seconds < float("inf"):
-        raise ConfigError(f"storage.{name}={text!r}: it takes a number of seconds, such as 30")
-    return seconds
 
 
 def _part_bytes(given: Mapping[str, str]) -> int:

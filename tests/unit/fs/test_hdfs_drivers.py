@@ -13,6 +13,7 @@ import pytest
 
 from ftfile.core.errors import (
     AlreadyExists,
+    ConfigError,
     NotFound,
     OutcomeUnknown,
     OutOfSpace,
@@ -192,6 +193,25 @@ def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch)
         fs.rename("a", "b")
     for caught in (lost, looking, changing):
         assert "T0PSECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("timeout", "0 -5 nan inf soon"),
+        ("patience", "-5 nan inf soon"),
+        ("replication", "0 -3 1.5 many"),
+        ("blockSize", "0 -512 1MiB"),
+        ("filePermission", "77777 -1 888 rw-"),
+        ("directoryPermission", "77777 -1 888 rwx"),
+    ],
+)
+@pytest.mark.parametrize("url", ["hdfs://namenode:8020/out", "webhdfs://namenode:9870/out"])
+def test_settings_that_mean_nothing_are_refused_at_start(url: str, name: str, texts: str, native: FileSystem) -> None:
+    del native  # it brings the library
+    for text in texts.split():
+        with pytest.raises(ConfigError, match=f"{name}='{text}': it takes"):
+            opened(url, **{name: text})
 
 
 def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> None:
