@@ -15,6 +15,7 @@ ON_HDFS = (
         "self._measure(path, temporary, len(content))",
         DRIVERS,
     ),
+    wrong("tries of an exclusive file on HDFS share a name", "fs/hadoop.py", "{SYSTEM_IDS.unique()}", "0", DRIVERS),
     wrong("the native driver does not sync a record", "fs/hdfs_native.py", "            writer.hsync()\n", "", DRIVERS),
     wrong(
         "the native driver's rename replaces the target",

@@ -77,17 +77,26 @@ class HadoopFileSystem(FileSystem):
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole, durable file in one step: a temporary file, synced, closed and measured, gets its name."""
         full = self._full("create_exclusive", path)
-        temporary = f"{full.rpartition('/')[0]}/.{SYSTEM_IDS.unique()}.tmp"
+        tried: list[str] = []
+
+        def write() -> None:
+            # A call that nobody waits for any more may take effect yet, and would empty what a later one wrote.
+            tried.append(f"{full.rpartition('/')[0]}/.{SYSTEM_IDS.unique()}.tmp")
+            self._write_temporary(path, tried[-1], content)
+
         try:
-            self.patiently(lambda: self._write_temporary(path, temporary, content))
+            self.patiently(write)
+            temporary = tried[-1]
             self._measure(path, temporary, len(content))
             self.do("create_exclusive", path, lambda: self._move(temporary, full))
+            tried.pop()
         except OutcomeUnknown:
             # It may have its name already, and then there is nothing to remove.
+            tried.pop()
             raise
-        except StorageError:
-            self.discard(temporary)
-            raise
+        finally:
+            # A store that is away is asked once.
+            all(map(self.discard, tried))
 
     def delete(self, path: str) -> None:
         """Delete a file."""
@@ -157,11 +166,11 @@ class HadoopFileSystem(FileSystem):
     def _write_whole(self, full: str, content: bytes) -> None:
         """Write a durable file over whatever is there."""
 
-    def _write_temporary(self, path: str, full: str, content: bytes) -> None:
+    def _write_temporary(self, path: str, temporary: str, content: bytes) -> None:
         try:
-            self.run("create_exclusive", path, lambda: self._write_whole(full, content))
+            self.run("create_exclusive", path, lambda: self._write_whole(temporary, content))
         except OutcomeUnknown as error:
-            # Whatever became of it: it is written over, and nobody else knows its name.
+            # Whatever became of it: nobody else knows its name.
             raise Unavailable("create_exclusive", path, error.detail) from error
 
     def _look(self, operation: str, path: str, full: str) -> FileInfo:

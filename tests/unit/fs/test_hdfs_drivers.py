@@ -46,6 +46,10 @@ class SafeModeException(Exception):
     pass
 
 
+class StandbyException(Exception):
+    pass
+
+
 @pytest.fixture
 def names() -> Names:
     return Names()
@@ -105,10 +109,46 @@ class TestExclusive:
             fs.create_exclusive("log", b"second")
         assert names.files == {"/out/log": b"first"}
 
-    def test_a_temporary_file_whose_writing_failed_is_written_again(self, native: FileSystem, names: Names) -> None:
+    def test_a_temporary_file_whose_writing_failed_is_written_under_another_name(
+        self, native: FileSystem, names: Names
+    ) -> None:
         names.errors["close"] = [LOST]
         native.create_exclusive("log", b"content")
         assert names.files == {"/out/log": b"content"}
+        tries = [each for each in names.asked if each.startswith("create ")]
+        assert len(set(tries)) == len(tries) == 2
+
+    def test_the_same_by_http_where_a_datanode_refused_it(self, web: FileSystem, names: Names) -> None:
+        names.errors["CONTENT"] = [StandbyException("not now")]
+        web.create_exclusive("log", b"content")
+        assert names.files == {"/out/log": b"content"}
+        assert names.asked.count("DELETE") == 1
+
+    def test_a_try_that_takes_effect_late_does_not_empty_it(self, native: FileSystem, names: Names) -> None:
+        late = names.ask
+
+        def ask(text: str) -> None:
+            if text.startswith("rename "):
+                first = next(each for each in names.asked if each.startswith("create ")).split()[1]
+                names.files[first] = b""
+            late(text)
+
+        names.errors["close"] = [LOST]
+        names.ask = ask  # type: ignore[method-assign]
+        native.create_exclusive("log", b"content")
+        assert names.files == {"/out/log": b"content"}
+
+    def test_nothing_is_left_of_many_tries(self, native: FileSystem, names: Names) -> None:
+        names.errors["close"] = [LOST] * 1_000
+        with pytest.raises(Unavailable):
+            native.create_exclusive("log", b"content")
+        assert names.files == {}
+
+    def test_a_store_that_is_away_is_not_asked_to_delete_every_try(self, native: FileSystem, names: Names) -> None:
+        names.errors = {"create": [NOT_READY] * 1_000, "delete": [NOT_READY] * 1_000}
+        with pytest.raises(Unavailable):
+            native.create_exclusive("log", b"content")
+        assert names.asked.count("delete") == 1
 
 
 class TestWaiting:
