@@ -9,7 +9,9 @@ CRASHES = "tests/crash/test_crash_enumeration.py::test_every_crash_on_s3"
 DRIVER = "tests/object_stores/test_driver.py"
 CONTRACT = "tests/object_stores/test_contract.py::TestMoto"
 SINK = "tests/object_stores/test_sink.py"
-RESENT = "tests/object_stores/test_faults.py::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-copy]"
+FAULTS = "tests/object_stores/test_faults.py"
+RESENT = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-copy]"
+RESENT_BY_HAND = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-by hand]"
 
 MAKING = (
     wrong(
@@ -98,6 +100,14 @@ COPIES = (
         'self._bucket.put_new("rename", target, content, answer["Metadata"].get(ID))',
         'self._bucket.put_new("rename", target, content, None)',
         f"{CONTRACT}::test_rename_moves_the_very_file",
+        RESENT_BY_HAND,
+    ),
+    wrong(
+        "what an earlier try made of parts is taken for an error",
+        "fs/s3_upload.py",
+        "if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:",
+        "if True:",
+        f"{FAULTS}::test_a_fault_that_passes_is_survived_by_a_copy_in_parts[0  after]",
     ),
     wrong(
         "a copy in parts forgets who made it",
