@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ftfile.fs.paths import join, parent_of, require_valid
-from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem, InputFile, OutputStream
@@ -15,7 +15,7 @@ __all__ = ("RootedFileSystem",)
 
 
 class RootedFileSystem(WrapperFileSystem):
-    """Sees nothing but what is below `prefix`; errors and open files keep the inner file system's full path.
+    """Sees nothing but what is below `prefix`; errors keep the inner file system's full path.
 
     Args:
         inner: the file system that does the work.
@@ -34,11 +34,15 @@ class RootedFileSystem(WrapperFileSystem):
 
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
-        return self.inner.create(self._below(path))
+        stream = WrapperStream(self.inner.create(self._below(path)), self)
+        stream.path = path
+        return stream
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading."""
-        return self.inner.open(self._below(path))
+        file = WrapperFile(self.inner.open(self._below(path)), self)
+        file.path = path
+        return file
 
     def read(self, path: str) -> bytes:
         """Return all bytes of a file in one go."""

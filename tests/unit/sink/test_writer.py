@@ -31,6 +31,7 @@ from ftfile.core.errors import (
 )
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.encoding.spark_types import arrow_schema
+from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink import parts
@@ -505,3 +506,23 @@ def test_queries_in_threads_of_one_process(out: str) -> None:
         list(pool.map(run, names))
     assert len(rows_of(out)) == 2 * 30 * len(names)
     check_directory(open_filesystem(out))
+
+
+@pytest.mark.parametrize(
+    ("store", "options"),
+    [
+        ("within", {}),
+        ("within-rolled", {"rolling": "policy"}),
+        ("within-compressed", {"compression": "gzip"}),
+        ("within-partitioned", {"partitionBy": "word"}),
+    ],
+)
+def test_a_directory_within_a_store_in_memory(store: str, options: dict[str, str]) -> None:
+    url = f"memory://{store}/a/directory"
+    query = MicroBatch(url, COLUMNS, {"fileFormat": "json", **options})
+    for batch in range(3):
+        query.run(batch, [[{"id": batch, "word": "x"}]])
+    ftfile.flush(url)
+    assert sorted(ftfile.open(url).to_arrow()["id"].to_pylist()) == [0, 1, 2]
+    check_directory(open_filesystem(url))
+    MemoryFileSystem.drop(store)
