@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class UserEncoder:
     """
 
     name: str
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, str], ...] = field(repr=False)
     extension: str
 
     @classmethod
@@ -143,7 +143,8 @@ def _made(name: str, options: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN4
     try:
         return found(dict(options))
     except Exception as error:  # anything may happen in it
-        raise ConfigError(f"{_OPTION}={name!r} cannot be made from {dict(options)}: {error!r}") from error
+        given = ", ".join(f"{_OPTION}.{key}" for key, _ in options) or "no options"
+        raise ConfigError(f"{_OPTION}={name!r} cannot be made from {given}: {error!r}") from error
 
 
 def _installed(name: str) -> str:

@@ -173,6 +173,15 @@ _KEY_TEXT = re.compile(
     r"|(?:[A-Za-z0-9+/_-]{22}|[A-Za-z0-9+/_-]{86})==|[A-Za-z0-9+/_-]{43}="
     r"|(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?:[A-Za-z0-9+/_]{32}|[A-Za-z0-9+/_]{43}|[A-Za-z0-9+/_]{86})"
 )
+# Within other text: padding ends no name. What has none is told from names, and from digests, by how often small and
+# large letters and digits follow each other.
+_PADDED_KEY = re.compile(r"(?:[A-Za-z0-9+/_-]{43}=|[A-Za-z0-9+/_-]{22}==)(?![A-Za-z0-9+/_=-])")
+_HEX_KEY = re.compile(r"(?<![A-Za-z0-9])(?:[0-9A-Fa-f]{48}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})(?![A-Za-z0-9])")
+_BARE_KEY = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z0-9+/_-]{43})(?![A-Za-z0-9]))")
+_OTHER_CASE = re.compile(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
+_OTHER_KIND = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+# In 43 random characters there are 14 and 25 of them, give or take 3.
+_CASES_MIN, _CHANGES_MIN = 4, 15
 
 _lock = threading.RLock()
 _providers: dict[str, KeyProvider] = {}
@@ -194,7 +203,7 @@ def check_key_id(key_id: str) -> None:
     Raises:
         ConfigError: it is not understood.
     """
-    if looks_like_a_key(key_id):
+    if looks_like_a_key(key_id) or _holds_base64_key(key_id) or _HEX_KEY.search(key_id):
         raise ConfigError(f"encryptionKeyId takes the name of a key, and this looks like a key itself. {_NEVER_INLINE}")
     if not is_key_id(key_id):
         raise ConfigError("encryptionKeyId takes up to 200 visible ASCII characters without spaces")
@@ -205,6 +214,17 @@ def looks_like_a_key(text: str) -> bool:
     return _KEY_TEXT.fullmatch(text) is not None
 
 
+def _holds_base64_key(text: str) -> bool:
+    """Say whether a key in base64 stands somewhere in a text; ids of keys and names of files are none."""
+    if _PADDED_KEY.search(text):
+        return True
+    for match in _BARE_KEY.finditer(text):
+        cases, kinds = (len(changes.findall(match[1])) for changes in (_OTHER_CASE, _OTHER_KIND))
+        if cases >= _CASES_MIN and cases + kinds >= _CHANGES_MIN:
+            return True
+    return False
+
+
 _NEVER_INLINE = (
     "Keys are never given in options: Spark shows options in plans, in its web interface and in logs. Put the key into "
     "a file that only you can read, and name that, as in keyProvider=file:/etc/ftfile/keys"
@@ -213,7 +233,8 @@ _NEVER_INLINE = (
 
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
-    if looks_like_a_key(reference.strip()) or (kind != "file" and any(map(looks_like_a_key, _words(settings)))):
+    holds_key = _path_holds_key(settings) if kind == "file" else any(map(looks_like_a_key, _words(settings)))
+    if looks_like_a_key(reference.strip()) or holds_key:
         raise ConfigError(f"keyProvider looks like a key itself. {_NEVER_INLINE}")
     place = (_BUILT_IN.get(kind) or _installed().get(kind)) if colon else None
     if place is None:
@@ -231,6 +252,12 @@ def _load(reference: str) -> KeyProvider:
     except (AttributeError, ValueError) as error:
         raise ConfigError(f"the key provider {kind!r} cannot be loaded: {error}") from error
     return provider
+
+
+def _path_holds_key(path: str) -> bool:
+    """Say whether a path is a key, or has one in it; directories may be named by digests, in hexadecimal digits."""
+    name = path.strip().rpartition("/")[2]
+    return _holds_base64_key(path) or looks_like_a_key(name) or looks_like_a_key(path.strip())
 
 
 def _words(settings: str) -> Iterator[str]:

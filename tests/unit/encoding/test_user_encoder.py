@@ -73,6 +73,14 @@ def test_the_log_does_not_make_readers_import_modules() -> None:
         decode(for_reading(named("write-only"), WORDS.schema), b"*a\n", WORDS.schema)
 
 
+@pytest.mark.usefixtures("installed")
+def test_options_are_named_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"cannot be made from encoder\.how, encoder\.password: ") as caught:
+        named("broken", how="init", password="s3cret")
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in repr(named("marked", password="s3cret"))
+
+
 @pytest.mark.parametrize(
     ("name", "how", "said"),
     [

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = bytes(range(32)), bytes(range(32, 64))
 TEXT = {key: base64.b64encode(key).decode() for key in (FIRST, SECOND)}
+# As keys are written, the last one without padding.
+WRITTEN = (
+    *(TEXT[FIRST], FIRST.hex(), FIRST.hex().upper(), base64.urlsafe_b64encode(SECOND).decode()),
+    *("-6bm/wX_yM9cE0vUo1cK3Zl/dG7hQpJ2sYxTnRwBa8g=", "6bmF3wXkyM9cE0vUo1cK3ZlqdG7hQpJ2sYxTnRwBa8g"),
+)
 RING = f"# keys\n\n2024 {TEXT[FIRST]}\n2025\t{TEXT[SECOND]}\n"
 
 
@@ -196,6 +201,35 @@ class TestKeysInOptions:
             check_key_id(TEXT[FIRST])
         assert TEXT[FIRST] not in str(caught.value)
 
+    @pytest.mark.parametrize("key", WRITTEN)
+    @pytest.mark.parametrize("key_id", ["first:{}", "first={}", "first-{}", "first_{}", "{}:first", "a/{}/b", '"{}"'])
+    def test_within_a_key_id(self, key: str, key_id: str) -> None:
+        with pytest.raises(ConfigError, match="looks like a key itself") as caught:
+            check_key_id(key_id.format(key))
+        assert key not in str(caught.value)
+
+    @pytest.mark.parametrize("key", WRITTEN)
+    @pytest.mark.parametrize("path", ["file:/{}", "file:{}", "file:///{}", "FILE:/{}", "file:/{} "])
+    def test_as_a_file(self, key: str, path: str) -> None:
+        message = refusal(path.format(key))
+        assert "Spark shows options" in message
+        assert key not in message
+
+    @pytest.mark.parametrize("key", [key for key in WRITTEN if "/" not in key])
+    def test_as_the_name_of_a_file(self, key: str) -> None:
+        assert key not in refusal(f"file:/etc/ftfile/{key}")
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/nix/store/3n58xw4373jp0ljirf06d8077j15pc4j-keys/ring",
+            f"/var/lib/docker/overlay2/{FIRST.hex()}/merged/keys",
+            "/tmp/a-b_c-1/D-e_F-2/g-h_I-3/j-K_l-4/m-N_o-5/p-Q_r-6/keys",
+        ],
+    )
+    def test_files_are_none(self, path: str) -> None:
+        Keys.from_reference(f"file:{path}")
+
     @pytest.mark.parametrize("key_id", ["", "two words", "k\u00e9y", "k" * 201])
     def test_what_is_no_key_id(self, key_id: str) -> None:
         with pytest.raises(ConfigError, match="200 visible ASCII"):
@@ -206,6 +240,10 @@ class TestKeysInOptions:
         [
             *("2024-07", "orders", "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"),
             *("1234abcd-12ab-34cd-56ef-1234567890ab", "production/orders/2024/07"),
+            "arn:aws:kms:eu-central-1:111122223333:key/mrk-1234abcd12ab34cd56ef1234567890ab",
+            "https://myVault.vault.azure.net/keys/CreditCard/9ea389d1b6d849adb8ef2a12b3a5f4ab",
+            *("my-ordersOfTheProductionTeamForever2024Version", "9ea389d1b6d849adb8ef2a12b3a5f4ab9ea389d1b6d"),
+            "projects/MyProject1/locations/europe-west1/keyRings/ring2/cryptoKeys/orders/cryptoKeyVersions/1",
         ],
     )
     def test_names_are_no_keys(self, key_id: str) -> None:

@@ -41,11 +41,16 @@ NEVER_INLINE = "keys are never given in options, which Spark shows to everybody:
 
 # What others call keys, or might.
 INLINE_KEYS = (
+    "aeskey",
+    "datakey",
+    "encryption.key",
+    "encryption_key",
     "encryptionkey",
     "encryptionkeys",
     "encryptionpassword",
     "key",
     "keys",
+    "kmskey",
     "masterkey",
     "password",
     "passphrase",
@@ -54,4 +59,5 @@ INLINE_KEYS = (
     "parquet.encryption.key.list",
     "parquet.encryption.footer.key",
     "parquet.encryption.column.keys",
+    "parquet.encryption.uniform.key",
 )

@@ -92,7 +92,9 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
     except ValueError:
         if (option.name, text.strip().lower()) in NOT_OFFERED:
             raise ConfigError(NOT_OFFERED[option.name, text.strip().lower()]) from None
-        raise ConfigError(f"option {option.name}={text!r} is not understood: it takes {option.kind.accepts}") from None
+        # What stands where encryption is asked for may be a key.
+        shown = option.name if option.group == "encryption" else f"{option.name}={text!r}"
+        raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 
 def _unknown(key: str, use: str) -> str:
