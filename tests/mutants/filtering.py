@@ -7,6 +7,7 @@ from tests.mutants.mutant import wrong
 CODECS = "tests/unit/filters/test_codecs.py"
 CHAIN = "tests/unit/filters/test_chain.py"
 SINK = "tests/unit/sink/test_filters.py"
+NAMES = "tests/unit/sink/test_names.py"
 READERS = "tests/unit/sink/test_compressed_readers.py"
 LAYOUT = "tests/unit/commit/test_layout.py"
 
@@ -156,6 +157,34 @@ FRAMES = (
         "self._target.write_frames(data, segment.logical_length)",
         "self._target.write_frames(data, len(data))",
         f"{SINK}::test_every_format_codec_and_rolling",
+    ),
+    wrong(
+        "an extension of a codec is taken from anyone",
+        "sink/config.py",
+        "        check_extension(extension, chain)\n",
+        "",
+        f"{NAMES}::TestTemplates::test_endings_that_readers_decompress_by",
+    ),
+    wrong(
+        "an extension of a codec is not even taken from codecs",
+        "sink/naming/endings.py",
+        'last.extension if last is not None and last.name in CODECS else ""',
+        '""',
+        f"{NAMES}::TestTemplates::test_endings_of_the_codec",
+    ),
+    wrong(
+        "a template may end in what a codec does",
+        "sink/naming/settings.py",
+        "if fault := ending_fault(made := self.name(part), extension):",
+        "if fault := name_fault(made := self.name(part)):",
+        f"{NAMES}::TestTemplates::test_endings_that_readers_decompress_by",
+    ),
+    wrong(
+        "a function may end names as a codec does",
+        "sink/naming/settings.py",
+        "if fault is None and self.function is not None:",
+        "if False:",
+        f"{NAMES}::TestFunctions::test_that_fail_commit_nothing",
     ),
     wrong(
         "small frames are never merged",

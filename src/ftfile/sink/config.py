@@ -21,6 +21,7 @@ from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.encryption import Encryption
+from ftfile.sink.naming.endings import check_extension
 from ftfile.sink.publishing import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
@@ -91,6 +92,7 @@ class SinkConfig:
         file_format = file_format if encryption is None else encryption.format_of(file_format)
         schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
         extension = file_format.extension + chain.extension
+        check_extension(extension, chain)
         publishing = Publishing.from_options(parsed, extension)
         bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
         config = cls(

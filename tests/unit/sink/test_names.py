@@ -13,6 +13,7 @@ import pytest
 import ftfile
 from ftfile.commit import memory
 from ftfile.core.errors import ConfigError, NameCollision, UserCodeError
+from ftfile.filters import registry
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver import check_messages, make_proposal
@@ -21,6 +22,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.testing.repeatable import repeatable
+from tests.unit.filters.filters_of_users import Cipher
 
 COLUMNS = {"id": "long", "word": "string"}
 USER_CODE = "tests.unit.sink.user_code"
@@ -138,6 +140,34 @@ class TestTemplates:
         with pytest.raises(ConfigError, match=re.escape(text)):
             config(**options)
 
+    @pytest.mark.parametrize("ending", [".gz", ".zst", ".lz4", ".snappy", ".bz2", ".deflate", ".xz", ".LZ4"])
+    def test_endings_that_readers_decompress_by(self, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        told = re.escape(f"would end in {ending!r}, by which readers decompress: ")
+        for template in (f"{{batch}}{{unique}}{ending}", f"x{ending}"):
+            with pytest.raises(ConfigError, match=rf"partFileName makes the name .*{told}"):
+                config(partFileName=template)
+        with pytest.raises(ConfigError, match=f"files {told}"):
+            config(partFileName="x{ext}", fileFormat="binary", encoder=f"{USER_CODE}:Ending", **{"encoder.is": ending})
+        monkeypatch.setattr(registry, "_installed", lambda: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
+        monkeypatch.setattr(Cipher, "extension", ending)
+        with pytest.raises(ConfigError, match=f"files {told}"):
+            config(filters="of-user")
+
+    def test_endings_of_the_codec(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("{batch}.gz", "x.{unique}.json.GZ", "x", "{unique}{ext}", "lz4", "x.lz4.txt", "x.lz4f"):
+            config(compression="gzip", partFileName=name)
+        with pytest.raises(ConfigError, match=r"would end in '\.lz4', by which"):
+            config(compression="gzip", partFileName="{batch}.lz4")
+        with pytest.raises(ConfigError, match=r"would end in '\.lz4', by which"):
+            config(compression="lz4frame", partFileName="{batch}.lz4")
+        lz4 = {"fileFormat": "binary", "encoder": f"{USER_CODE}:Ending", "encoder.is": ".lz4"}
+        config(**lz4, compression="gzip")
+        config(**lz4, compression="lz4")
+        monkeypatch.setattr(registry, "_installed", lambda: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
+        config(**lz4, filters="of-user")
+        with pytest.raises(ConfigError, match=r"would end in '\.gz', by which"):
+            config(compression="gzip", filters="of-user", partFileName="{batch}.gz")
+
     def test_a_bucket_that_makes_the_name_too_long(self, out: str) -> None:
         long = query(out, partFileName="{bucket}-{unique}", partitionBy="word")
         with pytest.raises(ConfigError, match="may have 255"):
@@ -179,7 +209,9 @@ class TestFunctions:
         with pytest.raises(ConfigError, match=re.escape(text)):
             config(partFileName=f"{USER_CODE}:{name}")
 
-    @pytest.mark.parametrize(("name", "text"), [("failing_later", "KeyError('late')"), ("hidden_later", "_hidden")])
+    @pytest.mark.parametrize(
+        ("name", "text"), [("failing_later", "KeyError('late')"), ("hidden_later", "_hidden"), ("lz4_later", "'.lz4'")]
+    )
     def test_that_fail_commit_nothing(self, out: str, name: str, text: str) -> None:
         with pytest.raises(UserCodeError, match=re.escape(text)):
             query(out, partFileName=f"{USER_CODE}:{name}").run(0, [rows("a")])

@@ -53,6 +53,16 @@ class Broken(Files):
         raise ValueError("does not like these rows")
 
 
+class Ending:
+    """An encoder whose files end as option `encoder.is` says."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.extension = options["is"]
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column("word")
+
+
 class NoMethod:
     def __init__(self, options: Mapping[str, str]) -> None:
         del options
@@ -88,6 +98,10 @@ def failing_later(part: PartFacts) -> str:
 
 def hidden_later(part: PartFacts) -> str:
     return "fine" if part.query_id == "query" else "_hidden"
+
+
+def lz4_later(part: PartFacts) -> str:
+    return "fine" if part.query_id == "query" else "fine.lz4"
 
 
 def no_text(part: PartFacts) -> int:

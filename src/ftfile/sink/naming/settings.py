@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import is_name_of_code, load
+from ftfile.sink.naming.endings import ending_fault
 from ftfile.sink.naming.facts import PartFacts
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 from ftfile.sink.path_rules import NAME_BYTES_MAX, name_fault
@@ -115,9 +116,11 @@ class Naming:
         """
         name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
         fault = "has a slash: directories are chosen by buckets" if "/" in name else name_fault(name)
+        if fault is None and self.function is not None:
+            fault = ending_fault(name, part.extension)
         if fault is not None:
             kind = ConfigError if self.function is None else UserCodeError
-            raise kind(f"partFileName makes the name {name!r} in {part.directory or 'the directory'!r}, which {fault}")
+            raise kind(_refusal(name, part, fault))
         return name
 
     def _by_function(self, function: str, part: PartFacts) -> str:
@@ -139,9 +142,16 @@ class Naming:
         """Raise what the first names would raise."""
         try:
             for name in ("x", self.prefix):
-                self.name(_example(name, extension))
+                part = _example(name, extension)
+                # Only here: later, a template is filled with what records say, and no batch is to fail for that.
+                if fault := ending_fault(made := self.name(part), extension):
+                    raise ConfigError(_refusal(made, part, fault))
         except UserCodeError as error:
             raise ConfigError(f"asked for the name of an example, {error}") from error
+
+
+def _refusal(name: str, part: PartFacts, fault: str) -> str:
+    return f"partFileName makes the name {name!r} in {part.directory or 'the directory'!r}, which {fault}"
 
 
 def _example(name: str, extension: str) -> PartFacts:
