@@ -13,6 +13,13 @@ LAYOUT = "tests/unit/commit/test_layout.py"
 
 STREAMS = (
     wrong(
+        "what follows a frame is copied for each that follows",
+        "filters/codec.py",
+        "end = min(start + _FED_BYTES, len(view))",
+        "end = len(view)",
+        f"{CODECS}::test_what_follows_a_frame_is_not_copied_over_and_over",
+    ),
+    wrong(
         "a frame that ends early is taken for whole",
         "filters/codec.py",
         "if self._frame is not None or not self._frames:",
@@ -29,8 +36,8 @@ STREAMS = (
     wrong(
         "only the first frame is decoded",
         "filters/codec.py",
-        "self._frame, rest = None, frame.unused_data",
-        "self._frame, rest = None, None",
+        'self._frame, start = None, end - len(frame.unused_data or b"")',
+        "self._frame, start = None, len(view)",
         f"{CODECS}::test_frames_follow_each_other",
     ),
     wrong(

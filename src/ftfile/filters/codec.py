@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ("Codec", "Decompressor", "FrameDecoder")
 
+# A decompressor copies what it was fed behind the end of its frame: with all of many frames, that would be too much.
+_FED_BYTES = 64 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class Codec(Filter):
@@ -80,18 +83,19 @@ class FrameDecoder:
     def feed(self, data: Buffer, /) -> bytes:
         """See `Stream.feed`."""
         pieces = []
-        rest: Buffer | None = data
-        while rest:
+        view, start = memoryview(data).cast("B"), 0
+        while start < len(view):
             frame = self._frame or self._start()
+            end = min(start + _FED_BYTES, len(view))
             try:
-                pieces.append(frame.decompress(rest))
+                pieces.append(frame.decompress(view[start:end]))
             except self._errors as error:
                 raise BadStream(f"a {self._what} frame", str(error)) from error
-            if not frame.eof:
-                self._frame = frame
-                break
-            self._frame, rest = None, frame.unused_data
-            self._frames += 1
+            if frame.eof:
+                self._frame, start = None, end - len(frame.unused_data or b"")
+                self._frames += 1
+            else:
+                self._frame, start = frame, end
         return b"".join(pieces)
 
     def finish(self) -> bytes:

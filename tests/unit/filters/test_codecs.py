@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import itertools
 import pickle
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ftfile.core.errors import ConfigError
 from ftfile.filters import registry
 from ftfile.filters.api import BadStream, Filter
+from ftfile.filters.codec import FrameDecoder
 from ftfile.filters.hadoop_blocks import BLOCK_BYTES_MAX, BlockDecoder
 from ftfile.filters.registry import CODECS, codec, filter_class
 
@@ -26,7 +28,7 @@ def encoded(settled: Filter, *pieces: bytes, size_bytes: int | None = None) -> b
     return b"".join([*map(stream.feed, pieces), stream.finish()])
 
 
-def decoded(settled: Filter, *pieces: bytes) -> bytes:
+def decoded(settled: Filter, *pieces: bytes | memoryview) -> bytes:
     stream = settled.decoder("")
     return b"".join([*map(stream.feed, pieces), stream.finish()])
 
@@ -55,6 +57,28 @@ def test_frames_follow_each_other(name: str) -> None:
     frames = [encoded(settled, TEXT), encoded(settled, b"x"), encoded(settled, TEXT * 9)]
     assert decoded(settled, b"".join(frames)) == TEXT + b"x" + TEXT * 9
     assert settled.joins
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_frames_that_end_anywhere_in_large_data(name: str) -> None:
+    settled, numbers = codec(name), random.Random(name)
+    plain = [numbers.randbytes(numbers.randrange(1, 90_000)) for _ in range(30)] + [b"x"] * 300
+    frames = [encoded(settled, data) for data in plain]
+    assert decoded(settled, b"".join(frames)) == b"".join(plain)
+    assert decoded(settled, memoryview(b"".join(frames))) == b"".join(plain)
+
+
+def test_what_follows_a_frame_is_not_copied_over_and_over() -> None:
+    frames = [bz2.compress(random.Random(number).randbytes(50_000)) for number in range(40)]
+    started: list[bz2.BZ2Decompressor] = []
+
+    def start() -> bz2.BZ2Decompressor:
+        started.append(bz2.BZ2Decompressor())
+        return started[-1]
+
+    decoder = FrameDecoder("bzip2", start, OSError)
+    assert len(decoder.feed(b"".join(frames)) + decoder.finish()) == 40 * 50_000
+    assert sum(len(frame.unused_data) for frame in started) <= 2 * len(b"".join(frames))
 
 
 @pytest.mark.parametrize("name", CODECS)
