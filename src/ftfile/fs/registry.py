@@ -2,7 +2,8 @@
 
 A driver from outside is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value
 a function from `Location` to a file system rooted at the location's path. `register` does the same for one
-process only: Spark's workers are other processes and do not see it.
+process only: Spark's workers are other processes and do not see it. What has no driver of its own, but is known to
+`fsspec`, is opened by way of that.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ _BUILT_IN = {
     "webhdfs": "ftfile.fs.webhdfs:open_location",
 }
 
+_BY_FSSPEC = "ftfile.fs.fsspec_store:open_location"
+
 _registered: dict[str, Factory] = {}
 
 
@@ -60,7 +63,7 @@ def unregister(scheme: str) -> None:
 
 
 def known_schemes() -> tuple[str, ...]:
-    """Return every scheme that `open_filesystem` accepts in this process, sorted."""
+    """Return every scheme that has a driver of its own in this process, sorted."""
     return tuple(sorted({*_installed(), *_BUILT_IN, *_registered}))
 
 
@@ -96,13 +99,21 @@ def _installed() -> dict[str, str]:
     return {entry.name.lower(): entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
+def _by_fsspec(scheme: str) -> str | None:
+    import fsspec  # noqa: PLC0415 - for foreign schemes alone
+
+    return _BY_FSSPEC if scheme in {*fsspec.available_protocols(), *fsspec.registry} else None
+
+
 def _factory(scheme: str, url: str) -> Factory:
     if scheme in _registered:
         return _registered[scheme]
-    name = _BUILT_IN.get(scheme) or _installed().get(scheme)
+    name = _BUILT_IN.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
     if name is None:
         known = ", ".join(known_schemes())
-        raise ConfigError(f"no driver for the scheme {scheme!r} of {url!r} is installed; there are: {known}")
+        raise ConfigError(
+            f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec knows none; there are: {known}"
+        )
     try:
         factory: Factory = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -1,0 +1,113 @@
+"""What a file system of fsspec is told: settings of the location, handed to its constructor. Secrets are named only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ftfile.fs.location import Location
+
+__all__ = ("FsspecSettings",)
+
+# Not an argument of any constructor: how long one call may take.
+TIMEOUT = "calltimeout"
+
+_REFERENCE = "env:"
+_SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|connection_?string")
+# What is more than a text: a number, a word, an object, an array, or a text in quotes.
+_JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class FsspecSettings:
+    """The settings, checked.
+
+    Attributes:
+        texts: names and texts of the constructor's arguments, in which secrets are references.
+        timeout_s: no call takes longer.
+    """
+
+    texts: tuple[tuple[str, str], ...]
+    timeout_s: float
+
+    @classmethod
+    def of(cls, location: Location) -> FsspecSettings:
+        """Read the settings of a location.
+
+        Raises:
+            ConfigError: one is a secret itself, or the time is none.
+        """
+        texts = {name: text for name, text in location.settings.items() if name.lower() != TIMEOUT}
+        for name, text in texts.items():
+            _refuse_secrets(name, name, _parsed(text))
+        given = [text for name, text in location.settings.items() if name.lower() == TIMEOUT]
+        return cls(tuple(sorted(texts.items())), _seconds(given[0]) if given else 120.0)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments, in which references are replaced by what they name.
+
+        Raises:
+            ConfigError: a variable is not set in this process.
+        """
+        return {name: _resolved(name, _parsed(text)) for name, text in self.texts}
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    if _JSON.fullmatch(text) is None:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _refuse_secrets(option: str, name: str, value: object) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_secrets(option, key, inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_secrets(option, name, inner)
+    elif _SECRET.search(name.lower()) and not _is_harmless(value):
+        inside = "" if option == name else f" (in it, {name})"
+        raise ConfigError(
+            f"storage.{option}{inside}: options are shown by explain() and in logs, so they are not for secrets. "
+            f"Write {_REFERENCE}NAME with the name of an environment variable that the driver and every executor have, "
+            "or leave it out where the library finds its credentials by itself"
+        )
+
+
+def _is_harmless(value: object) -> bool:
+    return value is None or isinstance(value, bool) or (isinstance(value, str) and value.startswith(_REFERENCE))
+
+
+def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    if isinstance(value, dict):
+        return {key: _resolved(option, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_resolved(option, inner) for inner in value]
+    if not (isinstance(value, str) and value.startswith(_REFERENCE)):
+        return value
+    name = value[len(_REFERENCE) :]
+    if not os.environ.get(name):
+        raise ConfigError(
+            f"the environment variable {name!r}, which storage.{option} names, is not set in this process: the driver "
+            "and every executor need it"
+        )
+    return os.environ[name]
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"storage.callTimeout={text!r}: it takes a number of seconds, such as 120")
+    return seconds
