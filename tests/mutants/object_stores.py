@@ -9,6 +9,7 @@ CRASHES = "tests/crash/test_crash_enumeration.py::test_every_crash_on_s3"
 DRIVER = "tests/object_stores/test_driver.py"
 CONTRACT = "tests/object_stores/test_contract.py::TestMoto"
 SINK = "tests/object_stores/test_sink.py"
+FSSPEC = "tests/unit/fs/test_fsspec.py"
 FAULTS = "tests/object_stores/test_faults.py"
 RESENT = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-copy]"
 RESENT_BY_HAND = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-by hand]"
@@ -192,4 +193,56 @@ UNDER_FINAL_NAMES = (
     ),
 )
 
-OBJECT_STORES = (*MAKING, *COPIES, *UNDER_FINAL_NAMES)
+BY_FSSPEC = (
+    wrong(
+        "by fsspec files are written over",
+        "fs/fsspec_client.py",
+        'store.open(self._name, "xb",',
+        'store.open(self._name, "wb",',
+        f"{FSSPEC}::TestFsspec::test_create_exclusive_never_overwrites",
+    ),
+    wrong(
+        "fsspec is believed",
+        "fs/fsspec_store.py",
+        "            if not client.proven:\n",
+        "            if False:\n",
+        f"{FSSPEC}::test_what_falls_short_is_refused",
+    ),
+    wrong(
+        "two who are open at once are not tried",
+        "fs/fsspec_trial.py",
+        "                is_begun and self._is_made(partial(file.finish, content[-1:]))\n",
+        "                is_begun and file is files[0] and self._is_made(partial(file.finish, content[-1:]))\n",
+        f"{FSSPEC}::test_what_falls_short_is_refused",
+    ),
+    wrong(
+        "a file that was given up is made by the garbage collector",
+        "fs/fsspec_client.py",
+        "        file.closed = True\n",
+        "        pass\n",
+        f"{FSSPEC}::test_what_keeps_its_word_passes_and_nothing_is_left",
+    ),
+    wrong(
+        "a lost answer of fsspec is taken for a refusal",
+        "fs/fsspec_errors.py",
+        "        kind, advice = OutcomeUnknown,",
+        "        kind, advice = AlreadyExists,",
+        f"{FSSPEC}::test_errors_are_those_of_the_port",
+    ),
+    wrong(
+        "listings that were kept are believed",
+        "fs/fsspec_client.py",
+        "    store.invalidate_cache()\n",
+        "",
+        f"{FSSPEC}::test_no_kept_listing_is_believed",
+    ),
+    wrong(
+        "arguments hold secrets",
+        "fs/fsspec_settings.py",
+        "_SECRET.search(name.lower()) and not _is_harmless(value)",
+        "False",
+        f"{FSSPEC}::test_settings_that_are_wrong",
+    ),
+)
+
+OBJECT_STORES = (*MAKING, *COPIES, *UNDER_FINAL_NAMES, *BY_FSSPEC)

@@ -17,7 +17,7 @@ from ftfile.fs.fsspec_errors import remote_error
 from ftfile.fs.paths import join, require_valid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ftfile.fs.fsspec_settings import FsspecSettings
 
@@ -118,8 +118,7 @@ class FsspecClient:
             NotFound: nothing is.
         """
         name = self.name(operation, path)
-        found = self.call(operation, path, lambda store: _anew(store).info(name))
-        return _file_info(path, found)
+        return self.call(operation, path, lambda store: _file_info(path, _anew(store).info(name)))
 
     def file_info(self, operation: str, path: str) -> FileInfo:
         """Return what is known of a file.
@@ -136,14 +135,9 @@ class FsspecClient:
         """Return what is in a directory; nothing where there is none."""
         name = self.name(operation, path)
         try:
-            found = self.call(operation, path, lambda store: _anew(store).ls(name, detail=True))
+            return self.call(operation, path, lambda store: _children(path, name, _anew(store).ls(name, detail=True)))
         except NotFound:
             return []
-        own = name.strip("/")
-        children = {
-            each["name"].rstrip("/").rpartition("/")[2]: each for each in found if each["name"].strip("/") != own
-        }
-        return [_file_info(join(path, child), each) for child, each in children.items()]
 
     def read(self, operation: str, path: str, offset: int, length: int) -> bytes:
         """Return bytes that are in a file."""
@@ -244,6 +238,13 @@ def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
     """Return the file system, which has forgotten what it has seen."""
     store.invalidate_cache()
     return store
+
+
+def _children(path: str, name: str, found: Iterable[Mapping[str, Any]]) -> list[FileInfo]:
+    # What is named like the directory is what others make to show an empty one, or it is a file.
+    own = name.strip("/")
+    children = {each["name"].rstrip("/").rpartition("/")[2]: each for each in found if each["name"].strip("/") != own}
+    return [_file_info(join(path, child), each) for child, each in children.items()]
 
 
 def _file_info(path: str, found: Mapping[str, Any]) -> FileInfo:
