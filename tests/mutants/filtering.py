@@ -201,6 +201,13 @@ FRAMES = (
         f"{SINK}::TestFrames::test_small_ones_are_merged",
     ),
     wrong(
+        "small frames are merged only where that saves a quarter",
+        "sink/rolling/joining.py",
+        "MERGED_SHARE_MAX = 0.9",
+        "MERGED_SHARE_MAX = 0.72",
+        "tests/unit/sink/test_merging.py",
+    ),
+    wrong(
         "frames are merged for nothing",
         "sink/rolling/joining.py",
         "return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))",
