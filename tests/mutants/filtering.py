@@ -13,6 +13,14 @@ LAYOUT = "tests/unit/commit/test_layout.py"
 
 STREAMS = (
     wrong(
+        "files below a directory of a store are called by their names in the store",
+        "fs/rooted.py",
+        "        stream.path = path\n",
+        "",
+        "tests/unit/fs/test_decorators.py::TestStackOverMemory",
+        "tests/unit/sink/test_writer.py::test_a_directory_within_a_store_in_memory",
+    ),
+    wrong(
         "what follows a frame is copied for each that follows",
         "filters/codec.py",
         "end = min(start + _FED_BYTES, len(view))",

@@ -110,6 +110,13 @@ class FileSystemContract(OutputStreamContract, ExclusiveContract):
             assert filesystem.read(path) == b""
             self.eventually(partial(self.is_stored, filesystem, path, b""))
 
+    def test_a_stream_and_a_file_are_called_as_they_were_asked_for(self, filesystem: FileSystem) -> None:
+        make_directory(filesystem, "directory")
+        with filesystem.create("directory/called") as stream:
+            assert stream.path == "directory/called"
+        with filesystem.open("directory/called") as file:
+            assert file.path == "directory/called"
+
     @pytest.mark.parametrize("operation", ["open", "read", "stat", "delete"])
     def test_what_is_missing_is_not_found(self, filesystem: FileSystem, operation: str) -> None:
         filesystem.make_directories("directory")

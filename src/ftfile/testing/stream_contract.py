@@ -35,7 +35,7 @@ from ftfile.core.errors import (
     StreamClosed,
     Unsupported,
 )
-from ftfile.testing.contract_support import ContractSupport, make_directory, write
+from ftfile.testing.contract_support import ContractSupport, write
 from ftfile.testing.faulty import Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -58,13 +58,6 @@ class OutputStreamContract(ContractSupport):
             else:
                 assert not self.second_client(filesystem).exists("file")
         assert self.second_client(filesystem).stat("file").size_bytes == 0
-
-    def test_os1_a_stream_and_a_file_are_called_as_they_were_asked_for(self, filesystem: FileSystem) -> None:
-        make_directory(filesystem, "directory")
-        with filesystem.create("directory/called") as stream:
-            assert stream.path == "directory/called"
-        with filesystem.open("directory/called") as file:
-            assert file.path == "directory/called"
 
     def test_os2_create_never_overwrites(self, filesystem: FileSystem) -> None:
         write(filesystem, "file", b"old")
