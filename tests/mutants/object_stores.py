@@ -104,11 +104,11 @@ COPIES = (
         RESENT_BY_HAND,
     ),
     wrong(
-        "what an earlier try made of parts is taken for an error",
+        "what an earlier try made of parts is taken for another's",
         "fs/s3_upload.py",
-        "if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:",
-        "if True:",
-        f"{FAULTS}::test_a_fault_that_passes_is_survived_by_a_copy_in_parts[0  after]",
+        "self._bucket.settle(self._operation, self._path, lambda: self._identity,",
+        "self._bucket.settle(self._operation, self._path, lambda: None,",
+        f"{FAULTS}::test_a_fault_that_passes_is_survived_by_a_copy_in_parts[412 PreconditionFailed after]",
     ),
     wrong(
         "a copy in parts forgets who made it",

@@ -108,6 +108,7 @@ def test_a_fault_that_stays_loses_and_doubles_nothing(store: Store, tmp_path: Pa
 def test_a_fault_that_passes_is_survived_by_a_copy_in_parts(store: Store, tmp_path: Path, fault: Fault) -> None:
     content = bytes(range(256)) * (5 << 12) + b"more than a part"
     fs = open_filesystem(Sink(store, tmp_path).url, settings=store.settings | {"partSize": "5MiB"})
+    fs.prove("")
     write(fs, "0", content)
     identity = fs.stat("0").identity
     hits = set()
