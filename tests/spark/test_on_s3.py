@@ -56,7 +56,7 @@ def options(paths: Paths, **more: str) -> dict[str, str]:
 
 
 def check(spark: SparkSession, paths: Paths) -> None:
-    """Check that ftfile by itself and in Spark find all rows once, and that no secret is shown."""
+    """Check that ftfile by itself and in Spark find all rows once."""
     table = ftfile.open(paths["out"], storage=paths["storage"]).to_arrow()
     assert sorted(zip(*(table.column(name).to_pylist() for name in ("id", "word")), strict=True)) == ROWS
     frame = spark.read.format("ftfile").options(**options(paths)).load(paths["out"])
