@@ -10,6 +10,7 @@ import pytest
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.fs_contract import ODD_NAMES, FileSystemContract
+from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _directories = (f"contract-{number}" for number in itertools.count())
 
 
 class S3Contract(FileSystemContract):
-    race_rounds = 5  # a request takes milliseconds
+    race_rounds = 50 if THOROUGH else 5  # a request takes milliseconds
     url: str
     client: object
 
