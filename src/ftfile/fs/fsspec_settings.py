@@ -47,7 +47,7 @@ class FsspecSettings:
         for name, text in texts.items():
             _refuse_secrets(name, name, _parsed(text))
         given = [text for name, text in location.settings.items() if name.lower() == TIMEOUT]
-        return cls(tuple(sorted(texts.items())), _seconds(given[0]) if given else 120.0)
+        return cls(tuple(sorted(texts.items())), _seconds(given[0]) if given else 60.0)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments, in which references are replaced by what they name.
@@ -109,5 +109,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1
     if not 0 < seconds < float("inf"):
-        raise ConfigError(f"storage.callTimeout={text!r}: it takes a number of seconds, such as 120")
+        raise ConfigError(f"storage.callTimeout={text!r}: it takes a number of seconds, such as 60")
     return seconds
