@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import fsspec
 
-from ftfile.core.errors import ConfigError, NotFound, StorageError, Unavailable
+from ftfile.core.errors import ConfigError, NotFound, StorageError, Unavailable, Unsupported
 from ftfile.fs.api import FileInfo
 from ftfile.fs.deadline import run_within
 from ftfile.fs.fsspec_errors import remote_error
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from ftfile.fs.fsspec_settings import FsspecSettings
 
-__all__ = ("BLOCK_BYTES", "FsspecClient", "NewFile", "client_of")
+__all__ = ("BLOCK_BYTES", "FORBIDDEN", "FsspecClient", "NewFile", "client_of")
 
 # A larger file is sent in parts of this length, which every store takes that has parts.
 BLOCK_BYTES = 5 << 20
+# What a store, or an implementation, takes for a slash, or leaves out of its listings.
+FORBIDDEN = "\\\n\r"
 # How much is asked for in one call, which must end in time.
 READ_BYTES = 16 << 20
 
@@ -95,9 +97,12 @@ class FsspecClient:
         """Return the implementation's name of a path.
 
         Raises:
-            Unsupported: see `require_valid`.
+            Unsupported: see `require_valid`; or it has a forbidden character.
         """
         require_valid(operation, path)
+        for character in FORBIDDEN:
+            if character in path:
+                raise Unsupported(operation, path, f"not every store keeps the character {character!r}; replace it")
         return f"{self._root}/{path}" if path else self._root
 
     def call(self, operation: str, path: str, do: Callable[[Any], Result]) -> Result:

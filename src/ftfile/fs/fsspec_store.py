@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.fs.fsspec_client import BLOCK_BYTES, FsspecClient, NewFile, client_of
+from ftfile.fs.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, client_of
 from ftfile.fs.fsspec_settings import FsspecSettings
 from ftfile.fs.fsspec_trial import Trial
 
@@ -38,6 +38,7 @@ class FsspecFileSystem(FileSystem):
             atomic_rename=False,
             stream_capabilities=_STREAM_CAPABILITIES,
             concurrency=16,
+            forbidden=FORBIDDEN,
             shown="at_close",
             implied_directories=True,
             stream_bytes=2 * BLOCK_BYTES,
