@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Case = tuple[str, str, str, str]
-AT_A_TIME = 8
-CASES = 2 * AT_A_TIME
+AT_A_TIME = 4
+CASES = 16
 BATCHES = 2
 ROWS = 6
 
