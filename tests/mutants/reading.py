@@ -15,6 +15,8 @@ from tests.mutants.mutant import (
     wrong,
 )
 
+SNAPSHOT = "tests/unit/commit/test_snapshot.py"
+
 ON = (
     dropped(
         "what others recorded is acted upon unsynced",
@@ -205,28 +207,28 @@ SNAPSHOTS = (
         "commit/snapshot.py",
         "if version is not None and not oldest <= version <= newest:",
         "if version is not None and version > newest and (version := newest) < oldest:",
-        f"{PROTOCOL}::TestSnapshot::test_an_unknown_version_is_an_error",
+        f"{SNAPSHOT}::TestSnapshot::test_an_unknown_version_is_an_error",
     ),
     wrong(
         "a staged part is not found",
         "commit/snapshot.py",
         "(*final, add.path, *final, layout.retired_path(add.id))",
         "(*final, layout.retired_path(add.id))",
-        f"{PROTOCOL}::TestSnapshot::test_finds_a_part_wherever_it_lies",
+        f"{SNAPSHOT}::TestSnapshot::test_finds_a_part_wherever_it_lies",
     ),
     wrong(
         "a retired part is not found",
         "commit/snapshot.py",
         "(*final, add.path, *final, layout.retired_path(add.id))",
         "(*final, add.path, *final)",
-        f"{PROTOCOL}::TestSnapshot::test_finds_a_part_wherever_it_lies",
+        f"{SNAPSHOT}::TestSnapshot::test_finds_a_part_wherever_it_lies",
     ),
     wrong(
         "a part that is published while one looks for it is not found",
         "commit/snapshot.py",
         "(*final, add.path, *final, layout.retired_path(add.id))",
         "(*final, add.path, layout.retired_path(add.id))",
-        f"{PROTOCOL}::TestSnapshot::test_looks_at_the_final_name_again_when_the_part_moves_meanwhile",
+        f"{SNAPSHOT}::TestSnapshot::test_looks_at_the_final_name_again_when_the_part_moves_meanwhile",
     ),
     dropped(
         "a reader does not look at a file's length",

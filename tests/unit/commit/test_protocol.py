@@ -25,7 +25,7 @@ from ftfile.commit.model import (
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.record_format import encode_record
-from ftfile.commit.snapshot import open_add, take_snapshot
+from ftfile.commit.snapshot import take_snapshot
 from ftfile.core.errors import (
     AlreadyExists,
     BatchGap,
@@ -631,41 +631,6 @@ class TestHints:
         driver.restart()
         driver.commit_new(3)
         assert {add.final_path for add in adds} < driver.visible()
-
-
-class TestSnapshot:
-    def test_finds_a_part_wherever_it_lies(self, driver: Driver) -> None:
-        add = driver.stage(0)
-        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
-        assert open_add(add, driver.fs.read) == b"row\n"  # staged
-        driver.commit(1)
-        assert open_add(add, driver.fs.read) == b"row\n"  # final
-        driver.commit(2, overwrite=True)
-        assert open_add(add, driver.fs.read) == b"row\n"  # retired
-
-    def test_looks_at_the_final_name_again_when_the_part_moves_meanwhile(self, driver: Driver) -> None:
-        add = driver.stage(0)
-        asked: list[str] = []
-
-        def opener(path: str) -> bytes:
-            asked.append(path)
-            if path == add.path:
-                driver.fs.rename(add.path, add.final_path or "")
-            return driver.fs.read(path)
-
-        assert open_add(add, opener) == b"row\n"
-        assert asked == [add.final_path, add.path, add.final_path]
-
-    def test_a_part_that_is_nowhere_is_an_error(self, driver: Driver) -> None:
-        add = driver.commit_new(0)
-        driver.fs.delete(add.final_path or "")
-        with pytest.raises(CorruptData, match="neither staged nor published nor retired"):
-            open_add(add, driver.fs.read)
-
-    def test_an_unknown_version_is_an_error(self, driver: Driver) -> None:
-        driver.commit_new(0)
-        with pytest.raises(Exception, match="versionAsOf=3: the newest version is 0"):
-            take_snapshot(driver.log, 3)
 
 
 def test_removes_are_of_live_adds_only(driver: Driver) -> None:

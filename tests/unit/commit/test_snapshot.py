@@ -1,0 +1,48 @@
+"""What readers see of the log, wherever the files are at that moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit.snapshot import open_add, take_snapshot
+from ftfile.core.errors import CorruptData
+
+if TYPE_CHECKING:
+    from tests.unit.commit.conftest import Driver
+
+
+class TestSnapshot:
+    def test_finds_a_part_wherever_it_lies(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
+        assert open_add(add, driver.fs.read) == b"row\n"  # staged
+        driver.commit(1)
+        assert open_add(add, driver.fs.read) == b"row\n"  # final
+        driver.commit(2, overwrite=True)
+        assert open_add(add, driver.fs.read) == b"row\n"  # retired
+
+    def test_looks_at_the_final_name_again_when_the_part_moves_meanwhile(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        asked: list[str] = []
+
+        def opener(path: str) -> bytes:
+            asked.append(path)
+            if path == add.path:
+                driver.fs.rename(add.path, add.final_path or "")
+            return driver.fs.read(path)
+
+        assert open_add(add, opener) == b"row\n"
+        assert asked == [add.final_path, add.path, add.final_path]
+
+    def test_a_part_that_is_nowhere_is_an_error(self, driver: Driver) -> None:
+        add = driver.commit_new(0)
+        driver.fs.delete(add.final_path or "")
+        with pytest.raises(CorruptData, match="neither staged nor published nor retired"):
+            open_add(add, driver.fs.read)
+
+    def test_an_unknown_version_is_an_error(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        with pytest.raises(Exception, match="versionAsOf=3: the newest version is 0"):
+            take_snapshot(driver.log, 3)
