@@ -236,13 +236,6 @@ RANGED = (
 
 GONE = (
     wrong(
-        "records go whose parts are still to be hidden",
-        "upkeep/garbage.py",
-        "min(since, bases[0].version, ranges_to + 1, *head.unpublished)",
-        "min(since, bases[0].version, ranges_to + 1)",
-        f"{VACUUM}::TestNames::test_what_is_still_to_be_hidden_keeps_its_name",
-    ),
-    wrong(
         "names are reserved for ever",
         "commit/state.py",
         "            self.reserved = {name: at for name, at in self.reserved.items() if at >= self.log_start}\n",
