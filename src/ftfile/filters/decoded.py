@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.api import BadStream
+from ftfile.filters.plain_file import PlainFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,16 +75,12 @@ def naming(path: str) -> Iterator[None]:
         raise ConfigError(f"{path!r} cannot be read: {error}") from error
 
 
-class _Decoded(io.RawIOBase):
+class _Decoded(PlainFile):
     def __init__(self, file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> None:
-        super().__init__()
-        self.name = str(getattr(file, "name", ""))
-        self._file = file
+        super().__init__(file, plain_bytes)
         self._chain = chain
         self._identity = identity
-        self._plain_bytes = plain_bytes
         self._checksum = checksum
-        self._position = 0
         self._crc = Crc32()
         self._coded = memoryview(b"")  # of what was read, the rest to be decoded
         self._start = 0  # of what is decoded and not forgotten
@@ -93,21 +89,7 @@ class _Decoded(io.RawIOBase):
         self._feed_bytes = _FEED_BYTES_MIN
         self._restart()
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._plain_bytes}
-        self._position = max(0, starts[whence] + offset)
-        return self._position
-
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed asks for any buffer; readers give these
         if self._position < self._start:
             self._restart()
         while self._position >= self._start + len(self._plain) and not self._is_ended:
@@ -118,12 +100,6 @@ class _Decoded(io.RawIOBase):
         view[: len(found)] = found
         self._position += len(found)
         return len(found)
-
-    def close(self) -> None:
-        try:
-            self._file.close()
-        finally:
-            super().close()
 
     def _restart(self) -> None:
         """Decode from the beginning."""

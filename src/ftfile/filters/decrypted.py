@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -10,6 +9,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, Opened, header_bytes
 from ftfile.filters.api import BadStream
 from ftfile.filters.decoded import naming
+from ftfile.filters.plain_file import PlainFile
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -39,13 +39,9 @@ def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) 
     return cast("BinaryIO", _Decrypted(file, keys, identity, plain_bytes))
 
 
-class _Decrypted(io.RawIOBase):
+class _Decrypted(PlainFile):
     def __init__(self, file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> None:
-        super().__init__()
-        self.name = str(getattr(file, "name", ""))
-        self._file = file
-        self._position = 0
-        self._plain_bytes = plain_bytes
+        super().__init__(file, plain_bytes)
         self._held_number = -1
         self._held = b""
         with naming(self.name):
@@ -63,21 +59,7 @@ class _Decrypted(io.RawIOBase):
                 raise CorruptData(self.name, f"{expected} bytes", f"{file_bytes} bytes")
             self._chunk(self._chunks - 1)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._plain_bytes}
-        self._position = max(0, starts[whence] + offset)
-        return self._position
-
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed asks for any buffer; readers give these
         view = memoryview(buffer).cast("B")
         end = min(self._position + len(view), self._plain_bytes)
         begin, chunk_bytes = self._position, self._opened.chunk_bytes
@@ -88,12 +70,6 @@ class _Decrypted(io.RawIOBase):
             view[at : at + len(found)] = found
             self._position += len(found)
         return self._position - begin
-
-    def close(self) -> None:
-        try:
-            self._file.close()
-        finally:
-            super().close()
 
     def _chunk(self, number: int) -> bytes:
         """Return a chunk; the last one that was read is kept, since readers come back to it."""
