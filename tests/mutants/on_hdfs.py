@@ -32,6 +32,13 @@ ON_HDFS = (
         DRIVERS,
     ),
     wrong(
+        "the native driver begins a file anew that may be emptied late",
+        "fs/hdfs_native.py",
+        "if not begun.is_set():",
+        "if False:",
+        f"{DRIVERS}::TestNativeStreams::test_it_is_not_where_nobody_knows_whether_it_was_begun",
+    ),
+    wrong(
         "the native driver begins a file anew of which it has not all",
         "fs/hdfs_native.py",
         "self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data",

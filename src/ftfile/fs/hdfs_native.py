@@ -268,29 +268,33 @@ class _NativeStream(OutputStream):
 
     def _run(self, operation: str, call: Callable[[RawFileWriter], object]) -> None:
         if self._sent is None:
-            self._writer = self._fs.run(operation, self.path, self._work(call))
+            self._writer = self._fs.run(operation, self.path, self._work(call, threading.Event()))
         else:
             self._fs.patiently(lambda: self._try(operation, call))
 
     def _try(self, operation: str, call: Callable[[RawFileWriter], object]) -> None:
-        work = self._work(call)
+        begun = threading.Event()
+        work = self._work(call, begun)
         self._writer = None
         try:
             self._writer = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S)
         except OutcomeUnknown as error:
+            if not begun.is_set():
+                raise  # a creation that takes effect late would empty what a later try has written
             # Nobody was told anything of the file, and it can be made again.
             raise Unavailable(operation, self.path, error.detail) from error
 
-    def _work(self, call: Callable[[RawFileWriter], object]) -> Callable[[], RawFileWriter]:
-        """Return what calls the writer, or one that begins anew, and returns it."""
+    def _work(self, call: Callable[[RawFileWriter], object], begun: threading.Event) -> Callable[[], RawFileWriter]:
+        """Return what calls the writer, or one that begins anew, and returns it; `begun` is set when it has one."""
         writer, sent = self._writer, self._sent
 
         def work() -> RawFileWriter:
             current = writer
             if current is None:
                 current = self._fs.writer(self._full, overwrite=True)
-                if sent:
-                    current.write(sent)
+            begun.set()
+            if writer is None and sent:
+                current.write(sent)
             call(current)
             return current
 

@@ -188,6 +188,14 @@ class TestNativeStreams:
         assert names.files == {"/out/file": b"data"}
         assert names.asked.count("create /out/file True") == 1
 
+    def test_it_is_not_where_nobody_knows_whether_it_was_begun(self, native: FileSystem, names: Names) -> None:
+        stream = native.create("file")
+        stream.write(b"data")
+        names.errors |= {"hsync": [LOST], "create": [LOST]}
+        with pytest.raises(OutcomeUnknown):
+            stream.hsync()
+        assert names.asked.count("create /out/file True") == 1
+
     def test_a_large_one_is_not_as_it_is_not_at_hand_any_more(self, native: FileSystem, names: Names) -> None:
         stream = native.create("file")
         for _ in range(3):
