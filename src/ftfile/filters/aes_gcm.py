@@ -232,10 +232,14 @@ class AesGcmEncoder:
                 return
             held, self._held = self._held, bytearray()
             yield self._encrypt(held, is_last=False)
-        while len(view) - start > self._chunk_bytes:
-            yield self._encrypt(view[start : start + self._chunk_bytes], is_last=False)
-            start += self._chunk_bytes
-        self._held += view[start:]
+        # As `_encrypt` does, with as few steps as can be: AES takes no more than 9 us for a chunk.
+        encrypt, prefix, bound, step = self._cipher.encrypt, self._prefix, self._bound, self._chunk_bytes
+        places = range(start, len(view) - step, step)
+        _nonce(prefix, self._number + len(places), is_last=False)  # refuses what would be too many
+        for number, place in enumerate(places, self._number):
+            self._number = number + 1
+            yield encrypt(prefix + number.to_bytes(4, "big") + b"\0", view[place : place + step], bound)
+        self._held += view[start + step * len(places) :]
 
     def finish(self) -> bytes:
         """See `Stream.finish`."""

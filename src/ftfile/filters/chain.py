@@ -137,14 +137,11 @@ class _Composed:
         return bytes(data)
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
-        """Yield what `feed` returns, as it comes."""
+        """Return what `feed` returns, as it comes."""
         *before, last = self._streams
         for stream in before:
             data = stream.feed(data)
-        if isinstance(last, SizedStream):
-            yield from last.pieces(data)
-        else:
-            yield last.feed(data)
+        return last.pieces(data) if isinstance(last, SizedStream) else iter((last.feed(data),))
 
     def size_of(self, fed_bytes: int) -> int | None:
         """Return how long all of the output is when so many bytes were fed; None where that is not known."""

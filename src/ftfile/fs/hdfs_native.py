@@ -242,7 +242,7 @@ class _NativeStream(OutputStream):
         if data.nbytes < CHUNK_BYTES:
             self._chunk += data
         else:
-            self._send_all(data)
+            self._send_all(bytes(data))  # the library takes views byte by byte
 
     def _hsync(self) -> None:
         self._send()
@@ -261,7 +261,7 @@ class _NativeStream(OutputStream):
             chunk, self._chunk = self._chunk, bytearray()
             self._send_all(chunk)
 
-    def _send_all(self, data: bytearray | memoryview) -> None:
+    def _send_all(self, data: bytes | bytearray) -> None:
         self._run("write", lambda writer: writer.write(data))
         if self._sent is not None:
             self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data
