@@ -101,6 +101,13 @@ def test_ftfile_and_spark_mean_the_same_avro_schema(spark: SparkSession, tmp_pat
     assert spark.read.format("avro").load(path).schema == spark_schema(rows)
 
 
+@pytest.mark.usefixtures("avro")
+def test_small_integers_are_int_in_avro(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32()}
+    path = write(tmp_path / "out", "avro", {}, pa.table({name: pa.array([1], kind) for name, kind in kinds.items()}))
+    assert dict(spark.read.format("avro").load(path).dtypes) == dict.fromkeys(kinds, "int")
+
+
 @pytest.mark.parametrize(
     ("options", "expression"),
     [

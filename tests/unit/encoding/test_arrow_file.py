@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, UnencodableRows
@@ -70,10 +71,16 @@ def test_files_end_near_the_limit(limit_bytes: int, compression: str) -> None:
     assert sum(len(opened(file).read_all()) for file in files) == 50_000
 
 
-def test_pandas_reads_them(tmp_path: Path) -> None:
-    (tmp_path / "rows.arrow").write_bytes(encode(ARROW, events(1_000)))
-    expected = pa.Table.from_batches([events(1_000)]).to_pandas()
-    pd.testing.assert_frame_equal(pd.read_feather(tmp_path / "rows.arrow"), expected)
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_who_reads_them(tmp_path: Path, compression: str) -> None:
+    rows, file = pa.Table.from_batches([events(1_000)]), tmp_path / "rows.arrow"
+    file.write_bytes(encode(format_from_options("arrow", {"compression": compression}), events(1_000)))
+    pd.testing.assert_frame_equal(pd.read_feather(file), rows.to_pandas())
+    assert pyarrow.dataset.dataset(tmp_path, format="ipc").to_table() == rows
+    with pa.memory_map(str(file)) as mapped:
+        before = pa.total_allocated_bytes()
+        table = pa.ipc.open_file(mapped).read_all()
+        assert (pa.total_allocated_bytes() - before < table.nbytes / 2) == (compression == "none")
 
 
 def test_text_that_is_none_is_refused() -> None:

@@ -8,9 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd
 import pyarrow as pa
 import pytest
 
+from ftfile.core.options import parse_options
 from ftfile.encoding.registry import format_from_options
 from tests.unit.encoding.rows import DATE, TIMESTAMP, TIMESTAMP_NTZ, write_and_read
 
@@ -76,6 +79,34 @@ def test_csv(place: int, options: dict[str, Any]) -> None:
 def test_text() -> None:
     batch = pa.RecordBatch.from_pydict({"v": ["first", "", '{"anything": "you like"}']})
     assert examples("text.md", "text") == [write_and_read("text", {}, batch).decode()]
+
+
+def test_delimiters() -> None:
+    (row,) = re.findall(r"^\| (.*delimiter=\\x00.*?) \|", (PAGES / "binary.md").read_text(), flags=re.MULTILINE)
+    shown = re.findall(r"`delimiter=(.+?)`", row)
+    assert len(shown) == 3
+    for text in shown:
+        given = parse_options({"path": "/out", "fileFormat": "binary", "delimiter": text}, "write")
+        delimiter = given["delimiter"]
+        records = pa.RecordBatch.from_pydict({"v": [b"a", b"b"]})
+        assert write_and_read("binary", given.for_format("binary"), records) == b"a" + delimiter + b"b" + delimiter
+
+
+def test_what_others_make_of_it_as_it_stands(tmp_path: Path) -> None:
+    """Pandas shifts columns at backslashes; DuckDB takes decimals for doubles first."""
+    file = tmp_path / "file"
+    columns = {"text": ['say "hi", ok'], "more": ["x"]}
+    for options, values in (({}, ['say \\hi\\"', ' ok"', "x"]), ({"escape": '"'}, ['say "hi", ok', "x"])):
+        file.write_bytes(write_and_read("csv", options, pa.RecordBatch.from_pydict(columns)))
+        assert pd.read_csv(file, header=None).to_numpy().tolist() == [values]
+    wide = Decimal("1234567890123456789.123456789012345678")
+    file.write_bytes(
+        write_and_read("json", {}, pa.RecordBatch.from_pydict({"v": pa.array([wide], pa.decimal128(38, 18))}))
+    )
+    assert str(wide).encode() in file.read_bytes()
+    with duckdb.connect() as connection:
+        reader = f"read_json('{file}', format='newline_delimited', columns={{'v': 'DECIMAL(38, 18)'}})"
+        assert connection.execute(f"SELECT v FROM {reader}").fetchall() != [(wide,)]
 
 
 def test_pages_name_every_extension() -> None:

@@ -36,7 +36,7 @@ READERS: dict[str, Callable[[Path], list[tuple[int, str]]]] = {"DuckDB": by_duck
 
 def test_the_table_is_of_all_codecs() -> None:
     assert set(CLAIMS) == {"none", "zstd", "snappy", "gzip", "lz4", "brotli"}
-    assert all(claim == "all" or all(reader in claim for reader in READERS) for claim in CLAIMS.values())
+    assert all(reader in claim for reader in READERS for claim in CLAIMS.values())
 
 
 @pytest.mark.parametrize("reader", READERS)
