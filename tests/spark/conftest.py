@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     from tests.object_stores.servers import CREDENTIALS
-    from tests.spark import failing_files, slow_files
+    from tests.spark import dying_files, failing_files, slow_files
     from tests.spark.scripted_source import ScriptedSource
 
     # The driver of S3 finds these where it looks by itself, in workers, too.
@@ -39,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     home = tmp_path_factory.mktemp("spark")
     slow_files.install(home / "packages")
     failing_files.install(home / "packages")
+    dying_files.install(home / "packages")
     # Workers unpickle the helpers of the tests by name.
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))

@@ -1,7 +1,8 @@
 """Streams in which each two of a format, a codec, an encryption and a way of ending files come together.
 
-That is in `make long`. Otherwise the seed of the run draws some of these streams, in which each of the formats, codecs,
-encryptions and ways occurs. `tests/unit/sink/test_matrix.py` has all that there is, without a JVM.
+In each, the Python of a task is killed once, while it writes. All that pairs need is in `make long`. Otherwise the seed
+of the run draws some of these streams, in which each of the formats, codecs, encryptions and ways occurs.
+`tests/unit/sink/test_matrix.py` has all that there is, without a JVM.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import functools
 import itertools
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,12 +20,12 @@ from pyspark.sql import functions
 import ftfile
 from ftfile.keys.keys import forget_keys
 from tests.crash.share import THOROUGH
+from tests.spark.dying_files import Deaths
 from tests.spark.scripted_source import Script
 from tests.unit.sink.test_matrix import COMPRESSION, ENCRYPTION, ROLLING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -32,6 +34,7 @@ AT_A_TIME = 4
 CASES = 16
 BATCHES = 2
 ROWS = 6
+WRITES = 4
 
 
 def possible() -> list[Case]:
@@ -90,7 +93,16 @@ def test_the_cases(seed: int) -> None:
     assert len(set(cases(seed, thorough=False))) == CASES
 
 
+@pytest.fixture
+def few_rows_at_a_time(spark: SparkSession) -> Iterator[None]:
+    """Spark hands rows over in several batches of Arrow: who dies while writing has seen some, and others not."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2")
+    yield
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("few_rows_at_a_time")
 def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     ring = tmp_path / "keys"
     ring.write_text(f"first {base64.b64encode(bytes(range(32))).decode()}\n")
@@ -98,6 +110,8 @@ def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     found = cases(seed, thorough=THOROUGH)
     kinds = ("even", "odd")
     batches = [[[(n, f"{n} {kind} {row}") for row in range(ROWS)] for kind in kinds] for n in range(BATCHES)]
+    paths = [tmp_path / str(number) for number in range(len(found))]
+    kills = random.Random(seed)
     for turn in in_turns(found):
         script = Script(tmp_path / f"script-{turn[0][0]}")
         script.write(batches, available=1)
@@ -107,8 +121,9 @@ def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
             options = {"fileFormat": file_format, "compression": codec, **ROLLING[rolling]}
             options |= {"encryption": encryption, "keyProvider": f"file:{ring}"} if encryption != "none" else {}
             options |= {"nullValue": "-"} if file_format == "csv" else {}
-            options |= {"checkpointLocation": str(tmp_path / f"checkpoint-{number}")}
-            queries.append(source.writeStream.format("ftfile").options(**options).start(str(tmp_path / f"{number}")))
+            options |= {"checkpointLocation": str(tmp_path / f"checkpoint-{number}"), "maxOpenBytes": "1"}
+            Deaths(paths[number]).order(kills.randrange(BATCHES), kills.randrange(WRITES))
+            queries.append(source.writeStream.format("ftfile").options(**options).start(f"dying:{paths[number]}"))
         try:
             for available in range(1, BATCHES + 1):
                 script.release(available)
@@ -117,17 +132,21 @@ def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
         finally:
             for query in queries:
                 query.stop()
-    paths = {number: str(tmp_path / f"{number}") for number in range(len(found))}
+    of_the_dead = [(path, Deaths(path).file_of_the_dead()) for path in paths]
+    assert not [found[number] for number, (_, file) in enumerate(of_the_dead) if file is None], "nobody was killed"
     written = functools.reduce(
-        lambda some, more: some.union(more), [rows_of(spark, number, path) for number, path in paths.items()]
+        lambda some, more: some.union(more), [rows_of(spark, number, str(path)) for number, path in enumerate(paths)]
     )
     by_case: dict[int, list[str]] = {}
     for row in written.collect():
         by_case.setdefault(row.number, []).append(row.word)
     words = sorted(word for batch in batches for partition in batch for _, word in partition)
-    wrong = [found[number] for number in paths if sorted(by_case.get(number, [])) != words]
+    wrong = [case for number, case in enumerate(found) if sorted(by_case.get(number, [])) != words]
     assert not wrong
-    for path in paths.values():
+    for path, file in of_the_dead:
         ftfile.flush(path)
         assert sorted(ftfile.open(path).to_arrow()["word"].to_pylist()) == words
+        assert file is not None
+        (left,) = path.rglob(f"*{Path(file).stem.rpartition('-')[2]}*")
+        assert left == path / file, "what the dead wrote is garbage, and nothing else"
     forget_keys()

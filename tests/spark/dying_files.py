@@ -1,0 +1,106 @@
+"""A driver for `dying:` URLs: the local one, in which the process that writes a file is killed once, if so ordered."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftfile.commit.layout import is_staged
+from ftfile.fs import local
+from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.fs.location import Location
+
+
+class Deaths:
+    """What is ordered for a directory, and what came of it, in files beside it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._ordered, self._told = directory.with_suffix(".dies"), directory.with_suffix(".died")
+
+    def order(self, batch: int, write: int) -> None:
+        """Let one task of the batch die.
+
+        Args:
+            batch: its id.
+            write: 0 for as soon as there is a file, when the first rows are there; else of which call in one file half
+                is written, or none if the file is to be closed before.
+        """
+        self._ordered.write_text(json.dumps([batch, write]))
+
+    def ordered_in(self, path: str) -> int | None:
+        """Return the write in which who writes this file shall die."""
+        if not is_staged(path):
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            batch, write = json.loads(self._ordered.read_text())
+            if path.split("/")[-2] == str(batch):
+                return int(write)
+        return None
+
+    def claim(self) -> bool:
+        """Say whether this process is the one to die: the first that asks."""
+        with contextlib.suppress(FileNotFoundError):
+            self._ordered.rename(self._told)
+            return True
+        return False
+
+    def die(self, path: str) -> None:
+        """Tell which file was being written, and be killed."""
+        self._told.write_text(path)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def file_of_the_dead(self) -> str | None:
+        """Return the path of the file that was being written; None when nobody died."""
+        return self._told.read_text() if self._told.exists() else None
+
+
+class DyingFileSystem(WrapperFileSystem):
+    def __init__(self, inner: FileSystem, directory: Path) -> None:
+        super().__init__(inner)
+        self._deaths = Deaths(directory)
+
+    def create(self, path: str) -> OutputStream:
+        stream = super().create(path)
+        write = self._deaths.ordered_in(path)
+        if write is None:
+            return stream
+        if write == 0 and self._deaths.claim():
+            self._deaths.die(path)
+        return _LastStream(stream, self, self._deaths, write)
+
+
+class _LastStream(WrapperStream):
+    def __init__(self, inner: OutputStream, owner: DyingFileSystem, deaths: Deaths, write: int) -> None:
+        super().__init__(inner, owner)
+        self._deaths, self._writes_left = deaths, write
+
+    def _write(self, data: memoryview) -> None:
+        self._writes_left -= 1
+        if self._writes_left == 0 and self._deaths.claim():
+            super()._write(data[: len(data) // 2])
+            self._deaths.die(self.path)
+        super()._write(data)
+
+    def _close(self) -> None:
+        if self._writes_left > 0 and self._deaths.claim():
+            self._deaths.die(self.path)
+        super()._close()
+
+
+def open_location(location: Location) -> DyingFileSystem:
+    return DyingFileSystem(local.open_location(location), Path(location.path))
+
+
+def install(directory: Path) -> None:
+    """Make the driver known to every process that has `directory` on its path, as an installed package would."""
+    information = directory / "dying_files-1.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: dying-files\nVersion: 1\n")
+    (information / "entry_points.txt").write_text(f"[ftfile.filesystems]\ndying = {__name__}:open_location\n")
