@@ -31,33 +31,47 @@ def test_contracts_are_kept() -> None:
     assert broken_contracts(ROOT) == []
 
 
+def with_planted(checkout: Path, *planted: tuple[str, str]) -> Path:
+    """Return a copy of the checkout in which modules, by path below the package, have these lines more."""
+    checkout.mkdir(exist_ok=True)
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for module, line in planted:
+        path = checkout / f"src/ftfile/{module}.py"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("a") as file:
+            file.write(f"\n{line}\n")
+    return checkout
+
+
 @pytest.mark.parametrize(
-    ("module", "line", "contract"),
+    ("module", "line"),
     [
-        ("core/planted", "import ftfile.fs.api", "Imports point down"),
-        ("core/planted", "def late() -> None:\n    import ftfile.commit.log", "Imports point down"),
-        ("fs/planted", "import ftfile.encoding.api", "Imports point down"),
-        ("filters/planted", "import ftfile.fs.streams", "Filters do no I/O and know no files"),
-        ("sink/planted", "import ftfile.upkeep.where", "Imports point down"),
-        ("undeclared/__init__", "", "Imports point down"),
-        ("commit/planted", "import pyarrow", "Rows and Arrow stay in encoding, sink, source, upkeep, spark, testing"),
-        ("commit/planted", "import ftfile.encoding.api", "The log and the protocol know no rows"),
-        ("sink/planted", "import pyspark.sql", "Only ftfile.spark and pyspark_ftfile know pyspark"),
-        ("sink/planted", "import fsspec", "Storage SDKs stay in the file systems"),
-        ("fs/memory", "import ftfile.fs.local", "File systems do not know each other"),
-        ("spark/planted", "import ftfile.testing", "Nothing in the product uses the test kit"),
-        ("testing/planted", "import ftfile.spark", "The test kit runs without Spark"),
-        ("commit/model", "import ftfile.commit.log", "No cycles inside a layer"),
+        ("core/planted", "import ftfile.fs.api"),
+        ("core/planted", "def late() -> None:\n    import ftfile.commit.log"),
+        ("fs/planted", "import ftfile.encoding.api"),
+        ("sink/planted", "import ftfile.upkeep.where"),
+        ("undeclared/__init__", ""),
     ],
 )
-def test_contracts_catch(tmp_path: Path, module: str, line: str, contract: str) -> None:
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    planted = tmp_path / f"src/ftfile/{module}.py"
-    planted.parent.mkdir(exist_ok=True)
-    with planted.open("a") as file:
-        file.write(f"\n{line}\n")
-    assert contract in broken_contracts(tmp_path)
+def test_imports_that_do_not_point_down_are_caught(tmp_path: Path, module: str, line: str) -> None:
+    assert "Imports point down" in broken_contracts(with_planted(tmp_path, (module, line)))
+
+
+def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
+    planted = {
+        "Filters do no I/O and know no files": ("filters/planted", "import ftfile.fs.streams"),
+        "Rows and Arrow stay in encoding, sink, source, upkeep, spark, testing": ("commit/planted", "import pyarrow"),
+        "The log and the protocol know no rows": ("commit/again", "import ftfile.encoding.api"),
+        "Only ftfile.spark and pyspark_ftfile know pyspark": ("sink/planted", "import pyspark.sql"),
+        "Storage SDKs stay in the file systems": ("sink/again", "import fsspec"),
+        "File systems do not know each other": ("fs/memory", "import ftfile.fs.local"),
+        "Nothing in the product uses the test kit": ("spark/planted", "import ftfile.testing"),
+        "The test kit runs without Spark": ("testing/planted", "import ftfile.spark"),
+        "No cycles inside a layer": ("commit/model", "import ftfile.commit.log"),
+    }
+    broken = set(broken_contracts(with_planted(tmp_path, *planted.values())))
+    assert broken == {*planted, "Imports point down"}
 
 
 def test_core_imports_only_the_standard_library_and_a_checksum() -> None:

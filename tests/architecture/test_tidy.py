@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,6 +35,7 @@ IGNORED = [".git", *(line.rstrip("/") for line in (ROOT / ".gitignore").read_tex
 FILES = list(files_below(ROOT))
 PYTHON = [path for path in FILES if path.suffix == ".py"]
 SOURCES = [path for path in PYTHON if path.is_relative_to(ROOT / "src") and path.name != "__main__.py"]
+TREES: dict[Path, ast.Module] = {}
 
 
 def short(path: Path) -> str:
@@ -52,56 +51,66 @@ def test_top_level_is_fixed() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in FILES} == TOP_LEVEL
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=short)
-def test_modules_and_functions_are_short(path: Path) -> None:
-    text = path.read_text()
-    lines_max = TEST_LINES_MAX if path.is_relative_to(ROOT / "tests") else MODULE_LINES_MAX
-    assert len(text.splitlines()) <= lines_max
-    lengths = {
-        node.name: (node.end_lineno or 0) - node.lineno + 1
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef)
-    }
-    assert not {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX}
+def tree(path: Path) -> ast.Module:
+    """Return the parsed module."""
+    if path not in TREES:
+        TREES[path] = ast.parse(path.read_text())
+    return TREES[path]
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
-def test_text_is_finished_and_at_home_everywhere(path: Path) -> None:
+def test_modules_and_functions_are_short() -> None:
+    long = []
+    for path in PYTHON:
+        lines_max = TEST_LINES_MAX if path.is_relative_to(ROOT / "tests") else MODULE_LINES_MAX
+        if len(path.read_text().splitlines()) > lines_max:
+            long.append(short(path))
+        long += [
+            f"{short(path)}: {node.name}"
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
+        ]
+    assert not long
+
+
+def test_text_is_finished_and_at_home_everywhere() -> None:
     found = [
-        f"line {number}: {line.strip()}"
+        f"{short(path)}, line {number}: {line.strip()}"
+        for path in FILES
         for number, line in enumerate(path.read_bytes().decode(errors="replace").splitlines(), start=1)
         if UNFINISHED.search(line) or MACHINE.search(line)
     ]
     assert not found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=short)
-def test_all_names_what_a_module_offers(path: Path) -> None:
-    defined = {
-        node.name
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
-    }
-    module = importlib.import_module(dotted(path))
-    listed = getattr(module, "__all__", ())
-    assert isinstance(listed, tuple)
-    assert defined <= set(listed)
-    assert not [name for name in listed if not hasattr(module, name)]
+def test_all_names_what_a_module_offers() -> None:
+    wrong = []
+    for path in SOURCES:
+        defined = {
+            node.name
+            for node in tree(path).body
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
+        }
+        module = importlib.import_module(dotted(path))
+        listed = getattr(module, "__all__", ())
+        assert isinstance(listed, tuple), short(path)
+        missing = [*defined.difference(listed), *(name for name in listed if not hasattr(module, name))]
+        wrong += [f"{short(path)}: {name}" for name in missing]
+    assert not wrong
 
 
 def imported_names(path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=short)
-def test_modules_take_from_each_other_only_what_they_offer(path: Path) -> None:
-    modules = {dotted(source): source for source in SOURCES}
-    taken = {
-        (module, name)
+def test_modules_take_from_each_other_only_what_they_offer() -> None:
+    modules = {dotted(source) for source in SOURCES}
+    taken = [
+        f"{short(path)}: {name} of {module}"
+        for path in PYTHON
         for module, name in imported_names(path)
         if module in modules and f"{module}.{name}" not in modules
         if name not in getattr(importlib.import_module(module), "__all__", ())
-    }
+    ]
     assert not taken
