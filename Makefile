@@ -17,6 +17,9 @@ OTHER_PYTHONS := 3.10 3.13
 LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_matrix.py sink/test_memory_of_tasks.py)
 LONGER += tests/unit/testing/test_page.py
 
+# Tests start hundreds of Pythons: each would compile all of ftfile where that is forbidden to write down what it made.
+unexport PYTHONDONTWRITEBYTECODE
+
 python := .venv/bin/python
 # $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
 pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE)
