@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ftfile.encoding.registry import FORMATS, format_from_options
@@ -126,6 +126,7 @@ def test_spark_schema(batch: pa.RecordBatch) -> None:
         *("binary", "binary with varints", "avro", "orc", "arrow"),
     ],
 )
+@settings(max_examples=30)  # for each of nine
 @given(data=st.data(), limit_bytes=st.integers(1, 300))
 def test_limit(name: str, options: dict[str, Any], data: st.DataObject, limit_bytes: int) -> None:
     """Files end right after the row that reaches the limit, and together hold every row once, in order."""

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 NOBODY = 65534
 
 
+@pytest.fixture(scope="module", autouse=True)
+def device() -> None:
+    """Here the real one is used."""
+
+
 class TestLocal(FileSystemContract):
     @pytest.fixture
     def filesystem(self, tmp_path: Path) -> FileSystem:

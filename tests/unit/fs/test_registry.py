@@ -17,7 +17,6 @@ from ftfile.testing.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs_contract import FileSystemContract
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ftfile.fs.api import FileSystem
@@ -30,22 +29,15 @@ class TestFileUrl(FileSystemContract):
         return open_filesystem(f"file:{tmp_path}")
 
 
-class TestMemoryUrl(FileSystemContract):
-    @pytest.fixture
-    def filesystem(self) -> Iterator[FileSystem]:
-        filesystem = open_filesystem("memory://registry/some/where")
-        filesystem.make_directories("")
-        yield filesystem
+def test_a_directory_below_a_name_is_one_of_that_store() -> None:
+    try:
+        below, whole = open_filesystem("memory://registry/some/where"), open_filesystem("memory://registry")
+        below.make_directories("")
+        below.put("file", b"data")
+        assert whole.read("some/where/file") == b"data"
+        assert [info.path for info in below.list("")] == ["file"]
+    finally:
         MemoryFileSystem.drop("registry")
-
-
-class TestOwnScheme(FileSystemContract):
-    @pytest.fixture
-    def filesystem(self) -> Iterator[FileSystem]:
-        disk = CrashingFileSystem()
-        register("disk", lambda _: disk)
-        yield open_filesystem("disk:/x")
-        unregister("disk")
 
 
 @pytest.mark.parametrize(
