@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import sys
 import tempfile
 import time
@@ -12,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from tests.mutants.mutations import MUTANTS
 from tests.mutants.report import write_report
-from tests.mutants.trial import Outcome, code_in_use, copy_code, run_tests, try_mutant
+from tests.mutants.trial import Outcome, compiled_copy, run_tests, try_mutant
+from tests.mutants.warm import WarmPython
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.mutants.mutant import Mutant
     from tests.mutants.trial import Verdict
@@ -47,33 +50,42 @@ def main(arguments: Sequence[str]) -> int:
 
 def try_all(mutants: list[Mutant], *, tests_passed: bool = False) -> list[Outcome]:
     """Make one mistake after the other, printing how each ended; the last outcome is that of no mistake at all."""
-    with tempfile.TemporaryDirectory(prefix="ftfile-mutants-") as scratch:
-        folders = [Path(scratch) / str(number) for number in range(len(mutants) + 1)]
+    with tempfile.TemporaryDirectory(prefix="ftfile-mutants-") as scratch, contextlib.ExitStack() as stack:
+        code = compiled_copy(Path(scratch) / "unchanged")
+        free = [stack.enter_context(contextlib.closing(WarmPython())) for _ in range(SIDE_BY_SIDE)]
+
+        def with_python(trial: Callable[[WarmPython], Outcome]) -> Outcome:
+            python = free.pop()
+            try:
+                return trial(python)
+            finally:
+                free.append(python)
+
+        folders = [Path(scratch) / str(number) for number in range(len(mutants))]
+        trials = [
+            functools.partial(try_mutant, mutant, code, folder) for mutant, folder in zip(mutants, folders, strict=True)
+        ]
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            unchanged = pool.submit(try_nothing, [] if tests_passed else mutants, folders.pop())
+            unchanged = pool.submit(with_python, functools.partial(try_nothing, [] if tests_passed else mutants, code))
             outcomes = []
-            for outcome in pool.map(try_mutant, mutants, folders):
+            for outcome in pool.map(with_python, trials):
                 print(f"{outcome.verdict:8} {outcome.seconds:5.1f} s  {outcome.name}: {outcome.told}", flush=True)
                 outcomes.append(outcome)
             return [*outcomes, unchanged.result()]
 
 
-def try_nothing(mutants: list[Mutant], folder: Path) -> Outcome:
+def try_nothing(mutants: list[Mutant], code: Path, python: WarmPython) -> Outcome:
     """Run the same tests without any mistake: a test that fails anyway catches nothing."""
     began = time.monotonic()
 
     def outcome(verdict: Verdict, told: str) -> Outcome:
         return Outcome("no mistake", verdict, told, time.monotonic() - began)
 
-    copy_code(folder)
-    used = code_in_use(folder)
-    if not used.is_relative_to(folder):
-        return outcome("broken", f"the tests run against {used} and not against the changed copies")
     if not mutants:
         return outcome("sound", "was tested before")
-    run = run_tests(sorted({test for mutant in mutants for test in mutant.tests}), folder)
-    if run.returncode:
-        return outcome("broken", f"the tests fail without any mistake:\n{run.stdout[-2000:]}")
+    run = run_tests(sorted({test for mutant in mutants for test in mutant.tests}), code, python)
+    if run.exit_code:
+        return outcome("broken", f"the tests fail without any mistake:\n{run.output[-2000:]}")
     return outcome("sound", "passes the same tests")
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+import pytest
+
 from tests.mutants.__main__ import main
 from tests.mutants.mutations import MUTANTS
 from tests.mutants.report import write_report
-from tests.mutants.trial import ROOT, Outcome, Verdict, code_in_use, copy_code, try_mutant
+from tests.mutants.trial import ROOT, Outcome, Verdict, compiled_copy, run_tests, try_mutant
+from tests.mutants.warm import WarmPython
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    import pytest
 
 
 def test_every_mistake_can_be_made() -> None:
@@ -56,9 +60,27 @@ def test_the_page_of_tests_names_mistakes_and_what_catches_them() -> None:
     assert len(rows) > 40
 
 
-def test_the_tests_run_against_the_changed_copy(tmp_path: Path) -> None:
-    copy_code(tmp_path)
-    assert code_in_use(tmp_path).is_relative_to(tmp_path)
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    with contextlib.closing(WarmPython()) as python:
+        yield python
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled_copy(tmp_path_factory.mktemp("unchanged"))
+
+
+def test_the_tests_run_against_the_changed_copy(code: Path, python: WarmPython) -> None:
+    run = run_tests(["tests/unit/core/test_units.py"], code, python)
+    assert run.exit_code == 0
+    assert run.code is not None
+    assert run.code.is_relative_to(code)
+
+
+def test_a_run_that_does_not_end_is_ended(code: Path, python: WarmPython) -> None:
+    run = python.run(["tests/unit/commit/test_flat.py"], code, timeout_s=1)
+    assert run.exit_code == -signal.SIGALRM
 
 
 def test_what_is_no_mistake_survives_and_fails_the_run(
@@ -82,11 +104,17 @@ def test_a_test_that_fails_anyway_fails_the_run(monkeypatch: pytest.MonkeyPatch)
     assert main([]) == 1
 
 
-def test_a_mistake_that_cannot_be_made_or_run_is_not_called_caught(tmp_path: Path) -> None:
+def test_a_mistake_that_cannot_be_made_or_run_is_not_called_caught(
+    tmp_path: Path, code: Path, python: WarmPython
+) -> None:
     mutant = MUTANTS[0]
-    assert try_mutant(replace(mutant, old="no such code"), tmp_path / "1").verdict == "broken"
-    assert try_mutant(replace(mutant, new="syntax error here"), tmp_path / "2").verdict == "broken"
-    assert try_mutant(replace(mutant, tests=("tests/no_such_test.py",)), tmp_path / "3").verdict == "broken"
+    wrong = [
+        replace(mutant, old="no such code"),
+        replace(mutant, new="syntax error here"),
+        replace(mutant, tests=("tests/no_such_test.py",)),
+    ]
+    for number, each in enumerate(wrong):
+        assert try_mutant(each, code, tmp_path / str(number), python).verdict == "broken"
 
 
 def test_what_is_not_caught_is_counted_as_failed(tmp_path: Path) -> None:

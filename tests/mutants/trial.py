@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import compileall
+import importlib.util
 import os
 import re
 import shutil
-import subprocess
-import sys
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.mutants.mutant import Mutant
+    from tests.mutants.warm import Run, WarmPython
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 900
@@ -44,51 +46,55 @@ class Outcome:
         return self.verdict in {"caught", "sound"}
 
 
-def try_mutant(mutant: Mutant, folder: Path) -> Outcome:
-    """Make the mistake in a copy of the code below `folder` and run its tests until one fails."""
+def try_mutant(mutant: Mutant, code: Path, folder: Path, python: WarmPython) -> Outcome:
+    """Make the mistake in a copy of the code below `folder` and run its tests until one fails.
+
+    Args:
+        mutant: the mistake.
+        code: a copy without it, as `compiled_copy` makes one.
+        folder: where its own copy goes; must not exist.
+        python: runs the tests.
+    """
     began = time.monotonic()
 
     def outcome(verdict: Verdict, told: str) -> Outcome:
         return Outcome(mutant.name, verdict, told, time.monotonic() - began)
 
-    copy_code(folder)
-    patched = folder / "src/ftfile" / mutant.file
-    text = patched.read_text()
+    text = (code / "src/ftfile" / mutant.file).read_text()
     if text.count(mutant.old) != 1:
         return outcome("broken", f"{mutant.file} has the code to change {text.count(mutant.old)} times")
-    patched.write_text(text.replace(mutant.old, mutant.new))
-    try:
-        run = run_tests(mutant.tests, folder)
-    except subprocess.TimeoutExpired:
+    changed_copy(code, folder, mutant.file, text.replace(mutant.old, mutant.new))
+    run = run_tests(mutant.tests, folder, python)
+    if run.exit_code == -signal.SIGALRM:
         return outcome("broken", f"the tests did not end in {TIMEOUT_S} s")
-    caught = re.search(r"^FAILED (.*?)(?: - .*)?$", run.stdout, re.MULTILINE)
-    if run.returncode == 1 and caught:
+    if run.code is not None and not run.code.is_relative_to(folder):
+        return outcome("broken", f"the tests run against {run.code} and not against the changed copy")
+    caught = re.search(r"^FAILED (.*?)(?: - .*)?$", run.output, re.MULTILINE)
+    if run.exit_code == 1 and caught:
         return outcome("caught", caught[1])
-    if run.returncode == 0:
+    if run.exit_code == 0:
         return outcome("survived", "all of its tests passed")
-    return outcome("broken", (run.stdout + run.stderr)[-2000:])
+    return outcome("broken", run.output[-2000:])
 
 
-def copy_code(folder: Path) -> None:
+def compiled_copy(folder: Path) -> Path:
+    """Copy the code to `folder/src`, compile it, and return `folder`."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(folder / "src", quiet=1)
+    return folder
 
 
-def run_tests(tests: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def changed_copy(code: Path, folder: Path, file: str, text: str) -> None:
+    """Make `folder/src` of the code, with another text in one file."""
+    shutil.copytree(code / "src", folder / "src", copy_function=os.link)
+    changed = folder / "src/ftfile" / file
+    for old in (changed, Path(importlib.util.cache_from_source(changed))):
+        old.unlink()  # not the file of all copies
+    changed.write_text(text)
+
+
+def run_tests(tests: Sequence[str], folder: Path, python: WarmPython) -> Run:
     """Run tests of this checkout against the code in `folder`, up to the first failure."""
-    # Plain asserts: nobody reads why a test failed, and with CI set pytest compares long lists for minutes. A directory
-    # of its own: runs side by side would fail at clearing away each other's old ones.
-    how = ["-x", "-q", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}"]
-    command = [sys.executable, "-m", "pytest", *how, *tests]
-    environment = os.environ | {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["FTFILE_THOROUGH"] = "1"  # a mistake is caught under any seed
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-
-
-def code_in_use(folder: Path) -> Path:
-    """Return where a process that runs the tests takes ftfile from."""
-    command = [sys.executable, "-c", "import ftfile; print(ftfile.__file__)"]
-    environment = os.environ | {"PYTHONPATH": str(folder / "src")}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    return Path(run.stdout.strip())
+    # A directory of its own: runs side by side would fail at clearing away each other's old ones.
+    how = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}"]
+    return python.run([*how, *tests], folder, TIMEOUT_S)
