@@ -63,8 +63,9 @@ object-store-tests: s3-server environment ## the tests on servers of S3
 	$(call pytest,.venv,object-stores) -n 2 --dist loadgroup tests/object_stores
 
 .PHONY: long
-long: java hdfs-jars environment ## 100,000 batches into one directory; every crash, every two steps of two that race, every two options together
+long: java hdfs-jars environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-pairs) tests/spark/test_pairs.py

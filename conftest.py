@@ -25,9 +25,11 @@ LEFT_BY_TOOLS = {
     "__pycache__",
 }
 
-# No deadlines: the machine may be busy. `ci` repeats the same examples in every run.
+# No deadlines: the machine may be busy. `ci` repeats the same examples in every run; `thorough` is for `make long`.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("ci", parent=hypothesis.settings.get_profile("default"), derandomize=True)
+DEFAULT = hypothesis.settings.get_profile("default")
+hypothesis.settings.register_profile("ci", parent=DEFAULT, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("thorough", parent=DEFAULT, max_examples=500)
 hypothesis.settings.load_profile("default")
 
 

@@ -84,9 +84,9 @@ class Driver:
         self.policy = replace(self.policy, **settings)
         return self
 
-    def create_record(self, **fields: Any) -> Record:
-        """Create the next record as some other committer, without publishing it."""
-        log = CommitLog(self.fs)
+    def create_record(self, log: CommitLog | None = None, **fields: Any) -> Record:
+        """Create the next record as some other committer, a new one unless it is given, without publishing it."""
+        log = CommitLog(self.fs) if log is None else log
         log.prepare_directory()
         head = log.read_on()
         defaults: dict[str, Any] = {

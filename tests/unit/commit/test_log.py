@@ -288,8 +288,9 @@ class TestCache:
 
     def test_a_view_is_small_and_answers_for_its_queries(self, driver: Driver) -> None:
         driver.with_policy(on_new_query="continue")
+        other = CommitLog(driver.fs)
         for number in range(300):
-            driver.create_record(author=StreamAuthor(f"{number:036d}", "r", 0), lineage_start=0)
+            driver.create_record(other, author=StreamAuthor(f"{number:036d}", "r", 0), lineage_start=0)
         view = driver.log.read_on().view()
         assert len(pickle.dumps(view)) < 64 * 1024
         driver.create_record(author=StreamAuthor(f"{299:036d}", "r", 1))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import random
 from typing import Any
 
@@ -189,7 +188,7 @@ def fields(message: bytes) -> list[tuple[int, Any]]:
 # A footer of many columns has many chunks.
 @pytest.mark.parametrize(
     ("compression", "columns"),
-    [*itertools.product(["none", "snappy", "zlib", "zstd"], [3]), ("none", 1_000), ("zstd", 1_000)],
+    [("none", 3), ("snappy", 3), ("zlib", 3), ("zstd", 3), ("zstd", 1_000)],
 )
 def test_the_footer_says_calendar_and_types(compression: str, columns: int) -> None:
     """Java's readers take dates before 1582 for Julian ones unless it does; numbers of types go down into columns."""

@@ -126,7 +126,7 @@ def test_spark_schema(batch: pa.RecordBatch) -> None:
         *("binary", "binary with varints", "avro", "orc", "arrow"),
     ],
 )
-@settings(max_examples=30)  # for each of nine
+@settings(max_examples=settings().max_examples // 2)  # for each of nine
 @given(data=st.data(), limit_bytes=st.integers(1, 300))
 def test_limit(name: str, options: dict[str, Any], data: st.DataObject, limit_bytes: int) -> None:
     """Files end right after the row that reaches the limit, and together hold every row once, in order."""

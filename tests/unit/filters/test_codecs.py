@@ -39,7 +39,7 @@ def cut(data: bytes, places: list[float]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 2)
 @given(
     data=st.one_of(st.binary(min_size=1), st.builds(lambda n: TEXT * n, st.integers(1, 200))),
     places=st.lists(st.floats(0, 1), max_size=5),

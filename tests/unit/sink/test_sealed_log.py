@@ -20,6 +20,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, ReplayMism
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.upkeep.ranges import merge_ranges
+from tests.crash.share import some
 from tests.unit.filters import independent_decoder
 from tests.unit.sink.encrypted import (
     FIRST,
@@ -63,9 +64,10 @@ def assert_noticed(out: str, *kinds: type[FtfileError]) -> None:
         ftfile.open(out).to_arrow()
 
 
-def changed_at_every_byte(path: Path) -> Iterator[None]:
+def changed_at_every_byte(path: Path, seed: int | None = None) -> Iterator[None]:
+    """Change one byte after the other, with a seed a share of them; and cut the file."""
     content = path.read_bytes()
-    for place in range(len(content)):
+    for place in range(len(content)) if seed is None else some(range(len(content)), seed):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         yield
     for end in range(0, len(content), 7):
@@ -90,17 +92,17 @@ def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, mon
     assert committed(out) == ["some"]
 
 
-def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path) -> None:
+def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     log = CommitLog(ftfile.open(out).file_system)
     write_base(log.fs, SYSTEM_IDS, log.read_on())
     (base,) = files_of(out, "_ftfile/state")
-    for _ in changed_at_every_byte(base):
+    for _ in changed_at_every_byte(base, seed):
         assert_noticed(out, CorruptData, ConfigError)
     assert committed(out) == ["a0", "a1", "a2"]
 
 
-def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path) -> None:
+def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     merge_ranges(out)
     (found,) = files_of(out, "_ftfile/ranges")
@@ -110,7 +112,7 @@ def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path) -> None
     for version in range(2):
         record(out, version).unlink()  # which would stand in for it
     assert directory.to_arrow().num_rows == 3
-    for _ in changed_at_every_byte(found):
+    for _ in changed_at_every_byte(found, seed):
         with pytest.raises((CorruptData, ConfigError)):
             directory.to_arrow()
 
