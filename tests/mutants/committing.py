@@ -496,7 +496,7 @@ CREATING = (
         "commit/log.py",
         'for directory in (layout.META, ""):',
         "for directory in ():",
-        BATCHES,
+        f"{LOG}::test_a_first_record_survives_a_power_cut",
     ),
     wrong(
         "damaged bytes pass for a record",

@@ -31,11 +31,12 @@ from ftfile.commit.record_format import decode_record, encode_record
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.crashing import CrashingFileSystem, crash_states
+from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
     from ftfile.commit.model import Author
     from ftfile.fs.api import FileSystem
-    from tests.unit.commit.conftest import Driver
 
 SEGMENT = Add(
     id="s1",
@@ -306,6 +307,15 @@ class TestCache:
         assert found.version == 1
         assert driver.log.find_batch("query-1", 9) is None
         assert driver.log.find_batch("nobody", 0) is None
+
+
+def test_a_first_record_survives_a_power_cut() -> None:
+    fs = CrashingFileSystem()
+    Driver(fs).create_record()
+    fs.note("created")
+    states = [state for state in crash_states(fs) if state.notes]
+    assert states
+    assert {CommitLog(state.filesystem()).read_on().version for state in states} == {0}
 
 
 def test_a_missing_directory_is_an_empty_log(driver: Driver) -> None:
