@@ -200,6 +200,13 @@ RECORDS = (
         f"{LOG}::test_every_changed_byte_of_a_record_is_detected",
     ),
     wrong(
+        "what a directory says of itself is not checked for damage",
+        "commit/sealed.py",
+        "from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]",
+        "content.splitlines()[0]",
+        "tests/crash/test_fault_sweep.py::test_a_flipped_bit_in_every_read[encrypted]",
+    ),
+    wrong(
         "a record without a MAC is believed",
         "commit/sealed.py",
         '            self._take_again(path)\n            raise CorruptData(path, "a file that ends',

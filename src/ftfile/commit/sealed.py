@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit import layout
+from ftfile.commit.record_format import from_checked_text, to_checked_text
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import InputFile
@@ -46,12 +47,14 @@ class Seal:
     key_provider: str | None
 
     @classmethod
-    def of(cls, line: bytes) -> Seal:
-        """Return what the second line of the format file says.
+    def of(cls, content: bytes) -> Seal:
+        """Return what the format file says behind its first line.
 
         Raises:
-            CorruptData: it is none that this version knows.
+            CorruptData: it is damaged, or none that this version knows.
         """
+        # A record under the id of no directory would be there for good, and nobody could read it.
+        line = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]
         try:
             text = json.loads(line)
             seal = cls(text["directory"], text["keyProvider"])
@@ -61,10 +64,10 @@ class Seal:
             pass
         raise CorruptData(layout.FORMAT_FILE, "the line of a sealed directory", repr(line[:80]), _ADVICE)
 
-    def to_line(self) -> bytes:
-        """Return the line."""
+    def to_text(self) -> bytes:
+        """Return what the format file says of it."""
         text = {"sealed": 1, "directory": self.directory_id, "keyProvider": self.key_provider}
-        return json.dumps(text).encode() + b"\n"
+        return to_checked_text([json.dumps(text).encode()])
 
 
 def read_seal(fs: FileSystem) -> Seal | None:
@@ -74,8 +77,8 @@ def read_seal(fs: FileSystem) -> Seal | None:
         NotFound: it is no ftfile directory.
         CorruptData: what it says is not understood.
     """
-    _, _, line = fs.read(layout.FORMAT_FILE).partition(b"\n")
-    return Seal.of(line) if line else None
+    _, _, seal = fs.read(layout.FORMAT_FILE).partition(b"\n")
+    return Seal.of(seal) if seal else None
 
 
 def identity_of_letters(fs: FileSystem, path: str) -> str:
@@ -146,7 +149,7 @@ class SealedFileSystem(WrapperFileSystem):
         """Create a whole file, with its MAC if it has one."""
         if path == layout.FORMAT_FILE:
             seal = Seal(SYSTEM_IDS.unique(), _told(self.keys))
-            self.inner.create_exclusive(path, content + seal.to_line())
+            self.inner.create_exclusive(path, content + seal.to_text())
             self._seal = seal
             return
         self.inner.create_exclusive(path, self._with_mac(path, content) if _is_sealed(path) else content)
@@ -224,14 +227,14 @@ class SealedFileSystem(WrapperFileSystem):
             raise CorruptData(layout.FORMAT_FILE, why, "no such file", _ADVICE) from error
 
     def _take(self, content: bytes) -> None:
-        _, _, line = content.partition(b"\n")
-        if not line:
+        _, _, seal = content.partition(b"\n")
+        if not seal:
             raise ConfigError(
                 "keys were given, and this directory is not encrypted, so that nothing in it can be trusted: "
                 "encryption begins with the first commit to a directory. To write, take another directory; to read "
                 "this one as it is, leave out encryption and keyProvider"
             )
-        self._seal = Seal.of(line)
+        self._seal = Seal.of(seal)
 
 
 class _InMemory(InputFile):

@@ -174,8 +174,8 @@ class TestSealed:
         fs = directory("sealed elsewhere")
         fs.put(record_path(0), sealed.read(record_path(0)))
         line = json.loads(sealed.read(FORMAT_FILE).splitlines()[1])
-        other = json.dumps(data.draw(forged(line))).encode()
-        fs.put(FORMAT_FILE, data.draw(damaged(sealed.read(FORMAT_FILE)) | st.just(LAYOUT_VERSION + other + b"\n")))
+        other = to_checked_text([json.dumps(data.draw(forged(line))).encode()])
+        fs.put(FORMAT_FILE, data.draw(damaged(sealed.read(FORMAT_FILE)) | st.just(LAYOUT_VERSION + other)))
         try:
             found = with_keys(fs).read(record_path(0))
         except (CorruptData, ConfigError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ftfile.commit import keeping, record_format
 from ftfile.commit.bases import write_base
 from ftfile.commit.hints import read_published
 from ftfile.commit.log import CommitLog
+from ftfile.commit.sealed import Seal
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, ReplayMismatch
 from ftfile.core.ids import SYSTEM_IDS
@@ -349,8 +351,8 @@ class TestDowngrade:
 class TestWhereKeysAre:
     def seal(self, out: str, key_provider: str | None) -> None:
         path = Path(out, "_ftfile/format")
-        first, second = path.read_text().splitlines()
-        path.write_text(f"{first}\n{json.dumps(json.loads(second) | {'keyProvider': key_provider})}\n")
+        first, _, text = path.read_bytes().partition(b"\n")
+        path.write_bytes(first + b"\n" + replace(Seal.of(text), key_provider=key_provider).to_text())
         forget_all()
 
     @pytest.mark.parametrize("reference", ["command:touch {out}/started", "env:HOME", "aws-kms:", "module:x", "", None])
@@ -432,7 +434,9 @@ class TestWhereKeysAre:
     def test_a_seal_that_is_none(self, out: str, ring: Path, line: str) -> None:
         three_batches(out, ring)
         path = Path(out, "_ftfile/format")
-        path.write_text(path.read_text().splitlines()[0] + "\n" + line + "\n")
+        path.write_bytes(
+            path.read_bytes().splitlines(keepends=True)[0] + record_format.to_checked_text([line.encode()])
+        )
         assert_noticed(out)
 
 
