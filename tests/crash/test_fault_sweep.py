@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import random
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
@@ -22,7 +24,6 @@ from ftfile.testing.sweep import fault_sweep
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
-    DIRECT,
     ENCRYPTED,
     NAMED,
     PARTITIONED,
@@ -44,7 +45,17 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SCENARIOS = [BATCHES, COMPRESSED, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED]
+SCENARIOS = [BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED]
+# What those with options ask for cannot be had under final names.
+DIRECT = (("publish", "direct"),)
+WRITTEN_DIRECTLY = [dataclasses.replace(scenario, options=DIRECT) for scenario in SCENARIOS if not scenario.options]
+STORES: dict[str, tuple[Store, list[Scenario]]] = {
+    "disk": ("disk", SCENARIOS),
+    "hdfs": ("hdfs", SCENARIOS),
+    "webhdfs": ("webhdfs", SCENARIOS),
+    "s3": ("s3", SCENARIOS),
+    "s3 direct": ("s3", WRITTEN_DIRECTLY),
+}
 FOR_EVER = 10**9
 FAULTS = {
     **{f"{fault.error.__name__} {fault.effect}": fault for fault in STANDARD_FAULTS},
@@ -55,12 +66,27 @@ FAULTS = {
 }
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Draw from the matrix of stores, scenarios and faults: each store meets each fault, and each of its scenarios."""
+    if "store" not in metafunc.fixturenames:
+        return
+    rng = random.Random(metafunc.config.option.seed)
+    cells = []
+    for store, (_, scenarios) in STORES.items():
+        dealt = itertools.cycle(rng.sample(scenarios, len(scenarios)))
+        pairs = itertools.product(scenarios, FAULTS) if THOROUGH else zip(dealt, FAULTS, strict=False)
+        cells += [pytest.param(store, *pair, id=f"{store}-{pair[0].name}-{pair[1]}") for pair in pairs]
+    metafunc.parametrize(("store", "scenario", "fault"), cells)
+
+
 @pytest.fixture(autouse=True)
 def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
     with repeatable(CLOCK, SeededIds()):
         yield
+    forget_keys()
 
 
 class Sweep:
@@ -87,35 +113,16 @@ class Sweep:
             self.scenario.check_finished(fs)
         self.scenario.play(fs, 3, self.recorded, self.recorded.append)
         self.scenario.check_finished(fs)
-        check_directory(self.scenario.with_keys(fs), earlier=earlier, direct=self.scenario is DIRECT)
+        direct = self.scenario.options == DIRECT
+        check_directory(self.scenario.with_keys(fs), earlier=earlier, direct=direct)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("fault", ["Unavailable before", "replies lost from then on"])
-def test_a_fault_at_every_call_of_what_is_encrypted(fault: str, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
-    sweep_over(Sweep(ENCRYPTED), FAULTS[fault], seed)
-    forget_keys()
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_fault_at_every_call(scenario: Scenario, fault: Fault, seed: int) -> None:
-    sweep_over(Sweep(scenario), fault, seed)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["OutcomeUnknown after", "Unavailable from then on", "replies lost from then on"])
-@pytest.mark.parametrize("scenario", [DIRECT, REPLACING], ids=lambda scenario: scenario.name)
-def test_a_fault_at_every_call_on_s3(scenario: Scenario, name: str, seed: int) -> None:
-    sweep_over(Sweep(scenario, "s3"), FAULTS[name], seed)
-
-
-def sweep_over(sweep: Sweep, fault: Fault, seed: int) -> None:
+def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:
     """At every call, or in the suite at every other one; which, depends on the run."""
     step = 1 if THOROUGH else 2
-    first = dataclasses.replace(fault, at=fault.at + seed % step)
+    first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
+    sweep = Sweep(scenario, STORES[store][0])
     survived = raised = 0
     for run in fault_sweep(first, sweep.make, sweep.run, step):
         with told(str(run)):

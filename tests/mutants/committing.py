@@ -538,7 +538,7 @@ ABORT = (
         "            with contextlib.suppress(NotFound):\n"
         "                open_log(self.config.path).fs.delete(part.path)\n",
         f"{WRITER}::TestReplay::test_abort_deletes_nothing",
-        f"{FAULTS}[batches-PermissionDenied before]",
+        f"{FAULTS}[disk-batches-PermissionDenied before]",
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -42,7 +43,8 @@ def test_every_mistake_uses_names_that_there_are(tmp_path: Path) -> None:
 def test_every_mistake_has_tests_that_there_are() -> None:
     tests = sorted({test for mutant in MUTANTS for test in mutant.tests})
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *tests]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = os.environ | {"FTFILE_THOROUGH": "1"}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
