@@ -6,6 +6,7 @@ import io
 import itertools
 import logging
 import socket
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -428,6 +429,17 @@ class TestCredentials:
         with pytest.raises(PermissionDenied, match="does not know these credentials") as caught:
             fs.create_exclusive("file", b"")
         assert "T0PSECRET" not in str(caught.value)
+
+    @pytest.mark.parametrize("broken", ["STORE_KEY", "STORE_TOKEN"])
+    def test_a_line_feed_in_one_is_told_without_it(self, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+        names = {"accessKeyVariable": "STORE_KEY", "secretKeyVariable": "STORE_SECRET"}
+        names["sessionTokenVariable"] = "STORE_TOKEN"
+        for name in names.values():
+            monkeypatch.setenv(name, "T0PSECRET\n" if name == broken else "T0PSECRET")
+        settings = names | {"endpoint": "http://127.0.0.1:9", "region": "us-east-1", "patience": "1"}
+        with pytest.raises(PermissionDenied, match="line feed at its end") as caught:
+            open_filesystem("s3://bucket", settings=settings).create_exclusive("file", b"")
+        assert "T0PSECRET" not in "".join(traceback.format_exception(caught.value))
 
     def test_they_are_nowhere(self, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         names = {"storage.accessKeyVariable": "AWS_ACCESS_KEY_ID", "storage.secretKeyVariable": "AWS_SECRET_ACCESS_KEY"}

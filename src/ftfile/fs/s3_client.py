@@ -20,6 +20,9 @@ CONCURRENCY = 32
 # Parts of large files that are under way at once in a process, each with its copy in memory.
 PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT_S = 10.0
+_NO_HEADER = (
+    "the access key or the session token has a character that no request can hold; look for a line feed at its end"
+)
 
 _lock = threading.Lock()
 _clients: dict[tuple[int, S3Settings], S3Client] = {}
@@ -100,6 +103,9 @@ class S3Client:
         try:
             answer: Mapping[str, Any] = getattr(self._client, method)(**parameters)
         except (self._errors.ClientError, self._errors.BotoCoreError) as error:
+            if self._is_refused_header(error):
+                # What the library says shows the header, and so would all that comes from it.
+                raise PermissionDenied(operation, path, f"{_NO_HEADER} (for {where})") from None
             raise self._translated(operation, path, where, error) from error
         return answer
 
@@ -115,6 +121,11 @@ class S3Client:
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error) from error
         return content
+
+    def _is_refused_header(self, error: Exception) -> bool:
+        """Say whether nothing was sent because credentials cannot stand in a header."""
+        cause = error.kwargs.get("error") if isinstance(error, self._errors.HTTPClientError) else None
+        return isinstance(cause, ValueError)
 
     def _translated(self, operation: str, path: str, where: str, error: Exception) -> StorageError:
         known = self._errors
