@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ("CREDENTIALS", "VERSITY", "Store", "client", "moto", "versity")
+__all__ = ("BUCKET", "CREDENTIALS", "PROFILES", "VERSITY", "Store", "client", "moto", "versity")
 
 VERSITY = Path(__file__).parents[2] / ".servers" / "versitygw"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "ftfile-access", "AWS_SECRET_ACCESS_KEY": "ftfile-SECRET-value"}
+# For `storage.profile`, as a file of credentials; of one the store knows the access key alone.
+PROFILES = "".join(
+    f"[{name}]\naws_access_key_id = {CREDENTIALS['AWS_ACCESS_KEY_ID']}\naws_secret_access_key = {secret}\n"
+    for name, secret in {"right": CREDENTIALS["AWS_SECRET_ACCESS_KEY"], "wrong": "ftfile-WRONG-value"}.items()
+)
 BUCKET = "bucket"
 START_TIMEOUT_S = 60.0
 

@@ -29,7 +29,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
     from pyspark.sql import SparkSession
 
-    from tests.object_stores.servers import CREDENTIALS
+    from tests.object_stores.servers import CREDENTIALS, PROFILES
     from tests.spark import dying_files, failing_files, slow_files
     from tests.spark.scripted_source import ScriptedSource
 
@@ -37,6 +37,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.update(CREDENTIALS)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
+    (home / "profiles").write_text(PROFILES)
+    os.environ["AWS_SHARED_CREDENTIALS_FILE"] = str(home / "profiles")
     slow_files.install(home / "packages")
     failing_files.install(home / "packages")
     dying_files.install(home / "packages")

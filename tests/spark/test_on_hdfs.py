@@ -1,9 +1,10 @@
-"""The stream sink in Spark on a real HDFS, by both drivers; Spark's own Hadoop client reads what they wrote."""
+"""The stream sink in Spark on a real HDFS, by either driver; Spark's own Hadoop client reads what they wrote."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from tests.crash.share import THOROUGH
 from tests.hdfs.minicluster import MiniCluster
+from tests.spark.killing import run_until_killed
 from tests.spark.scripted_source import Row, Script, run, start
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)  # the servers and Spark start within the first test
 
 Paths = dict[str, Any]
+DRIVERS = ("hdfs", "webhdfs")
 BATCHES: list[list[list[Row]]] = [
     [[(1, "a"), (2, "b")], [(3, None)]],
     [[], []],
@@ -40,16 +43,18 @@ def cluster() -> Iterator[MiniCluster]:
         yield cluster
 
 
-def by(*schemes: str) -> pytest.MarkDecorator:
-    """Run a test by these drivers, and by both in `make long`: what else they differ in is tested without Spark."""
-    return pytest.mark.parametrize("paths", ["webhdfs", "hdfs"] if THOROUGH else schemes, indirect=True)
+@pytest.fixture(params=DRIVERS if THOROUGH else ["drawn"])
+def driver(request: pytest.FixtureRequest, seed: int) -> str:
+    """Each in `make long`; else, for each test, the one that is drawn: without Spark both are always tested."""
+    drawn = random.Random(f"{seed} {request.node.name}").choice(DRIVERS)
+    return drawn if request.param == "drawn" else str(request.param)
 
 
 @pytest.fixture
-def paths(cluster: MiniCluster, request: pytest.FixtureRequest, tmp_path: Path) -> Paths:
+def paths(cluster: MiniCluster, driver: str, tmp_path: Path) -> Paths:
     """Output and checkpoint of one test on HDFS, its script on the disk; PySpark's Hadoop client has no WebHDFS."""
     directory = next(_directories)
-    root = cluster.web_url if request.param == "webhdfs" else cluster.url
+    root = cluster.web_url if driver == "webhdfs" else cluster.url
     return {
         "out": f"{root}{directory}/out",
         "plain": f"{cluster.url}{directory}/out",
@@ -73,7 +78,6 @@ def check(spark: SparkSession, paths: Paths, file_format: str = "json") -> None:
     check_directory(open_filesystem(paths["out"]), recorded_by_spark={query_id: range(3)})
 
 
-@by("webhdfs", "hdfs")
 @pytest.mark.parametrize("file_format", ["json", "parquet"])
 def test_rows_arrive_once_for_every_reader(spark: SparkSession, paths: Paths, file_format: str) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
@@ -82,7 +86,6 @@ def test_rows_arrive_once_for_every_reader(spark: SparkSession, paths: Paths, fi
     assert [version.offsets for version in ftfile.open(paths["out"]).history()] == [[{"batches": n}] for n in (1, 2, 3)]
 
 
-@by("hdfs")
 def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     run(spark, paths, script, 3, fileFormat="parquet", partitionBy="word", replication="1", blockSize="1MiB")
@@ -91,7 +94,6 @@ def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) ->
     assert "word=10%3A30 %2350%25 d" in directories
 
 
-@by("webhdfs")
 def test_a_batch_that_spark_forgot_is_not_written_twice(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     run(spark, paths, script, 3)
@@ -103,7 +105,6 @@ def test_a_batch_that_spark_forgot_is_not_written_twice(spark: SparkSession, pat
     check(spark, paths)
 
 
-@by("hdfs")
 def test_a_task_that_fails_is_run_again(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     script.fail(batch=0, partition=1, times=1)
@@ -111,7 +112,6 @@ def test_a_task_that_fails_is_run_again(spark: SparkSession, paths: Paths) -> No
     check(spark, paths)
 
 
-@by("webhdfs")
 def test_files_that_stay_open_are_read_and_finished(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
     run(spark, paths, script, 3, rolling="policy", maxRecordsPerFile="100")
@@ -122,7 +122,6 @@ def test_files_that_stay_open_are_read_and_finished(spark: SparkSession, paths: 
     assert len(ftfile.open(paths["out"]).files()) == 1
 
 
-@by("hdfs")
 def test_a_namenode_killed_under_a_stream_is_survived(
     spark: SparkSession, cluster: MiniCluster, paths: Paths, tmp_path: Path
 ) -> None:
@@ -144,4 +143,16 @@ def test_a_namenode_killed_under_a_stream_is_survived(
     finally:
         query.stop()
     cluster.wait_until_ready()
+    check(spark, paths)
+
+
+def test_an_application_is_killed_in_the_middle_of_a_commit(
+    spark: SparkSession, paths: Paths, tmp_path: Path, seed: int
+) -> None:
+    script = Script(paths["script"]).write([BATCHES[1], BATCHES[0], BATCHES[2]], available=0)
+    when = random.Random(seed).choice(["before", "after"])
+    run_until_killed(tmp_path / "killed", paths, when, {}, {})
+    records = open_filesystem(paths["out"]).list("_ftfile/log")
+    assert len(records) == {"before": 1, "after": 2}[when]
+    run(spark, paths, script, 3)
     check(spark, paths)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import ftfile
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from tests.object_stores import servers
+from tests.object_stores.servers import BUCKET, CREDENTIALS
+from tests.spark.killing import run_until_killed
 from tests.spark.scripted_source import Row, Script, run, start
 
 if TYPE_CHECKING:
@@ -128,3 +132,62 @@ def test_a_store_killed_under_a_stream_is_survived(spark: SparkSession, paths: P
     finally:
         query.stop()
     check(spark, paths)
+
+
+def assert_no_credentials(*told: str) -> None:
+    found = [text for text in told if any(word in text for word in (*CREDENTIALS.values(), "ftfile-WRONG-value"))]
+    assert not found, f"of {len(told)} texts {len(found)} hold credentials, the first is {found[0][:2000]}"
+
+
+def kept(store: Store, paths: Paths) -> list[str]:
+    """Return all that the store keeps below `_ftfile`, past the driver: names, metadata and content."""
+    asked, found = servers.client(store.endpoint), []
+    below = paths["out"].removeprefix(f"{store.url}/")
+    for each in asked.list_objects_v2(Bucket=BUCKET, Prefix=f"{below}/_ftfile/")["Contents"]:
+        answer = asked.get_object(Bucket=BUCKET, Key=each["Key"])
+        found.append(f"{each['Key']} {answer['Metadata']} {answer['Body'].read().decode('latin-1')}")
+    return found
+
+
+@pytest.mark.timeout(240)
+def test_an_application_is_killed_in_the_middle_of_a_commit(
+    spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
+) -> None:
+    """Its credentials are in variables that options name, and in nothing that it told before it died."""
+    if not servers.VERSITY.exists():
+        pytest.skip("moto believes everybody")
+    script = Script(paths["script"]).write([BATCHES[1], BATCHES[0], BATCHES[2]], available=0)
+    when = random.Random(seed).choice(["before", "after"])
+    environment = dict(zip(("STORE_ACCESS", "STORE_SECRET"), CREDENTIALS.values(), strict=True))
+    variables = zip(("storage.accessKeyVariable", "storage.secretKeyVariable"), environment, strict=True)
+    told = run_until_killed(tmp_path / "killed", paths, when, options(paths, **dict(variables)), environment)
+    assert "INFO:ftfile" in told
+    assert "SparkListenerSQLExecutionStart" in told
+    fs = open_filesystem(paths["out"], settings=paths["storage"])
+    assert len(fs.list("_ftfile/log")) == {"before": 1, "after": 2}[when]
+    assert_no_credentials(told, *kept(store, paths))
+    run(spark, paths, script, 3, **options(paths))
+    check(spark, paths)
+
+
+def test_credentials_of_a_profile_are_told_nowhere(
+    spark: SparkSession, paths: Paths, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Script(paths["script"]).write(BATCHES)
+    right = options(paths, **{"storage.profile": "right"})
+    query = start(spark, paths, **right)
+    try:
+        query.processAllAvailable()
+        query.explain(extended=True)
+    finally:
+        query.stop()
+    spark.read.format("ftfile").options(**right).load(paths["out"]).explain(extended=True)
+    explained = capsys.readouterr().out
+    assert "WriteToMicroBatchDataSource ftfile" in explained
+    assert "BatchScan ftfile" in explained
+    assert_no_credentials(explained, str(query.recentProgress), *kept(store, paths))
+    elsewhere = paths | {"checkpoint": f"{paths['checkpoint']}-elsewhere"}
+    query = start(spark, elsewhere, **options(paths, **{"storage.profile": "wrong"}))
+    with pytest.raises(StreamingQueryException, match="does not know these credentials") as caught:
+        query.awaitTermination()
+    assert_no_credentials(str(caught.value), repr(query.exception()), str(query.status))

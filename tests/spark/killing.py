@@ -1,0 +1,54 @@
+"""Running a script in an application of its own until that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.demo.process import SparkApp, own_environment
+from tests.spark import deadly_files, killed_job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 100.0
+
+
+def run_until_killed(
+    home: Path, paths: Mapping[str, Any], when: str, options: Mapping[str, str], environment: Mapping[str, str]
+) -> str:
+    """Run a script in an application that dies at its second record, and return all that it logged.
+
+    Args:
+        home: for what it keeps; not there yet.
+        paths: of the test.
+        when: `before` or `after` that record.
+        options: of the query.
+        environment: in the place of the credentials in ours.
+    """
+    for name in ("events", "packages", "scratch"):
+        (home / name).mkdir(parents=True)
+    deadly_files.install(home / "packages")
+    where = {name: str(paths[name]) for name in ("checkpoint", "script")} | {"out": f"deadly+{paths['out']}"}
+    job = {"paths": where, "batches": 3, "options": dict(options), "home": str(home)}
+    (home / "job.json").write_text(json.dumps(job))
+    inherited = {name: text for name, text in own_environment(home).items() if not name.startswith("AWS_")}
+    found = [str(home / "packages"), str(ROOT / "src"), str(ROOT), inherited["PYTHONPATH"]]
+    more = {"PYTHONPATH": os.pathsep.join(found), deadly_files.WHEN: when}
+    app = SparkApp(Path(killed_job.__file__), home / "job.json", home / "log", {**inherited, **more, **environment})
+    try:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while app.exit_code is None:
+            assert time.monotonic() < deadline_s, app.last_words()
+            time.sleep(0.02)
+        assert app.exit_code == -signal.SIGKILL, app.last_words()
+    finally:
+        app.kill()
+    return (home / "log").read_text(errors="replace") + "".join(
+        events.read_text(errors="replace") for events in (home / "events").rglob("*") if events.is_file()
+    )
