@@ -9,6 +9,7 @@ of them in the suite, of every one in `make long`.
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Scenario, told
 from tests.unit.sink.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ftfile.testing.crashing import CrashState, KillState
     from ftfile.testing.volume import Store
@@ -60,6 +61,15 @@ STATES_MIN = {
 }
 # Of them, in the suite: those of the first crash, and a share of the others.
 PORTION = 1 if THOROUGH else 0.4
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
+    # States that differ in nothing else are equal.
+    monkeypatch.setattr(aes_gcm, "random_bytes", lambda count: (IDS.unique() * 2).encode()[:count])
+    yield
+    forget_keys()
 
 
 class Exploration:
@@ -149,12 +159,33 @@ def test_every_crash_around_a_vacuum(
 
 
 # With names that are durable at once there are far fewer states.
-ON_HDFS = {BATCHES: 2_000, PARTITIONED: 1_500, REPLACING: 600, ROLLING: 4_500, NAMED: 1_800}
+ON_HDFS = {
+    BATCHES: 2_000,
+    PARTITIONED: 1_500,
+    REPLACING: 600,
+    ROLLING: 4_500,
+    NAMED: 1_800,
+    COMPRESSED: 2_000,
+    ENCRYPTED: 2_500,
+    REPEATING: 2_500,
+    TWO_QUERIES: 900,
+    TWO_ROLLING: 3_000,
+}
+# Of them, in the suite, for each store.
+DRAWN = 3
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Draw scenarios for the stores like HDFS, other ones for each."""
+    if "store" not in metafunc.fixturenames:
+        return
+    drawn = iter(random.Random(metafunc.config.option.seed).sample([*ON_HDFS], 2 * DRAWN))
+    stores = {store: [*ON_HDFS] if THOROUGH else [*itertools.islice(drawn, DRAWN)] for store in ("hdfs", "webhdfs")}
+    cells = [(store, scenario) for store, scenarios in stores.items() for scenario in scenarios]
+    metafunc.parametrize(("store", "scenario"), cells, ids=[f"{store}-{scenario.name}" for store, scenario in cells])
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("store", ["hdfs", "webhdfs"])
-@pytest.mark.parametrize("scenario", ON_HDFS, ids=lambda scenario: scenario.name)
 def test_every_crash_on_hdfs(
     scenario: Scenario, store: Store, record_property: Callable[[str, object], None], seed: int
 ) -> None:
@@ -162,7 +193,19 @@ def test_every_crash_on_hdfs(
 
 
 # There a file is whole or not at all: what is left to enumerate is which of the steps were done.
-ON_S3 = {BATCHES: 100, DIRECT: 100, PARTITIONED: 100, REPLACING: 50, ROLLING: 100, NAMED: 100}
+ON_S3 = {
+    BATCHES: 100,
+    DIRECT: 100,
+    PARTITIONED: 100,
+    REPLACING: 50,
+    ROLLING: 100,
+    NAMED: 100,
+    COMPRESSED: 100,
+    ENCRYPTED: 100,
+    REPEATING: 100,
+    TWO_QUERIES: 50,
+    TWO_ROLLING: 100,
+}
 
 
 @pytest.mark.timeout(900)
@@ -172,14 +215,8 @@ def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, o
 
 
 @pytest.mark.timeout(900)
-def test_every_crash_of_what_is_encrypted(
-    monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
-) -> None:
-    monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
-    # States that differ in nothing else are equal.
-    monkeypatch.setattr(aes_gcm, "random_bytes", lambda count: (IDS.unique() * 2).encode()[:count])
+def test_every_crash_of_what_is_encrypted(record_property: Callable[[str, object], None], seed: int) -> None:
     assert explore(ENCRYPTED, record_property, seed) >= PORTION * 8_000
-    forget_keys()
 
 
 class NameInDoubt(WrapperFileSystem, PickledByReference):
