@@ -154,8 +154,6 @@ def test_an_application_is_killed_in_the_middle_of_a_commit(
     spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
 ) -> None:
     """Its credentials are in variables that options name, and in nothing that it told before it died."""
-    if not servers.VERSITY.exists():
-        pytest.skip("moto believes everybody")
     script = Script(paths["script"]).write([BATCHES[1], BATCHES[0], BATCHES[2]], available=0)
     when = random.Random(seed).choice(["before", "after"])
     environment = dict(zip(("STORE_ACCESS", "STORE_SECRET"), CREDENTIALS.values(), strict=True))
@@ -186,8 +184,13 @@ def test_credentials_of_a_profile_are_told_nowhere(
     assert "WriteToMicroBatchDataSource ftfile" in explained
     assert "BatchScan ftfile" in explained
     assert_no_credentials(explained, str(query.recentProgress), *kept(store, paths))
-    elsewhere = paths | {"checkpoint": f"{paths['checkpoint']}-elsewhere"}
-    query = start(spark, elsewhere, **options(paths, **{"storage.profile": "wrong"}))
+
+
+def test_a_refusal_repeats_no_credentials(spark: SparkSession, paths: Paths) -> None:
+    if not servers.VERSITY.exists():
+        pytest.skip("moto believes everybody")
+    Script(paths["script"]).write(BATCHES)
+    query = start(spark, paths, **options(paths, **{"storage.profile": "wrong"}))
     with pytest.raises(StreamingQueryException, match="does not know these credentials") as caught:
         query.awaitTermination()
     assert_no_credentials(str(caught.value), repr(query.exception()), str(query.status))
