@@ -79,7 +79,7 @@ spark: java hdfs-jars parquet-jar s3-server environment ## the tests in the newe
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 .PHONY: cluster-tests
-cluster-tests: java environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
+cluster-tests: java hdfs-jars environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
 	$(call pytest,.venv,cluster) tests/cluster
 
 .PHONY: smoke-spark

@@ -6,6 +6,7 @@ from tests.mutants.mutant import dropped, wrong
 
 PLACE = "tests/unit/sink/test_place.py"
 SHIPPED = "tests/unit/spark/test_shipping.py"
+HADOOP = "tests/unit/fs/test_hadoop_surroundings.py"
 
 SHIPPING = (
     dropped(
@@ -41,5 +42,47 @@ SHIPPING = (
         "            if names != expected:",
         "            if False:",
         f"{SHIPPED}::test_another_build_of_the_version_is_named",
+    ),
+    wrong(
+        "executors are not told where the driver's HDFS is",
+        "sink/publishing.py",
+        'settings_for_others(parsed["path"], parsed.prefixed("storage"))',
+        'parsed.prefixed("storage")',
+        HADOOP,
+    ),
+    wrong(
+        "what is found on a host counts more than what the driver knows of HDFS",
+        "fs/hadoop_surroundings.py",
+        "_read_configuration() | dict(self.handed)",
+        "dict(self.handed) | _read_configuration()",
+        HADOOP,
+    ),
+    wrong(
+        "all of Hadoop's configuration is handed over, passwords too",
+        "fs/hadoop_surroundings.py",
+        " if name.startswith(_HANDED_PREFIXES)",
+        "",
+        HADOOP,
+    ),
+    wrong(
+        "executors ask HDFS in their own name",
+        "fs/hadoop_surroundings.py",
+        "return cls(handed, user)",
+        "return cls(handed)",
+        HADOOP,
+    ),
+    wrong(
+        "with Kerberos somebody is named",
+        "fs/hadoop_surroundings.py",
+        "None if is_kerberos(configuration) else current_user()",
+        "current_user()",
+        HADOOP,
+    ),
+    wrong(
+        "an executor does not miss the driver's tokens",
+        "fs/hadoop_surroundings.py",
+        "if has_token and not os.environ.get(TOKEN_FILE):",
+        "if False:",
+        HADOOP,
     ),
 )

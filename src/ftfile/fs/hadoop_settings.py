@@ -1,14 +1,13 @@
-"""What both HDFS drivers are told: settings of the location, and Hadoop's own configuration."""
+"""What both HDFS drivers are told: settings of the location, and what was handed over by the driver of Spark."""
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
 
 from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.fs.hadoop_surroundings import HANDED_OVER, Surroundings
 from ftfile.fs.location import read_seconds
 from ftfile.fs.paths import require_valid
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.location import Location
 
-__all__ = ("FORBIDDEN", "SETTINGS", "HadoopSettings", "hadoop_configuration", "require_hdfs_name")
+__all__ = ("FORBIDDEN", "SETTINGS", "HadoopSettings", "require_hdfs_name")
 
 SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
 
@@ -41,6 +40,7 @@ class HadoopSettings:
         block_size: of new files, in bytes; None for the server's default.
         file_mode: permissions of new files.
         directory_mode: permissions of new directories.
+        surroundings: see there.
     """
 
     user: str | None = None
@@ -50,15 +50,18 @@ class HadoopSettings:
     block_size: int | None = None
     file_mode: int = _FILE_MODE
     directory_mode: int = _DIRECTORY_MODE
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     @classmethod
     def of(cls, location: Location) -> HadoopSettings:
         """Read the settings of a location.
 
         Raises:
-            ConfigError: one is unknown or malformed.
+            ConfigError: one is unknown or malformed; or see `Surroundings.from_text`.
         """
-        given = location.known_settings(*SETTINGS)
+        settings = dict(location.settings)
+        handed_over = settings.pop(HANDED_OVER, None)
+        given = replace(location, settings=settings).known_settings(*SETTINGS)
         return cls(
             user=given.get("user"),
             timeout_s=read_seconds(given, "timeout", "60"),
@@ -67,6 +70,7 @@ class HadoopSettings:
             block_size=_count(given, "blockSize"),
             file_mode=_mode(given, "filePermission", _FILE_MODE),
             directory_mode=_mode(given, "directoryPermission", _DIRECTORY_MODE),
+            surroundings=Surroundings() if handed_over is None else Surroundings.from_text(handed_over),
         )
 
 
@@ -97,28 +101,3 @@ def require_hdfs_name(operation: str, path: str) -> None:
         raise Unsupported(operation, path, "HDFS has no names with a colon; replace it")
     if _RESERVED in path.split("/"):
         raise Unsupported(operation, path, f"{_RESERVED!r} is a name that HDFS keeps for itself; choose another")
-
-
-def hadoop_configuration() -> dict[str, str]:
-    """Return what core-site.xml and hdfs-site.xml of HADOOP_CONF_DIR say, else of HADOOP_HOME/etc/hadoop, else nothing.
-
-    Raises:
-        ConfigError: one of them is no XML.
-    """
-    home = os.environ.get("HADOOP_HOME")
-    directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
-    found: dict[str, str] = {}
-    for name in ("core-site.xml", "hdfs-site.xml") if directory else ():
-        path = os.path.join(str(directory), name)
-        if os.path.exists(path):
-            found |= _read_site(path)
-    return found
-
-
-def _read_site(path: str) -> dict[str, str]:
-    try:
-        root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
-    except (ElementTree.ParseError, OSError) as error:
-        raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
-    pairs = ((each.findtext("name"), each.findtext("value")) for each in root.iter("property"))
-    return {name.strip(): (value or "").strip() for name, value in pairs if name}

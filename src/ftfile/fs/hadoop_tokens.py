@@ -14,9 +14,9 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("find_token",)
+__all__ = ("FILE_VARIABLE", "find_token")
 
-VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 
 _MAGIC = b"HDTS"
 _WRITABLE = 0
@@ -47,14 +47,14 @@ def find_token(urls: Sequence[str]) -> str | None:
     Raises:
         ConfigError: the file cannot be read, or is of a form that is not known here.
     """
-    path = os.environ.get(VARIABLE)
+    path = os.environ.get(FILE_VARIABLE)
     if not path:
         return None
     try:
         with open(path, "rb") as file:
             tokens = [token for token in _read_tokens(file.read()) if token.kind in _KINDS]
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the token file {path!r}, which {VARIABLE} names, cannot be read: {error}") from error
+        raise ConfigError(f"the token file {path!r}, which {FILE_VARIABLE} names, cannot be read: {error}") from error
     hosts = {urllib.parse.urlsplit(url).hostname or "" for url in urls}
     own = [token for token in tokens if token.service.rpartition(":")[0] in hosts]
     return (own or tokens)[0].text() if tokens else None

@@ -28,6 +28,7 @@ from ftfile.fs.deadline import run_within, start
 from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
+from ftfile.fs.hadoop_surroundings import USER, current_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -149,7 +150,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         process = os.getpid()
         with self._lock:
             if self._connected is None or self._connected[0] != process:
-                self._connected = process, _connect(self._url, self._settings.user)
+                self._connected = process, _connect(self._url, self._settings)
             return self._connected[1]
 
     def writer(self, full: str, *, overwrite: bool) -> RawFileWriter:
@@ -196,11 +197,11 @@ def open_location(location: Location) -> FileSystem:
     """
     settings = HadoopSettings.of(location)
     url = f"hdfs://{location.authority}" if location.authority else ""
-    _connect(url, settings.user)
+    _connect(url, settings)
     return NativeHdfsFileSystem(url, location.path, settings, location.clock)
 
 
-def _connect(url: str, user: str | None) -> hdfs_native.Client:
+def _connect(url: str, settings: HadoopSettings) -> hdfs_native.Client:
     """Return a client; nothing is sent yet."""
     try:
         import hdfs_native  # noqa: PLC0415 - optional
@@ -209,10 +210,13 @@ def _connect(url: str, user: str | None) -> hdfs_native.Client:
             f"hdfs:// needs a package that is not there ({error}): pip install 'ftfile[hdfs]'; or use webhdfs://, "
             "which needs none"
         ) from error
-    if user is not None:
+    if settings.user is not None:
         raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
+    user = settings.surroundings.user
+    if user is not None and user != current_user():
+        os.environ[USER] = user  # the library has no other way to be told
     try:
-        return hdfs_native.Client(url or None, _CONFIGURATION)
+        return hdfs_native.Client(url or None, {**settings.surroundings.handed, **_CONFIGURATION})
     except (RuntimeError, OSError) as error:
         raise ConfigError(
             f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or point "

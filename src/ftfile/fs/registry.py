@@ -32,6 +32,7 @@ __all__ = (
     "normalise",
     "open_filesystem",
     "register",
+    "settings_for_others",
     "unregister",
 )
 
@@ -46,6 +47,9 @@ _BUILT_IN = {
     "s3a": "ftfile.fs.s3:open_location",
     "webhdfs": "ftfile.fs.webhdfs:open_location",
 }
+
+# What finds in its environment what other processes may not.
+_HANDING_OVER = dict.fromkeys(("hdfs", "webhdfs"), "ftfile.fs.hadoop_surroundings:hand_over")
 
 _BY_FSSPEC = "ftfile.fs.fsspec_store:open_location"
 
@@ -91,6 +95,17 @@ def open_filesystem(
     if policy is None and fs.capabilities.patient:
         policy = ONCE
     return RetryingFileSystem(fs, policy, clock)
+
+
+def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by which processes on other hosts open the directory as this one does; they hold no secret.
+
+    Raises:
+        ConfigError: the URL is malformed, or what the driver finds around itself is.
+    """
+    scheme = parse(url).scheme
+    name = _HANDING_OVER.get(scheme) if scheme not in _registered else None
+    return dict(settings) if name is None else pkgutil.resolve_name(name)(settings)
 
 
 def _installed() -> dict[str, str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import AlreadyExists, ConfigError, NotFound, OutcomeUnknown, StorageError, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.hadoop import HadoopFileSystem
-from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings, hadoop_configuration
+from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
+from ftfile.fs.hadoop_surroundings import current_user, is_kerberos
 from ftfile.fs.hadoop_tokens import find_token
 from ftfile.fs.webhdfs_client import Answers, Upload, connect
 
@@ -148,10 +148,10 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return Upload(self._client.place_for(full, parameters), self._settings.timeout_s)
 
     def _connect(self) -> WebClient:
-        conf = hadoop_configuration()
-        kerberos = conf.get("hadoop.security.authentication", "simple").lower() == "kerberos"
+        surroundings = self._settings.surroundings
         token = find_token(self._urls)
-        user = self._settings.user or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        kerberos = is_kerberos(surroundings.configuration())
+        user = self._settings.user or surroundings.user or current_user() or getpass.getuser()
         return connect(self._urls, self._settings.timeout_s, user, token, kerberos=kerberos)
 
     def _status(self, full: str) -> FileInfo:
@@ -200,8 +200,9 @@ def open_location(location: Location) -> FileSystem:
     Raises:
         ConfigError: it names neither.
     """
-    urls = _name_node_urls(location, hadoop_configuration())
-    return WebHdfsFileSystem(urls, location.path, HadoopSettings.of(location), location.clock)
+    settings = HadoopSettings.of(location)
+    urls = _name_node_urls(location, settings.surroundings.configuration())
+    return WebHdfsFileSystem(urls, location.path, settings, location.clock)
 
 
 def _name_node_urls(location: Location, conf: dict[str, str]) -> list[str]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.opening import OWNER_ONLY
 from ftfile.core.errors import ConfigError
-from ftfile.fs.registry import open_filesystem
+from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.sink.durability import durability_of
 from ftfile.sink.hooks import check_hook
 from ftfile.sink.naming.settings import Naming
 from ftfile.sink.success import SuccessFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ftfile.core.options import ParsedOptions
 
@@ -63,8 +63,8 @@ class Publishing:
         """
         if parsed["onPublish"] is not None:
             check_hook(parsed["onPublish"])
-        connection = tuple(sorted(parsed.prefixed("storage").items()))
-        _check_connection(connection)
+        _check_connection(parsed.prefixed("storage"))
+        connection = tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
         if parsed["durability"] != "auto":
             durability_of(parsed["durability"], open_filesystem(parsed["path"], settings=dict(connection)).capabilities)
         naming = Naming.from_options(parsed, extension)
@@ -111,9 +111,9 @@ def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
     return None
 
 
-def _check_connection(connection: tuple[tuple[str, str], ...]) -> None:
+def _check_connection(given: Iterable[str]) -> None:
     own = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
-    for name, _ in connection:
+    for name in given:
         if name in own:
             raise ConfigError(f"storage.{name} is an option of its own: write {own[name]}")
 

@@ -14,6 +14,7 @@ from ftfile.commit.opening import open_with_keys
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.encoding.spark_types import arrow_schema
+from ftfile.fs.registry import settings_for_others
 from ftfile.sink.place import check_place, find_place
 from ftfile.source.directory import Directory
 from ftfile.source.plan import pack
@@ -61,7 +62,7 @@ class FtFileReader(Shipped, DataSourceReader):
         directory, version = _opened(options)
         self._path = directory.path
         self._key_provider = _key_provider(options)
-        self._storage = _storage(options)
+        self._storage = settings_for_others(self._path, _storage(options))
         self._version = directory.version() if version is None else version
         self._schema_json = schema.json()
         self._place = find_place(directory.file_system)

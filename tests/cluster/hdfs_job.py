@@ -1,0 +1,48 @@
+"""The application on HDFS: a stream and a read by each driver; one argument, a JSON file.
+
+Its `input` is a directory of JSON files, `outputs` are URLs, `scratch` is a directory, `result` a file for what was
+found; `settings` are those of Spark, and `master` is its address.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ()
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    builder = SparkSession.builder.master(job["master"])
+    for name, value in job["settings"].items():
+        builder.config(name, value)
+    spark = builder.getOrCreate()
+
+    def variables(_: Iterable[int]) -> Iterable[dict[str, str]]:
+        import os
+
+        yield {name: text for name, text in os.environ.items() if name.startswith("HADOOP_")}
+
+    found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(variables).collect()
+    rows = {}
+    for number, output in enumerate(job["outputs"]):
+        # Where Hadoop's configuration names a default file system, a path without a scheme is there.
+        writer = spark.readStream.schema("id long").json(f"file://{job['input']}").writeStream.format("ftfile")
+        writer = writer.option("fileFormat", "json").trigger(availableNow=True)
+        checkpoint = f"file://{job['scratch']}/checkpoint-{number}"
+        writer.option("checkpointLocation", checkpoint).start(output).awaitTermination()
+        rows[output] = sorted(row.id for row in spark.read.format("ftfile").load(output).collect())
+    Path(job["result"]).write_text(json.dumps({"rows": rows, "variables": found}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
