@@ -43,7 +43,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 
 .PHONY: test
 test: tests_passed := --tests-passed
-test: clean-reports java hdfs-jars s3-server lint unit crash hdfs-tests object-store-tests spark cluster-tests smoke-spark unit-pythons mutants ## everything that must pass
+test: clean-reports java hdfs-jars s3-server azure-server lint unit crash hdfs-tests object-store-tests spark cluster-tests smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
@@ -59,15 +59,16 @@ hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
 	$(call pytest,.venv,hdfs) -n 2 --dist loadfile tests/hdfs
 
 .PHONY: object-store-tests
-object-store-tests: s3-server environment ## the tests on servers of S3
+object-store-tests: s3-server azure-server environment ## the tests on servers of S3, and on Azure's emulator
 	$(call pytest,.venv,object-stores) -n 2 --dist loadgroup tests/object_stores
 
 .PHONY: long
-long: java hdfs-jars environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
+long: java hdfs-jars s3-server azure-server environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadgroup tests/object_stores
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-pairs) tests/spark/test_pairs.py
 
 .PHONY: kills
@@ -148,6 +149,10 @@ parquet-jar:
 .PHONY: s3-server
 s3-server:
 	@.ci/s3-server
+
+.PHONY: azure-server
+azure-server:
+	@.ci/azure-server
 
 .PHONY: clean-reports
 clean-reports:

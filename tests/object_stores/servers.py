@@ -1,4 +1,4 @@
-"""Servers of S3 on free loopback ports: moto, and a real one where it is built."""
+"""Servers on free loopback ports; of S3: moto, and a real one where it is built."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _wait_until_answers(server: subprocess.Popen[bytes], port: int, log: Path) -
             connection.getresponse().read()
         except OSError as error:
             if server.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"the server of S3 did not start:\n{log.read_text()}") from error
+                raise RuntimeError(f"the server did not start:\n{log.read_text()}") from error
             time.sleep(0.05)
         else:
             return

@@ -1,0 +1,70 @@
+"""Azure's emulator, of which adlfs is the client."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure.storage.blob import BlobServiceClient
+
+from tests.object_stores.servers import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("CONNECTION", "AzureStore", "azurite", "can_start")
+
+AZURITE = Path(__file__).parents[2] / ".servers" / "azurite"
+CONTAINER = "container"
+# By this variable adlfs finds its credentials.
+CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
+# Those that every Azurite has.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+class AzureStore(Store):
+    """Azurite, with one container."""
+
+    @property
+    def url(self) -> str:
+        """Return the root of its container."""
+        return f"abfs://{CONTAINER}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return what the driver must be told."""
+        return {"connection_string": f"env:{CONNECTION}"}
+
+    @property
+    def connection(self) -> str:
+        """Return what that variable must hold."""
+        blobs = f"BlobEndpoint={self.endpoint}/{ACCOUNT}"
+        return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};{blobs};"
+
+    def client(self) -> BlobServiceClient:
+        """Return a client that is not the driver's; close it."""
+        return BlobServiceClient.from_connection_string(self.connection)
+
+
+def can_start() -> bool:
+    """Say whether Azurite is brought, and what runs it is there."""
+    return (AZURITE / "stamp").exists() and shutil.which("node") is not None
+
+
+@contextlib.contextmanager
+def azurite() -> Iterator[AzureStore]:
+    """Start it; it keeps nothing when it ends."""
+    program = AZURITE / "node_modules/azurite/dist/src/blob/main.js"
+    # It need not know the newest version of the protocol, which the client speaks.
+    quiet = ("--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence")
+    store = AzureStore("node", str(program), "--blobHost", "127.0.0.1", "--blobPort", "{port}", *quiet)
+    try:
+        store.start()
+        with store.client() as client:
+            client.create_container(CONTAINER)
+        yield store
+    finally:
+        store.remove()

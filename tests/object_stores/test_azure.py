@@ -1,0 +1,165 @@
+"""Azure, by way of adlfs and fsspec: its vendor's emulator passes the trial, and carries the whole sink."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+import ftfile
+from ftfile.fs.registry import open_filesystem
+from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
+from ftfile.testing.checker import check_directory
+from ftfile.testing.fs_contract import ODD_NAMES, FileSystemContract
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.mounting import mounted
+from tests.crash.share import THOROUGH
+from tests.object_stores import azure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ftfile.fs.api import FileSystem, OutputStream
+    from tests.object_stores.azure import AzureStore
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of adlfs by aiohttp: that takes time
+    pytest.mark.xdist_group("azure"),
+    pytest.mark.skipif(not azure.can_start(), reason="no Azurite is here: .ci/azure-server brings it where npm is"),
+]
+
+Result = TypeVar("Result")
+
+CHANGES = {"create", "close", "create_exclusive", "rename", "put", "delete"}
+BATCHES = [[[{"value": letter} for letter in task] for task in batch] for batch in (("ab", "c"), ("d", "ef"), ("gh",))]
+# Of each way to write them.
+LEAST_CHANGES = 20
+EXPECTED = Counter(letter.encode() for letter in "abcdefgh")
+
+_directories = (f"directory-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[AzureStore]:
+    with azure.azurite() as store, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(azure.CONNECTION, store.connection)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def container(store: AzureStore) -> FileSystem:
+    """All of it, which needs one trial."""
+    return open_filesystem(store.url, settings=store.settings)
+
+
+@pytest.fixture
+def directory() -> str:
+    return next(_directories)
+
+
+@pytest.fixture
+def fs(store: AzureStore, directory: str) -> FileSystem:
+    return open_filesystem(f"{store.url}/{directory}", settings=store.settings)
+
+
+def names(store: AzureStore, directory: str) -> set[str]:
+    """Return all names in a directory, past the driver."""
+    with store.client() as client:
+        found = client.get_container_client(azure.CONTAINER).list_blob_names(name_starts_with=f"{directory}/")
+        return {name.partition("/")[2] for name in found}
+
+
+class TestContract(FileSystemContract):
+    race_rounds = rename_rounds = 20 if THOROUGH else 2
+
+    @pytest.fixture
+    def filesystem(self, store: AzureStore, directory: str, fs: FileSystem) -> FileSystem:
+        self.store, self.directory = store, directory
+        return fs
+
+    def stored(self, filesystem: FileSystem, path: str) -> bytes:  # noqa: ARG002
+        with self.store.client() as client:
+            blob = client.get_blob_client(azure.CONTAINER, f"{self.directory}/{path}")
+            content: bytes = blob.download_blob().readall()
+            return content
+
+    # It lists names that begin or end with a blank without it.
+    @pytest.mark.parametrize("name", [name for name in ODD_NAMES if name == name.strip()], ids=ascii)
+    def test_odd_names(self, filesystem: FileSystem, name: str) -> None:
+        super().test_odd_names(filesystem, name)
+
+
+def test_the_trial_passes_and_leaves_nothing(store: AzureStore, directory: str, fs: FileSystem) -> None:
+    fs.prove("_ftfile")
+    assert names(store, directory) == set()
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Mortal(WrapperFileSystem):
+    """Of which a process can use so many changes until it is killed; None for as many as it likes."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.left: int | None = None
+        self.done = 0
+        self._lock = threading.Lock()
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        with self._lock:
+            if operation in CHANGES:
+                if self.left is not None and self.done >= self.left:
+                    raise Killed(f"{operation} {path}")
+                self.done += 1
+        return super().around(operation, path, call)
+
+    def create(self, path: str) -> OutputStream:
+        return WrapperStream(super().create(path), self)
+
+
+def stream(url: str, checkpoint: Path, options: dict[str, str]) -> MicroBatch:
+    """Begin with the first batch that Spark knows nothing of, and go on to the end."""
+    query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text", **options}, checkpoint=str(checkpoint))
+    query.restart()
+    for batch_id in range(query.next_batch(), len(BATCHES)):
+        query.run(batch_id, BATCHES[batch_id])
+    return query
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"maxRecordsPerFile": "3", "maxBatchesPerFile": "2"}, {"publish": "direct"}], ids=str
+)
+def test_a_stream_that_is_killed_anywhere_and_comes_again(
+    container: FileSystem, tmp_path: Path, seed: int, options: dict[str, str]
+) -> None:
+    def is_killed_after(changes: int) -> bool:
+        fs = Mortal(container)
+        checkpoint, directory = tmp_path / str(changes), next(_directories)
+        with mounted(fs) as root:
+            url = f"{root}/{directory}"
+            fs.left = changes
+            with contextlib.suppress(Killed):
+                stream(url, checkpoint, options)
+            is_killed, fs.left = fs.done == changes, None
+            query = stream(url, checkpoint, options)
+            # Killed again, before Spark made a note of the last commit.
+            (checkpoint / f"commits/{len(BATCHES) - 1}").unlink()
+            query.restart()
+            assert query.run(len(BATCHES) - 1, [list(itertools.chain(*BATCHES[-1]))]).replayed
+            ftfile.flush(url)
+            report = check_directory(open_filesystem(url), direct="publish" in options)
+            assert report.live_rows == EXPECTED
+            assert report.visible_rows == EXPECTED or "publish" in options
+            assert ftfile.open(url).to_arrow().num_rows == EXPECTED.total()
+        return is_killed
+
+    moments = itertools.count() if THOROUGH else [random.Random(seed).randrange(LEAST_CHANGES)]
+    assert list(itertools.takewhile(is_killed_after, moments))
