@@ -1,4 +1,4 @@
-"""ftfile sent along with an application by `spark-submit --py-files`, to Pythons that do not have it."""
+"""ftfile sent along with an application, by `--py-files` and by `--archives`, to Pythons that do not have it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,11 @@ def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def packages(wheel: Path, filters: Path) -> tuple[Path, Path]:
+    return wheel, filters
+
+
+@pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str, str]) -> Path:
     """A Python with the packages of this one, but not what is installed as editable: not ftfile."""
     found = tmp_path_factory.mktemp("python") / "python"
@@ -58,29 +64,71 @@ def python(tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str
     return found
 
 
-@pytest.mark.timeout(240)
-def test_a_wheel_by_py_files(
-    cluster: Cluster, plain_environment: dict[str, str], wheel: Path, filters: Path, python: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Path:
+    """The same Python packed as `venv-pack` does it, which tells how it was started."""
+    found = tmp_path_factory.mktemp("environment") / "environment.tar.gz"
+    script = python.with_name("packed")
+    script.write_text(python.read_text().replace("\n", '\nexport STARTED_AS="$0"\n', 1))
+    script.chmod(0o755)
+    with tarfile.open(found, "w:gz") as archive:
+        archive.add(script, "bin/python")
+    return found
+
+
+def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options: str) -> list[tuple[str, str | None]]:
+    """Run the application, and return where its executors found ftfile, and how their Python was started."""
+    (home / "in").mkdir()
+    (home / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
-        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.ui.enabled": "false",
     }
     given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    command = [f"{SPARK_HOME}/bin/spark-submit", "--master", cluster.url, "--py-files", f"{wheel},{filters}", *given]
-    environment = plain_environment | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    script = [wheel_job.__file__, str(tmp_path)]
+    command = [f"{SPARK_HOME}/bin/spark-submit", "--master", cluster.url, *options, *given]
+    script = [wheel_job.__file__, str(home)]
     ended = subprocess.run(
-        [*command, *script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=False
+        [*command, *script], cwd=home, env=variables, capture_output=True, text=True, timeout=200, check=False
     )
-    assert (tmp_path / "result.json").exists(), ended.stdout + ended.stderr
-    result = json.loads((tmp_path / "result.json").read_text())
+    assert (home / "result.json").exists(), (ended.stdout + ended.stderr)[-5000:]
+    result = json.loads((home / "result.json").read_text())
     assert result["rows"] == list(range(10))
     assert result["places"]
-    assert all("/ftfile.zip/" in place for place in result["places"]), result
+    return [(place, started) for place, started in result["places"]]
+
+
+@pytest.mark.timeout(240)
+def test_a_wheel_by_py_files(
+    cluster: Cluster, plain_environment: dict[str, str], packages: tuple[Path, Path], python: Path, tmp_path: Path
+) -> None:
+    wheel, filters = packages
+    variables = plain_environment | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    found = submitted(tmp_path, cluster, variables, "--py-files", f"{wheel},{filters}")
+    assert all("/ftfile.zip/" in place for place, _ in found), found
+
+
+@pytest.mark.timeout(240)
+def test_a_wheel_and_an_environment_by_archives(
+    cluster: Cluster,
+    plain_environment: dict[str, str],
+    packages: tuple[Path, Path],
+    python: Path,
+    environment: Path,
+    tmp_path: Path,
+) -> None:
+    wheel, filters = packages
+    variables = plain_environment | {
+        "PYSPARK_PYTHON": "./environment/bin/python",
+        "PYSPARK_DRIVER_PYTHON": str(python),
+        "PYTHONPATH": f"{wheel}:{filters}",
+    }
+    archives = f"{environment}#environment,{wheel}#ftfile,{filters}#filters"
+    path = "spark.executorEnv.PYTHONPATH=./ftfile:./filters"
+    found = submitted(tmp_path, cluster, variables, "--archives", archives, "--conf", path)
+    assert all(place.startswith(f"{cluster.home}/") for place, _ in found), found
+    assert all(place.endswith("/ftfile/ftfile/core/version.py") for place, _ in found), found
+    assert all(started == "./environment/bin/python" for _, started in found), found

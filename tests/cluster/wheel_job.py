@@ -26,10 +26,12 @@ def main() -> None:
     writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "out")).awaitTermination()
     rows = spark.read.format("ftfile").load(str(home / "out")).collect()
 
-    def places(_: Iterable[int]) -> Iterable[str]:
+    def places(_: Iterable[int]) -> Iterable[tuple[str, str | None]]:
+        import os
+
         from ftfile.core import version
 
-        yield str(version.__file__)
+        yield str(version.__file__), os.environ.get("STARTED_AS")
 
     found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(places).collect()
     (home / "result.json").write_text(json.dumps({"rows": sorted(row.id for row in rows), "places": found}))
