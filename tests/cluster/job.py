@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("FILES_PER_BATCH",)
 
-SCHEMA = "id long, k string"
+SCHEMA = "id long, text string, k string"
 FILES_PER_BATCH = 2
 
 

@@ -1,4 +1,4 @@
-"""Executors that see another directory than the driver, or run another ftfile: refused, with a text that helps."""
+"""Executors that see another directory than the driver, run another ftfile, or lack keys: refused, with what helps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.sink.encrypted import FIRST, ring_text, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
 # Of every process another directory: on one machine, what a path on disks of their own is to hosts.
+# A variable with a key ring that the driver has, and no executor.
+KEYS = "FTFILE_KEYS_OF_THE_DRIVER"
 EACH_ITS_OWN = "/proc/self/cwd/out"
 
 
@@ -39,7 +42,7 @@ def spark(cluster: Cluster, home: Path, plain_environment: dict[str, str]) -> It
 
     before = dict(os.environ)
     os.environ.clear()
-    os.environ.update(plain_environment)
+    os.environ.update(plain_environment | {KEYS: ring_text(first=FIRST)})
     session = (
         SparkSession.builder.master(cluster.url)
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -61,10 +64,10 @@ def spark(cluster: Cluster, home: Path, plain_environment: dict[str, str]) -> It
     os.environ.update(before)
 
 
-def stream(spark: SparkSession, home: Path, path: str) -> None:
+def stream(spark: SparkSession, home: Path, path: str, **options: str) -> None:
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 8).option("numPartitions", 4).load()
     writer = rows.writeStream.format("ftfile").trigger(once=True).option("fileFormat", "json")
-    writer.option("checkpointLocation", str(home / "checkpoint")).start(path).awaitTermination()
+    writer.options(**options).option("checkpointLocation", str(home / "checkpoint")).start(path).awaitTermination()
 
 
 def write(spark: SparkSession, home: Path, path: str) -> None:
@@ -110,3 +113,18 @@ def test_another_version_in_one_worker_is_refused(
     assert "Install one version on the driver and on all executors" in text
     use(spark, tmp_path, str(tmp_path / "out"))
     assert len(list((tmp_path / "out").glob("*.json"))) == 4
+
+
+def test_keys_that_only_the_driver_has_are_missed_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    out, ring = tmp_path / "out", tmp_path / "keys"
+
+    def encrypted(provider: str) -> None:
+        stream(spark, tmp_path, str(out), encryption="aes-gcm", compression="zstd", keyProvider=provider)
+
+    text = error_of(encrypted, f"env:{KEYS}")
+    assert f"ConfigError: the environment variable {KEYS}, which should hold keys, is not set on the host" in text
+    assert "the driver and every executor need it" in text
+    assert not [*out.glob("*.json*")]
+    write_ring(ring, first=FIRST)
+    encrypted(f"file:{ring}")
+    assert sorted(ftfile.open(out, key_provider=f"file:{ring}").to_arrow()["value"].to_pylist()) == [*range(8)]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from tests.cluster import job
 from tests.cluster.cluster import executor_of, wait_for
 from tests.cluster.job import FILES_PER_BATCH
 from tests.demo.process import SparkApp
+from tests.unit.sink.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,24 +27,35 @@ if TYPE_CHECKING:
 FILES = 14
 ROWS_PER_FILE = 40
 OPTIONS = {"fileFormat": "json", "partitionBy": "k", "maxRecordsPerFile": "70", "maxBatchesPerFile": "4"}
+SECRET = "what nobody may read"
 
 
 class Stream:
-    """The application, its directories, and when its tasks wait for us."""
+    """The application, its directories, its key ring, and when its tasks wait for us."""
 
     def __init__(self, home: Path, cluster: Cluster, environment: dict[str, str]) -> None:
         self.output, self._hold = home / "out", home / "hold"
         self._home, self._environment, self._log = home, environment, home / "driver.log"
         for name in ("hold", "in", "scratch"):
             (home / name).mkdir()
+        self.keys = home / "keys"
+        write_ring(self.keys, first=FIRST)
         self.expected: Counter[str] = Counter()
         for number in range(FILES):
-            rows = [{"id": number * ROWS_PER_FILE + each, "k": "xyz"[each % 3]} for each in range(ROWS_PER_FILE)]
+            rows = [
+                {"id": number * ROWS_PER_FILE + each, "text": SECRET, "k": "xyz"[each % 3]}
+                for each in range(ROWS_PER_FILE)
+            ]
             text = [json.dumps(row) for row in rows]
             (home / "in" / f"{number:05}.json").write_text("\n".join(text))
             self.expected.update(text)
         names = {"input": "in", "checkpoint": "checkpoint", "output": "out", "hold": "hold", "scratch": "scratch"}
-        settings = {"master": cluster.url, "options": OPTIONS, **{key: str(home / name) for key, name in names.items()}}
+        protection = {"compression": "gzip", "encryption": "aes-gcm", "keyProvider": f"file:{self.keys}"}
+        settings = {
+            "master": cluster.url,
+            "options": OPTIONS | protection,
+            **{key: str(home / name) for key, name in names.items()},
+        }
         (home / "job.json").write_text(json.dumps(settings))
         self.hold()
         self.app = self._started()
@@ -97,12 +108,9 @@ class Stream:
             raise AssertionError(f"{error}\n{self.app.last_words()}") from error
 
     def rows(self) -> Counter[str]:
-        """What a plain reader sees."""
-        found: Counter[str] = Counter()
-        for file in self.output.glob("k=*/*.json"):
-            for line in file.read_text().splitlines():
-                found[json.dumps(json.loads(line) | {"k": file.parent.name.removeprefix("k=")})] += 1
-        return found
+        """What a reader with the keys sees."""
+        found = ftfile.open(self.output, key_provider=f"file:{self.keys}").to_arrow()
+        return Counter(json.dumps(row) for row in found.select(["id", "text", "k"]).to_pylist())
 
 
 def kill(*processes: int) -> None:
@@ -126,6 +134,9 @@ def test_each_row_is_there_once_whatever_is_killed(
     finally:
         stream.app.kill()
     ftfile.flush(stream.output)
-    report = check_directory(open_filesystem(str(stream.output)))
+    report = check_directory(ftfile.open(stream.output).file_system)
     assert report.live_rows == report.visible_rows
     assert stream.rows() == stream.expected
+    files = [path for path in stream.output.rglob("*") if path.is_file()]
+    assert {path.name.partition(".")[2] for path in files if "_ftfile" not in path.parts} == {"json.gz.enc"}
+    assert not any(SECRET.encode() in path.read_bytes() for path in files)

@@ -74,7 +74,7 @@ def test_keys_that_the_reader_names(spark: SparkSession, paths: dict[str, Any], 
     read = spark.read.format("ftfile")
     assert ids(read.option("keyProvider", f"file:{elsewhere}").load(paths["out"])) == [0, 1]
     assert ids(read.option("keyProvider", f"command:cat {elsewhere}").load(paths["out"])) == [0, 1]
-    with pytest.raises(Exception, match="cannot be read here"):
+    with pytest.raises(Exception, match="cannot be read on the host"):
         spark.read.format("ftfile").load(paths["out"]).collect()
     elsewhere.write_text(f"first {OTHER_KEY}\n")
     forget_keys()

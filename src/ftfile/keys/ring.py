@@ -7,6 +7,7 @@ import binascii
 import os
 import re
 import shlex
+import socket
 import stat
 import subprocess
 import threading
@@ -91,7 +92,7 @@ class FileRing(KeyRing):
                 status = os.fstat(file.fileno())
                 content = file.read(_BYTES_MAX) if stat.S_ISREG(status.st_mode) else b""
         except OSError as error:
-            raise ConfigError(f"{self._what} cannot be read here: {error.strerror}") from error
+            raise ConfigError(f"{self._what} cannot be read {_here()}: {error.strerror}") from error
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{self._what} is no regular file")
         if status.st_mode & _FOR_OTHERS:
@@ -122,7 +123,7 @@ class EnvironmentRing(KeyRing):
     def _read(self) -> str:
         text = os.environ.get(self._name)
         if not text:
-            raise ConfigError(f"{self._what}, which should hold keys, is not set on this machine")
+            raise ConfigError(f"{self._what}, which should hold keys, is not set {_here()}")
         return text
 
 
@@ -161,6 +162,10 @@ class CommandRing(KeyRing):
                 f"the key command {self._words[0]!r} ended with status {done.returncode}: run it by hand to see why"
             )
         return done.stdout.decode("utf-8", "replace")
+
+
+def _here() -> str:
+    return f"on the host {socket.gethostname()!r} (the driver and every executor need it)"
 
 
 def parse_ring(text: str, what: str) -> dict[str, bytes]:

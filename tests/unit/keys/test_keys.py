@@ -136,7 +136,7 @@ class TestRings:
     @pytest.mark.parametrize(
         ("reference", "told"),
         [
-            ("file:/no/such/keys", "the key file '/no/such/keys' cannot be read here: No such file"),
+            ("file:/no/such/keys", "the key file '/no/such/keys' cannot be read on the host '"),
             ("file:keys", "absolute path"),
             ("env:FTFILE_NOT_SET", "the environment variable FTFILE_NOT_SET, which should hold keys, is not set"),
             ("env:not a name", "the name of a variable"),

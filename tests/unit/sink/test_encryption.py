@@ -403,9 +403,9 @@ class TestKeys:
         stream(out, ring).run(0, [rows_of("some")])
         ring.unlink()
         forget_all()
-        with pytest.raises(ConfigError, match="cannot be read here"):
+        with pytest.raises(ConfigError, match="cannot be read on the host"):
             stream(out, ring).config()
-        with pytest.raises(ConfigError, match="cannot be read here"):
+        with pytest.raises(ConfigError, match="cannot be read on the host"):
             ftfile.open(out).to_arrow()
 
     @pytest.mark.parametrize("kind", [pytest.param("parquet", marks=WITH_OWN_OF_PARQUET), "aes-gcm"])
