@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import contextlib
 import os
 import signal
 from collections import Counter
@@ -116,7 +117,9 @@ class Stream:
 def kill(*processes: int) -> None:
     assert processes
     for process in processes:
-        os.kill(process, signal.SIGKILL)
+        # Python workers of an executor that was killed may be gone already.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.timeout(240)
