@@ -74,7 +74,7 @@ class Size:
     delays_ms: tuple[int, ...]
 
 
-FULL = Size(128 << 20, 3, {8: 10, 100: 3, 1_000: 2}, 4, 2, 4, 250_000, 1, 2, (DELIVERED_MS, SHORT_MS))
+FULL = Size(128 << 20, 5, {8: 10, 100: 3, 1_000: 2}, 8, 4, 8, 500_000, 1, 3, (DELIVERED_MS, SHORT_MS))
 SMOKE = Size(4 << 20, 1, {8: 1, 20: 1}, 1, 1, 2, 1_000, 0, 1, (SHORT_MS,))
 
 TASKS = 2
