@@ -76,7 +76,7 @@ def names(store: AzureStore, directory: str) -> set[str]:
 
 
 class TestContract(FileSystemContract):
-    race_rounds = rename_rounds = 20 if THOROUGH else 2
+    race_rounds = rename_rounds = 50 if THOROUGH else 2
 
     @pytest.fixture
     def filesystem(self, store: AzureStore, directory: str, fs: FileSystem) -> FileSystem:

@@ -21,7 +21,7 @@ _directories = (f"contract-{number}" for number in itertools.count())
 
 
 class S3Contract(FileSystemContract):
-    race_rounds = 50 if THOROUGH else 5  # a request takes milliseconds
+    rename_rounds = 50 if THOROUGH else 5  # a request takes milliseconds
     url: str
     client: object
 

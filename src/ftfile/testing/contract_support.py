@@ -33,9 +33,9 @@ class ContractSupport:
     clock_slack_ms = 5_000
 
     # Rounds of the races to create one file and to rename to one name, with so many threads.
-    race_rounds = 20
-    rename_rounds = 20
-    racers = 8
+    race_rounds = 50
+    rename_rounds = 50
+    racers = 16
 
     def second_client(self, filesystem: FileSystem) -> FileSystem:
         """Return another client of the same store; by default what a pickle makes of the first."""

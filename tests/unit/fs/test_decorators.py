@@ -18,7 +18,7 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.faulty import Fault, FaultyFileSystem
-from ftfile.testing.fs_contract import FileSystemContract
+from tests.unit.fs.layered import LayeredContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def memory() -> Iterator[MemoryFileSystem]:
     MemoryFileSystem.drop(filesystem.name)
 
 
-class TestStackOverMemory(FileSystemContract):
+class TestStackOverMemory(LayeredContract):
     @pytest.fixture
     def filesystem(self, memory: MemoryFileSystem) -> FileSystem:
         rooted = RootedFileSystem(memory, "some/where")
@@ -44,7 +44,7 @@ class TestStackOverMemory(FileSystemContract):
         return MeteredFileSystem(RetryingFileSystem(WrapperFileSystem(rooted)))
 
 
-class TestStackOverLocal(FileSystemContract):
+class TestStackOverLocal(LayeredContract):
     @pytest.fixture
     def filesystem(self, tmp_path: Path) -> FileSystem:
         rooted = RootedFileSystem(RetryingFileSystem(LocalFileSystem(str(tmp_path))), "some/where")

@@ -14,7 +14,7 @@ from ftfile.fs.registry import known_schemes, normalise, open_filesystem, regist
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.faulty import Fault, FaultyFileSystem
-from ftfile.testing.fs_contract import FileSystemContract
+from tests.unit.fs.layered import LayeredContract
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.fs.location import Location
 
 
-class TestFileUrl(FileSystemContract):
+class TestFileUrl(LayeredContract):
     @pytest.fixture
     def filesystem(self, tmp_path: Path) -> FileSystem:
         return open_filesystem(f"file:{tmp_path}")

@@ -13,7 +13,7 @@ from ftfile.core.errors import FtfileError
 from ftfile.fs.paths import parent_of
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_states
-from ftfile.testing.fs_contract import FileSystemContract
+from tests.unit.fs.layered import LayeredContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from ftfile.testing.crashing import CrashState
 
 
-class TestCrashingWithoutCrash(FileSystemContract):
+class TestCrashingWithoutCrash(LayeredContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem()
 
 
-class TestCrashingLikeS3(FileSystemContract):
+class TestCrashingLikeS3(LayeredContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem(store="s3")
 
 
-class TestCrashingLikeHdfs(FileSystemContract):
+class TestCrashingLikeHdfs(LayeredContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem(store="hdfs")
 
 
-class TestCrashingLikeWebHdfs(FileSystemContract):
+class TestCrashingLikeWebHdfs(LayeredContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem(store="webhdfs")

@@ -17,8 +17,8 @@ from ftfile.core.errors import (
 )
 from ftfile.fs.memory import MemoryFileSystem
 from ftfile.testing.faulty import STANDARD_FAULTS, Call, Fault, FaultyFileSystem
-from ftfile.testing.fs_contract import FileSystemContract
 from ftfile.testing.sweep import fault_sweep
+from tests.unit.fs.layered import LayeredContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def new_memory() -> MemoryFileSystem:
     return filesystem
 
 
-class TestFaultyWithoutFaults(FileSystemContract):
+class TestFaultyWithoutFaults(LayeredContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return FaultyFileSystem(new_memory())
