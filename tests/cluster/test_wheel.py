@@ -116,16 +116,15 @@ def test_a_wheel_and_an_environment_by_archives(
     cluster: Cluster,
     plain_environment: dict[str, str],
     packages: tuple[Path, Path],
-    python: Path,
     environment: Path,
     tmp_path: Path,
 ) -> None:
     wheel, filters = packages
-    variables = plain_environment | {
-        "PYSPARK_PYTHON": "./environment/bin/python",
-        "PYSPARK_DRIVER_PYTHON": str(python),
-        "PYTHONPATH": f"{wheel}:{filters}",
-    }
+    # Spark starts the same Python where the driver is, to plan and to commit.
+    with tarfile.open(environment) as archive:
+        archive.extractall(tmp_path / "environment", filter="data")
+    variables = plain_environment | {"PYSPARK_PYTHON": "./environment/bin/python", "PYTHONPATH": f"{wheel}:{filters}"}
+    del variables["PYSPARK_DRIVER_PYTHON"]
     archives = f"{environment}#environment,{wheel}#ftfile,{filters}#filters"
     path = "spark.executorEnv.PYTHONPATH=./ftfile:./filters"
     found = submitted(tmp_path, cluster, variables, "--archives", archives, "--conf", path)
