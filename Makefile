@@ -11,7 +11,9 @@ SPARK_42 := 4.2.1
 SPARK_43 := 4.3.0
 
 MAIN_PYTHONS := 3.11 3.12 3.13 3.14
-OTHER_PYTHONS := 3.10 3.13
+# The oldest in `make test`, with the oldest dependencies that are admitted; others in `make long`.
+OTHER_PYTHONS := 3.10
+NEWER_PYTHONS := 3.12 3.13
 
 # Of the unit tests, what the inner loop need not wait for.
 LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_matrix.py sink/test_memory_of_tasks.py)
@@ -56,7 +58,7 @@ crash: environment ## every crash and every fault, enumerated; and the longer on
 
 .PHONY: hdfs-tests
 hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
-	$(call pytest,.venv,hdfs) -n 2 --dist loadfile tests/hdfs
+	$(call pytest,.venv,hdfs) -n 4 --dist loadscope tests/hdfs
 
 .PHONY: object-store-tests
 object-store-tests: s3-server azure-server environment ## the tests on servers of S3, and on Azure's emulator
@@ -69,7 +71,8 @@ long: java hdfs-jars s3-server azure-server environment ## 100,000 batches into 
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadgroup tests/object_stores
-	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-pairs) tests/spark/test_pairs.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py
+	$(MAKE) $(NEWER_PYTHONS:%=unit-%)
 
 .PHONY: kills
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
@@ -93,7 +96,7 @@ smoke-%: FORCE
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## the unit tests on each other Python that is found
 
-# tests/unit/spark needs pyspark. The oldest Python takes the oldest dependencies that are admitted.
+# tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
