@@ -13,7 +13,7 @@ from ftfile.core.errors import ReplayMismatch
 from ftfile.testing.crashing import crash_states
 from ftfile.testing.repeatable import repeatable
 from ftfile.upkeep.flush import flush
-from tests.crash.share import some
+from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 
@@ -220,4 +220,4 @@ def test_power_is_cut_while_both_run(race: Race, seed: int) -> None:
     for step in some(range(calls["first"] + 1), seed):
         ring.crash(seen, ("first", step), ("second", TO_THE_END))
     print(f"{race.name}: {len(seen)} different states of {ring.runs} races")
-    assert len(seen) > 200
+    assert len(seen) > (200 if THOROUGH else 80)

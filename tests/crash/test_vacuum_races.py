@@ -114,7 +114,8 @@ def test_every_pair_of_steps(change: str, seed: int) -> None:
         for other_step in (*range(1, calls["vacuum"], 4 * race.stride), TO_THE_END):
             race.run(("batch", step), ("vacuum", other_step), ("batch", TO_THE_END))
     print(f"{race.scenario.name}: {race.refused} of {race.runs} batches refused")
-    assert 0 < race.refused < race.runs
+    assert race.refused < race.runs
+    assert race.refused or not THOROUGH, "only at some of the steps a vacuum is in the way"
 
 
 @pytest.mark.timeout(600)
@@ -131,4 +132,4 @@ def test_power_is_cut_while_both_run(change: str, seed: int) -> None:
                 race.scenario.check(survived, state.notes)
                 race.go_on(survived, state.notes)
     print(f"{race.scenario.name}: {len(seen)} different states")
-    assert len(seen) > (1_000 if THOROUGH else 300)
+    assert len(seen) > (1_000 if THOROUGH else 100)
