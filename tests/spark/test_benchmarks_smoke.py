@@ -129,6 +129,13 @@ def test_object_stores(tables: Tables) -> None:
     assert all(row["p50 ms"] > 0 and row["requests"] > 8 for row in commits)
 
 
+def test_local(tables: Tables) -> None:
+    writers, commits = tables["local"]
+    assert [row["writer"] for row in writers] == ["python alone", "ftfile"]
+    assert [row["files"] for row in commits] == [8]
+    assert all(row["p50 ms"] > 0 and row["calls"] > 8 for row in commits)
+
+
 def test_compression(tables: Tables) -> None:
     codecs, encrypted, small, spark = tables["compression"]
     assert {row["codec"] for row in codecs} == {row["codec"] for row in small} == set(CODECS)
