@@ -235,9 +235,10 @@ class AesGcmEncoder:
         # As `_encrypt` does, with as few steps as can be: AES takes no more than 9 us for a chunk.
         encrypt, prefix, bound, step = self._cipher.encrypt, self._prefix, self._bound, self._chunk_bytes
         places = range(start, len(view) - step, step)
-        _nonce(prefix, self._number + len(places), is_last=False)  # refuses what would be too many
-        for number, place in enumerate(places, self._number):
-            self._number = number + 1
+        # Taken before the first comes out: no other call may use these numbers, whoever reads when.
+        first, self._number = self._number, self._number + len(places)
+        _nonce(prefix, self._number, is_last=False)  # refuses what would be too many
+        for number, place in enumerate(places, first):
             yield encrypt(prefix + number.to_bytes(4, "big") + b"\0", view[place : place + step], bound)
         self._held += view[start + step * len(places) :]
 

@@ -78,6 +78,15 @@ def test_the_independent_decoder_is_short_and_independent() -> None:
     assert not any("import" in line and "ftfile" in line for line in lines)
 
 
+def test_two_who_read_the_pieces_of_one_encoder_share_no_nonce() -> None:
+    encoder = envelope().encoder("a@0")
+    plain = bytes(4 * CHUNK_BYTES)
+    first = encoder.pieces(plain)
+    head = [next(first), next(first)]
+    chunks = [*encoder.pieces(plain), *first, *head[1:]]
+    assert len(chunks) == len(set(chunks)), "the same zeros under the same nonce are the same bytes"
+
+
 @given(st.lists(st.binary(max_size=3 * SMALL), max_size=6), st.integers(1, 3000))
 def test_any_pieces_come_back(pieces: list[bytes], step: int) -> None:
     stream = envelope().encoder("a@0")
