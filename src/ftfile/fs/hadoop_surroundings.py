@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,8 +26,9 @@ __all__ = ("HANDED_OVER", "USER", "Surroundings", "current_user", "hand_over", "
 HANDED_OVER = "handedOver"
 USER = "HADOOP_USER_NAME"
 
-# What says where a cluster is and how it is talked to: some other properties are passwords.
+# What says where a cluster is and how it is talked to: some other properties are passwords, and some of these.
 _HANDED_PREFIXES = ("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
+_SECRETS = re.compile("oauth|password|secret|credential|token|keystore|truststore", re.IGNORECASE)
 _AUTHENTICATION = "hadoop.security.authentication"
 
 
@@ -47,9 +49,13 @@ class Surroundings:
         """Take over what `hand_over` made.
 
         Raises:
-            ConfigError: the driver has a token, and this process has none.
+            ConfigError: the driver has a token, and this process has none; or it did not make the text.
         """
-        handed, user, has_token = json.loads(text)
+        try:
+            handed, user, has_token = json.loads(text)
+            handed = dict(handed)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"storage.{HANDED_OVER} is what ftfile hands over itself: leave it out") from error
         if has_token and not os.environ.get(TOKEN_FILE):
             raise ConfigError(
                 f"the driver has delegation tokens ({TOKEN_FILE}), and an executor on the host "
@@ -74,7 +80,11 @@ def hand_over(settings: Mapping[str, str]) -> dict[str, str]:
         ConfigError: see `Surroundings.configuration`.
     """
     configuration = _read_configuration()
-    handed = {name: text for name, text in configuration.items() if name.startswith(_HANDED_PREFIXES)}
+    handed = {
+        name: text
+        for name, text in configuration.items()
+        if name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
+    }
     # With Kerberos a ticket says it, or a token.
     user = None if is_kerberos(configuration) else current_user()
     return {**settings, HANDED_OVER: json.dumps([handed, user, bool(os.environ.get(TOKEN_FILE))])}

@@ -66,7 +66,7 @@ def _read_tokens(data: bytes) -> list[_Token]:
     Raises:
         ValueError: it is none, or of another form.
     """
-    if data[:4] != _MAGIC:
+    if data[:4] != _MAGIC or len(data) <= len(_MAGIC):
         raise ValueError("it is no token file of Hadoop")
     if data[4] != _WRITABLE:
         raise ValueError("it is in Hadoop's protobuf form; have it written in the Java form (hdfs dtutil -format java)")
@@ -83,7 +83,10 @@ def _read_tokens(data: bytes) -> list[_Token]:
 
 
 def _read_bytes(stream: io.BytesIO) -> bytes:
-    length = _read_number(stream)
+    return _read(stream, _read_number(stream))
+
+
+def _read(stream: io.BytesIO, length: int) -> bytes:
     data = stream.read(length)
     if len(data) != length:
         raise ValueError("it is cut short")
@@ -91,9 +94,9 @@ def _read_bytes(stream: io.BytesIO) -> bytes:
 
 
 def _read_number(stream: io.BytesIO) -> int:
-    first = int.from_bytes(stream.read(1), "big", signed=True)
+    first = int.from_bytes(_read(stream, 1), "big", signed=True)
     if first >= _ONE_BYTE_MIN:
         return first
     if first < _POSITIVE_MIN:
         raise ValueError("a length is negative")
-    return int.from_bytes(stream.read(_ONE_BYTE_MIN - first), "big")
+    return int.from_bytes(_read(stream, _ONE_BYTE_MIN - first), "big")

@@ -49,7 +49,9 @@ class Host:
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     found = Host(tmp_path / "driver", monkeypatch)
-    found.configure(**{"dfs__namenode__http-address__ns__n": "namenode:9870", "ssl__keystore__password": "hidden"})
+    found.configure(
+        **{"dfs__namenode__http-address__ns__n": "namenode:9870", "dfs__webhdfs__oauth2__credential": "hidden"}
+    )
     found.enter()
     return found
 
@@ -140,6 +142,13 @@ def test_the_native_library_is_told(driver: Host, executor: Host, monkeypatch: p
     assert made[-1][1]["dfs.namenode.http-address.ns.n"] == "namenode:9870"
     assert made[-1][1]["dfs.client.failover.max.attempts"] == "2"
     assert os.environ["HADOOP_USER_NAME"] == "etl"
+
+
+@pytest.mark.parametrize("text", ["x", "[]", "null", "[1, 2, 3]"])
+def test_what_the_driver_did_not_make_is_refused(text: str) -> None:
+    for url in (URL, "hdfs://ns/out"):
+        with pytest.raises(ConfigError, match=r"storage\.handedOver"):
+            open_filesystem(url, settings={"handedOver": text})
 
 
 def test_other_stores_need_nothing(driver: Host) -> None:
