@@ -441,6 +441,15 @@ class TestCredentials:
             open_filesystem("s3://bucket", settings=settings).create_exclusive("file", b"")
         assert "T0PSECRET" not in "".join(traceback.format_exception(caught.value))
 
+    def test_what_else_cannot_be_sent_is_not_taken_for_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, text in CREDENTIALS.items():
+            monkeypatch.setenv(name, text)
+        monkeypatch.setenv("HTTP_PROXY", "http://proxy:99999999")
+        settings = {"endpoint": "http://store.example", "region": "us-east-1", "patience": "0"}
+        with pytest.raises(StorageError) as caught:
+            open_filesystem("s3://bucket", settings=settings).stat("file")
+        assert "line feed" not in str(caught.value)
+
     def test_they_are_nowhere(self, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         names = {"storage.accessKeyVariable": "AWS_ACCESS_KEY_ID", "storage.secretKeyVariable": "AWS_SECRET_ACCESS_KEY"}
         sink = Sink(store, tmp_path / "checkpoint")

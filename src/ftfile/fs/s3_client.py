@@ -125,7 +125,10 @@ class S3Client:
     def _is_refused_header(self, error: Exception) -> bool:
         """Say whether nothing was sent because credentials cannot stand in a header."""
         cause = error.kwargs.get("error") if isinstance(error, self._errors.HTTPClientError) else None
-        return isinstance(cause, ValueError)
+        # `http.client` says so of what it was given; what it cannot encode is no header either.
+        return isinstance(cause, UnicodeEncodeError) or (
+            isinstance(cause, ValueError) and str(cause).startswith("Invalid header value")
+        )
 
     def _translated(self, operation: str, path: str, where: str, error: Exception) -> StorageError:
         known = self._errors
