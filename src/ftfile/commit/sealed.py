@@ -58,7 +58,8 @@ class Seal:
         try:
             text = json.loads(line)
             seal = cls(text["directory"], text["keyProvider"])
-            if text["sealed"] == 1 and re.fullmatch("[0-9a-f]{32}", seal.directory_id):
+            known = text["sealed"] == 1 and isinstance(seal.key_provider, str | None)
+            if known and re.fullmatch("[0-9a-f]{32}", seal.directory_id):
                 return seal
         except (ValueError, KeyError, TypeError):
             pass

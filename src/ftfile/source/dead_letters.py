@@ -145,5 +145,5 @@ def _letters(path: str, content: bytes) -> Iterator[DeadLetter]:
         try:
             text = json.loads(line)
             yield DeadLetter(text["reason"], text["query"], text["batch"], text["partition"], text["row"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}") from error

@@ -284,4 +284,3 @@ class FileSystemContract(OutputStreamContract, ExclusiveContract):
         assert capabilities.driver
         assert capabilities.concurrency >= 1
         assert capabilities.durability in {"hsync", "close", "none"}
-        assert capabilities.stream_capabilities <= {"hflush", "hsync", "abort"}

@@ -430,7 +430,16 @@ class TestWhereKeysAre:
         stream(out, ring, keyProvider="env:FTFILE_OUR_KEYS").run(0, [rows_of("some")])
         assert committed(out) == ["some"]
 
-    @pytest.mark.parametrize("line", ["{}", "[]", "sealed", '{"sealed": 2, "directory": "", "keyProvider": null}'])
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "{}",
+            "[]",
+            "sealed",
+            '{"sealed": 2, "directory": "", "keyProvider": null}',
+            f'{{"sealed": 1, "directory": "{32 * "0"}", "keyProvider": 5}}',
+        ],
+    )
     def test_a_seal_that_is_none(self, out: str, ring: Path, line: str) -> None:
         three_batches(out, ring)
         path = Path(out, "_ftfile/format")
