@@ -60,7 +60,7 @@ SHIPPING = (
     wrong(
         "all of Hadoop's configuration is handed over, passwords too",
         "fs/hadoop_surroundings.py",
-        " if name.startswith(_HANDED_PREFIXES)",
+        " and not _SECRETS.search(name)",
         "",
         HADOOP,
     ),

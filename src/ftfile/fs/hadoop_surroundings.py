@@ -80,14 +80,14 @@ def hand_over(settings: Mapping[str, str]) -> dict[str, str]:
         ConfigError: see `Surroundings.configuration`.
     """
     configuration = _read_configuration()
-    handed = {
-        name: text
-        for name, text in configuration.items()
-        if name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
-    }
+    handed = {name: text for name, text in configuration.items() if _may_travel(name)}
     # With Kerberos a ticket says it, or a token.
     user = None if is_kerberos(configuration) else current_user()
     return {**settings, HANDED_OVER: json.dumps([handed, user, bool(os.environ.get(TOKEN_FILE))])}
+
+
+def _may_travel(name: str) -> bool:
+    return name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
 
 
 def is_kerberos(configuration: Mapping[str, str]) -> bool:
