@@ -296,6 +296,30 @@ def test_files_that_changed_places_are_detected(out: str, ring: Path, file_forma
         ftfile.open(out).to_arrow()
 
 
+@pytest.mark.parametrize("rolling", ["batch", "policy"])
+def test_an_older_state_of_one_file_shows_nothing_older(out: str, ring: Path, rolling: str) -> None:
+    query = stream(out, ring, rolling=rolling)
+    query.run(0, [rows_of("some")])
+    before = {path: path.read_bytes() for path in Path(out).rglob("*") if path.is_file()}
+    query.run(1, [rows_of("many")])
+    after = {path: path.read_bytes() for path in Path(out).rglob("*") if path.is_file()}
+    changed = {path for path in before.keys() & after.keys() if before[path] != after[path]}
+    # Nothing is written twice but hints, which say where to begin to look.
+    assert {path.parent.name for path in changed} <= {"hints"}
+    for path in changed:
+        path.write_bytes(before[path])
+        forget_all()
+        assert committed(out) == ["many", "some"]
+    # New files under older ones' content are those of before under their names.
+    for path in after.keys() - before.keys():
+        for older in (old for old in before if old.suffix == path.suffix):
+            path.write_bytes(before[older])
+            forget_all()
+            with pytest.raises(CorruptData):
+                committed(out)
+            path.write_bytes(after[path])
+
+
 def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None:
     query = stream(out, ring, rolling="policy")
     query.run(0, [rows_of("some")])
