@@ -445,7 +445,7 @@ class TestCredentials:
         for name, text in CREDENTIALS.items():
             monkeypatch.setenv(name, text)
         monkeypatch.setenv("HTTP_PROXY", "http://proxy:99999999")
-        settings = {"endpoint": "http://store.example", "region": "us-east-1", "patience": "0"}
+        settings = {"endpoint": "http://store.example", "region": "us-east-1", "patience": "0.1"}
         with pytest.raises(StorageError) as caught:
             open_filesystem("s3://bucket", settings=settings).stat("file")
         assert "line feed" not in str(caught.value)
