@@ -71,6 +71,7 @@ def test_a_process_killed_at_any_call_loses_and_doubles_nothing(url: str, seed: 
         if killed.returncode == 0:
             break
         assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert number, "no process was killed"
 
 
 class Interrupted(WrapperFileSystem, PickledByReference):
