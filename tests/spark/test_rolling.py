@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import ftfile.spark
 from ftfile.commit.log import CommitLog
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.upkeep.flush import flush
 from tests.spark.scripted_source import Row, Script, run, start
 
 if TYPE_CHECKING:
@@ -63,6 +65,35 @@ def test_attached_a_stream_that_ends_leaves_nothing_open(attached: SparkSession,
     run(attached, paths, script, 3, rolling="policy")
     wait_for(lambda: in_files_or_none(attached, paths) == list(range(6)))
     assert len(ftfile.open(paths["out"]).files()) == 1
+
+
+def test_attached_a_stream_that_is_started_again_before_its_end_is_told(
+    attached: SparkSession, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark tells the start of a run at once, and the end of the run before it when its listeners get to it."""
+    is_running_again, was_told = threading.Event(), threading.Event()
+
+    def slow_flush(*args: Any, **options: Any) -> None:
+        if not options["due_only"]:
+            is_running_again.wait()
+        flush(*args, **options)
+        if not options["due_only"]:
+            was_told.set()
+
+    monkeypatch.setattr("ftfile.spark.listener.flush", slow_flush)
+    script = Script(paths["script"]).write(batches(2), available=1)
+    run(attached, paths, script, 1, rolloverInterval="1h")
+    query = start(attached, paths, rolloverInterval="1h")
+    try:
+        is_running_again.set()
+        was_told.wait()
+        script.release(2)
+        query.processAllAvailable()
+        assert len(list(Path(paths["out"]).glob("*.json"))) == 1
+    finally:
+        is_running_again.set()
+        query.stop()
+    wait_for(lambda: in_files(attached, paths, "json") == list(range(4)))
 
 
 def test_attached_an_idle_stream_ends_files_in_time(attached: SparkSession, paths: Paths) -> None:

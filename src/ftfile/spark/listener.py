@@ -56,7 +56,10 @@ _attached: WeakKeyDictionary[SparkSession, StreamingQueryListener] = WeakKeyDict
 
 
 class _Flusher(StreamingQueryListener):
-    """Knows the directory of each running query, and flushes it; Spark calls it in the driver's own process."""
+    """Knows the directory of each run of a query, and flushes it; Spark calls it in the driver's own process.
+
+    A query that is started again may run before the end of its run before is told: only starts are told at once.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
@@ -66,35 +69,34 @@ class _Flusher(StreamingQueryListener):
         """Note where the query writes: later it may be gone."""
         place = _place_of(self._session, str(event.id))
         if "path" in place:
-            self._places[str(event.id)] = place
+            self._places[str(event.runId)] = place
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Leave it to the next batch."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Finish what is due."""
-        self._flush(str(event.id), due_only=True)
+        if place := self._places.get(str(event.runId)):
+            _flush(str(event.id), place, due_only=True)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Finish everything."""
-        self._flush(str(event.id), due_only=False)
-        self._places.pop(str(event.id), None)
+        if place := self._places.pop(str(event.runId), None):
+            _flush(str(event.id), place, due_only=False)
 
-    def _flush(self, query_id: str, *, due_only: bool) -> None:
-        if query_id not in self._places:
-            return
-        place = self._places[query_id]
-        path, key_provider = place["path"], place.get("keyprovider")
-        own = {name for name in place if name.startswith(STORAGE_PREFIX)}
-        storage = {name[len(STORAGE_PREFIX) :]: place[name] for name in own}
-        with log_context(query=query_id):
-            try:
-                flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
-            except FtfileError as error:
-                if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
-                    _log.debug("nothing was ever committed to %s", path)
-                    return
-                _log.error("files could not be finished, ftfile.flush(%r) tries again: %s", path, error)
+
+def _flush(query_id: str, place: dict[str, str], *, due_only: bool) -> None:
+    path, key_provider = place["path"], place.get("keyprovider")
+    own = {name for name in place if name.startswith(STORAGE_PREFIX)}
+    storage = {name[len(STORAGE_PREFIX) :]: place[name] for name in own}
+    with log_context(query=query_id):
+        try:
+            flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
+        except FtfileError as error:
+            if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
+                _log.debug("nothing was ever committed to %s", path)
+                return
+            _log.error("files could not be finished, ftfile.flush(%r) tries again: %s", path, error)
 
 
 def _place_of(spark: SparkSession, query_id: str) -> dict[str, str]:
