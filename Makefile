@@ -45,7 +45,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 
 .PHONY: test
 test: tests_passed := --tests-passed
-test: clean-reports java hdfs-jars s3-server azure-server lint unit crash hdfs-tests object-store-tests spark cluster-tests smoke-spark unit-pythons mutants ## everything that must pass
+test: clean-reports java hdfs-jars s3-server azure-server lint unit crash server-tests object-store-tests spark smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
@@ -56,9 +56,17 @@ unit: environment ## the tests without a JVM (about a minute)
 crash: environment ## every crash and every fault, enumerated; and the longer ones of the unit tests
 	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
 
+.PHONY: server-tests
+server-tests: java hdfs-jars environment ## the next two at once, since servers are often waited for
+	$(call pytest,.venv,servers) -n 4 --dist loadgroup --no-loadscope-reorder tests/cluster tests/hdfs
+
 .PHONY: hdfs-tests
 hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
-	$(call pytest,.venv,hdfs) -n 4 --dist loadscope tests/hdfs
+	$(call pytest,.venv,hdfs) -n 4 --dist loadgroup tests/hdfs
+
+.PHONY: cluster-tests
+cluster-tests: java hdfs-jars environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
+	$(call pytest,.venv,cluster) tests/cluster
 
 .PHONY: object-store-tests
 object-store-tests: s3-server azure-server environment ## the tests on servers of S3, and on Azure's emulator
@@ -81,10 +89,6 @@ kills: java environment ## two streams into one directory in an application that
 .PHONY: spark
 spark: java hdfs-jars parquet-jar s3-server environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
-
-.PHONY: cluster-tests
-cluster-tests: java hdfs-jars environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
-	$(call pytest,.venv,cluster) tests/cluster
 
 .PHONY: smoke-spark
 smoke-spark: java smoke-40 smoke-41 smoke-42 ## the main path in each older Spark

@@ -21,6 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("cluster"))
             item.add_marker(pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds processes in /proc"))
 
 

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 import ftfile
 from tests.cluster import connect_job
 
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.timeout(240)
 def test_streams_batches_and_reads(plain_environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))

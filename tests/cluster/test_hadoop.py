@@ -68,7 +68,6 @@ def owners(hdfs: MiniCluster, directory: str) -> set[str]:
     return {child["owner"] for child in children if child["pathSuffix"].startswith("part-")}
 
 
-@pytest.mark.timeout(240)
 def test_executors_that_know_nothing_write_and_read(
     cluster: Cluster, hdfs: MiniCluster, configuration: Path, plain_environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -10,8 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 import ftfile
 from ftfile.testing.checker import check_directory
 from tests.cluster import job
@@ -122,7 +120,6 @@ def kill(*processes: int) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-@pytest.mark.timeout(240)
 def test_each_row_is_there_once_whatever_is_killed(
     cluster: Cluster, tmp_path: Path, plain_environment: dict[str, str]
 ) -> None:

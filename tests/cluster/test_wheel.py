@@ -101,7 +101,6 @@ def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options:
     return [(place, started) for place, started in result["places"]]
 
 
-@pytest.mark.timeout(240)
 def test_a_wheel_by_py_files(
     cluster: Cluster, plain_environment: dict[str, str], packages: tuple[Path, Path], python: Path, tmp_path: Path
 ) -> None:
@@ -111,7 +110,6 @@ def test_a_wheel_by_py_files(
     assert all("/ftfile.zip/" in place for place, _ in found), found
 
 
-@pytest.mark.timeout(240)
 def test_a_wheel_and_an_environment_by_archives(
     cluster: Cluster,
     plain_environment: dict[str, str],

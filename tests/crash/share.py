@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 THOROUGH = bool(os.environ.get("FTFILE_THOROUGH"))
-SHARE = 0.15
+SHARE = 0.1
 
 Step = TypeVar("Step")
 

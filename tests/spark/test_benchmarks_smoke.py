@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SINKS = {"ftfile json", "ftfile parquet", "null", "spark json", "spark parquet"}
 
 # Of the benchmarks, in the suite; `make long` runs all of them.
-DRAWN = 4
+DRAWN = 3
 
 
 class Tables(dict[str, list[list[dict[str, Any]]]]):

@@ -149,7 +149,6 @@ def kept(store: Store, paths: Paths) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(240)
 def test_an_application_is_killed_in_the_middle_of_a_commit(
     spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
 ) -> None:
