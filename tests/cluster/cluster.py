@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ("SPARK_HOME", "Cluster", "executor_of", "wait_for")
+__all__ = ("SPARK_HOME", "Cluster", "command_of", "executor_of", "kill", "wait_for")
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_TIMEOUT_S = 60.0
@@ -131,8 +131,18 @@ class Cluster:
         return Daemon(self.home, name, command, {**self._environment, **environment})
 
 
+def kill(*processes: int) -> None:
+    """SIGKILL them, and wait until they are no more."""
+    assert processes
+    for process in processes:
+        # Python workers of an executor that was killed may be gone already.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    wait_for(lambda: not any(map(command_of, processes)), "the end of what was killed")
+
+
 def command_of(process: int) -> str:
-    """Return a process's command line; empty for one that is gone."""
+    """Return a process's command line; empty for one that is dead."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""

@@ -1,4 +1,4 @@
-"""One cluster for all tests of this folder: a master and two workers of one core each."""
+"""One cluster for all tests of this folder, a master and two workers of one core each; and one HDFS."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.hdfs.minicluster import MiniCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,3 +54,9 @@ def cluster(
         yield found
     finally:
         found.stop()
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[MiniCluster]:
+    with MiniCluster() as found:
+        yield found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ("FILES_PER_BATCH",)
+__all__ = ("FILES_PER_BATCH", "end_with_parent")
 
 SCHEMA = "id long, text string, k string"
 FILES_PER_BATCH = 2
@@ -30,7 +30,7 @@ FILES_PER_BATCH = 2
 
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     spark = (
         SparkSession.builder.master(job["master"])
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -67,7 +67,7 @@ def _held_by(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     return held
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Leave at once when the test is gone: its end of our standard input closes with it."""
     sys.stdin.read()
     os._exit(1)

@@ -14,21 +14,14 @@ import requests
 
 from ftfile.fs.registry import open_filesystem
 from tests.cluster import hdfs_job
-from tests.hdfs.minicluster import MiniCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cluster.cluster import Cluster
+    from tests.hdfs.minicluster import MiniCluster
 
 USER = "etl"
-
-
-@pytest.fixture(scope="module")
-def hdfs() -> Iterator[MiniCluster]:
-    with MiniCluster() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

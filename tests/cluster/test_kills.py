@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +10,7 @@ from typing import TYPE_CHECKING
 import ftfile
 from ftfile.testing.checker import check_directory
 from tests.cluster import job
-from tests.cluster.cluster import executor_of, wait_for
+from tests.cluster.cluster import executor_of, kill, wait_for
 from tests.cluster.job import FILES_PER_BATCH
 from tests.demo.process import SparkApp
 from tests.unit.sink.encrypted import FIRST, write_ring
@@ -112,14 +109,7 @@ class Stream:
         return Counter(json.dumps(row) for row in found.select(["id", "text", "k"]).to_pylist())
 
 
-def kill(*processes: int) -> None:
-    assert processes
-    for process in processes:
-        # Python workers of an executor that was killed may be gone already.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-
-
+@pytest.mark.timeout(240)
 def test_each_row_is_there_once_whatever_is_killed(
     cluster: Cluster, tmp_path: Path, plain_environment: dict[str, str]
 ) -> None:
