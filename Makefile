@@ -79,7 +79,7 @@ long: java hdfs-jars s3-server azure-server environment ## 100,000 batches into 
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadgroup tests/object_stores
-	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
 	$(MAKE) $(NEWER_PYTHONS:%=unit-%)
 
 .PHONY: kills
@@ -87,8 +87,12 @@ kills: java environment ## two streams into one directory in an application that
 	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
 
 .PHONY: spark
-spark: java hdfs-jars parquet-jar s3-server environment ## the tests in the newest Spark
+spark: java hdfs-jars parquet-jar s3-server azure-server environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
+
+.PHONY: cluster-tests
+cluster-tests: java hdfs-jars s3-server environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
+	$(call pytest,.venv,cluster) tests/cluster
 
 .PHONY: smoke-spark
 smoke-spark: java smoke-40 smoke-41 smoke-42 ## the main path in each older Spark

@@ -23,7 +23,8 @@ T = TypeVar("T")
 __all__ = ("SPARK_HOME", "Cluster", "command_of", "executor_of", "kill", "wait_for")
 
 SPARK_HOME = Path(pyspark.__file__).parent
-START_TIMEOUT_S = 60.0
+# For what comes by itself, however slow the machine is: it ends a test that waits in vain, and no other.
+PATIENCE_S = 300.0
 JAVA = ["java", "-Xmx192m", "-Dspark.master.rest.enabled=false"]
 # A shell that kills its process group when our end of its standard input is closed, however we end.
 ENDS_WITH_US = ["sh", "-c", '"$@" & cat; kill -KILL 0', "sh"]
@@ -32,7 +33,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON_WORKER = "pyspark.daemon"
 
 
-def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = START_TIMEOUT_S) -> T:
+def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = PATIENCE_S) -> T:
     """Wait until there is something, and return it.
 
     Raises:

@@ -1,7 +1,8 @@
 """The application on HDFS: a stream and a read by each driver; one argument, a JSON file.
 
 Its `input` is a directory of JSON files, `outputs` are URLs, `scratch` is a directory, `result` a file for what was
-found; `settings` are those of Spark, and `master` is its address.
+found; `settings` are those of Spark, and `master` is its address. At the end the last output is read once more, by a
+data source that is registered.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+
+from ftfile import FtFileDataSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +43,13 @@ def main() -> None:
         checkpoint = f"file://{job['scratch']}/checkpoint-{number}"
         writer.option("checkpointLocation", checkpoint).start(output).awaitTermination()
         rows[output] = sorted(row.id for row in spark.read.format("ftfile").load(output).collect())
-    Path(job["result"]).write_text(json.dumps({"rows": rows, "variables": found}))
+    spark.dataSource.register(FtFileDataSource)
+    registered = None
+    try:
+        spark.read.format("ftfile").load(job["outputs"][-1]).collect()
+    except Exception as error:
+        registered = str(error)
+    Path(job["result"]).write_text(json.dumps({"rows": rows, "variables": found, "registered": registered}))
     spark.stop()
 
 

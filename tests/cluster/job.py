@@ -2,7 +2,8 @@
 
 Started as a script with one argument, a JSON file: `master`, `input` (a directory of JSON files), `checkpoint`,
 `options`, `output`, `hold` (a directory) and `scratch`. While there is a file `hold/now`, each task stops after its
-first rows and says so in a file that is named after its process. It ends when the input is used up.
+first rows, says so in a file that is named after its process, and waits until that is taken away. It ends when the
+input is used up.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ def _held_by(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch
-            hold, own = Path(directory, "now"), Path(directory, f"held-{os.getpid()}")
-            if hold.exists():
+            own = Path(directory, f"held-{os.getpid()}")
+            if Path(directory, "now").exists():
                 own.touch()
-            while hold.exists():
+            while own.exists():
                 time.sleep(0.01)
 
     return held

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,8 +31,11 @@ def main() -> None:
         writer = spark.readStream.schema("id long, text string").json(stream["input"]).writeStream.format("ftfile")
         writer = writer.options(**stream["options"]).trigger(availableNow=True)
         queries.append(writer.option("checkpointLocation", stream["checkpoint"]).start(stream["output"]))
-    for query in queries:
-        query.awaitTermination()
+    while queries:
+        for query in [query for query in queries if not query.isActive]:
+            query.awaitTermination()  # raises what it failed with, while others are held
+            queries.remove(query)
+        time.sleep(0.1)
     spark.stop()
 
 

@@ -51,6 +51,7 @@ def spark(cluster: Cluster, home: Path, plain_environment: dict[str, str]) -> It
         .config("spark.executor.memory", "512m")
         .config("spark.python.worker.reuse", "false")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "600s")
         .config("spark.task.maxFailures", "1")
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.ui.enabled", "false")

@@ -48,7 +48,7 @@ def configuration(hdfs: MiniCluster, tmp_path_factory: pytest.TempPathFactory) -
 def token_file(hdfs: MiniCluster, path: Path) -> Path:
     """Write a token of the user's as Hadoop does."""
     asking = {"op": "GETDELEGATIONTOKEN", "user.name": USER, "renewer": USER}
-    text = requests.get(f"{hdfs.pages}webhdfs/v1/", asking, timeout=10).json()["Token"]["urlString"]
+    text = requests.get(f"{hdfs.pages}webhdfs/v1/", asking, timeout=60).json()["Token"]["urlString"]
     token = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     path.write_bytes(b"HDTS\x00\x01\x01a" + token + b"\x00")  # and no keys
     return path
@@ -56,7 +56,7 @@ def token_file(hdfs: MiniCluster, path: Path) -> Path:
 
 def owners(hdfs: MiniCluster, directory: str) -> set[str]:
     """Return whose the finished parts are, which executors write."""
-    found: dict[str, Any] = requests.get(f"{hdfs.pages}webhdfs/v1{directory}?op=LISTSTATUS", timeout=10).json()
+    found: dict[str, Any] = requests.get(f"{hdfs.pages}webhdfs/v1{directory}?op=LISTSTATUS", timeout=60).json()
     children = found["FileStatuses"]["FileStatus"]
     return {child["owner"] for child in children if child["pathSuffix"].startswith("part-")}
 
@@ -70,7 +70,9 @@ def test_executors_that_know_nothing_write_and_read(
     # Of anybody's: with a token, and without Kerberos, a NameNode takes whoever asks by HTTP for nobody in particular.
     for directory in ("native", "web"):
         open_filesystem(f"{hdfs.url}/", settings={"directoryPermission": "777"}).make_directories(directory)
-    tokens = token_file(hdfs, tmp_path / "tokens")
+    # Not where the application runs: beside the driver, `./tokens` leads nowhere.
+    (tmp_path / "private").mkdir()
+    tokens = token_file(hdfs, tmp_path / "private/tokens")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -91,12 +93,14 @@ def test_executors_that_know_nothing_write_and_read(
         env=plain_environment | {f"HADOOP_{name}": text for name, text in of_the_driver.items()},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
     assert paths["result"].exists(), ended.stdout[-5000:] + ended.stderr[-5000:]
     result = json.loads(paths["result"].read_text())
     assert result["rows"] == {output: [0, 1, 2] for output in job["outputs"]}
     assert all(found == {"HADOOP_TOKEN_FILE_LOCATION": "./tokens"} for found in result["variables"])
+    # To a source that is registered, Spark hands the variable of executors beside the driver, too.
+    assert "ConfigError: the token file './tokens'" in result["registered"]
     assert owners(hdfs, "/native") == {USER}
     assert owners(hdfs, "/web") == {"dr.who"}, "as whoever shows a token there, and not a name"

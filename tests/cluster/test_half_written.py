@@ -121,7 +121,6 @@ def uploads(store: Store) -> dict[str, int]:
     return found
 
 
-@pytest.mark.timeout(600)
 def test_executors_are_killed_with_half_a_file_written(
     cluster: Cluster,
     hdfs: MiniCluster,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import ftfile
 from ftfile.testing.checker import check_directory
 from tests.cluster import job
-from tests.cluster.cluster import executor_of, kill, wait_for
+from tests.cluster.cluster import command_of, executor_of, kill, wait_for
 from tests.cluster.job import FILES_PER_BATCH
 from tests.demo.process import SparkApp
 from tests.unit.sink.encrypted import FIRST, write_ring
@@ -53,7 +53,7 @@ class Stream:
             **{key: str(home / name) for key, name in names.items()},
         }
         (home / "job.json").write_text(json.dumps(settings))
-        self.hold()
+        (self._hold / "now").touch()
         self.app = self._started()
 
     def _started(self) -> SparkApp:
@@ -64,16 +64,23 @@ class Stream:
 
     def held(self) -> list[int]:
         """The processes of the tasks that wait."""
-        return [int(path.name.partition("-")[2]) for path in self._hold.glob("held-*")]
+        found = (int(path.name.partition("-")[2]) for path in self._hold.glob("held-*"))
+        return [process for process in found if command_of(process)]
 
     def interrupted(self, kill: Callable[[list[int]], None]) -> None:
-        """Kill something while two tasks are in the middle of their rows; let a batch be committed, and hold again."""
+        """Kill something while two tasks are in the middle of their rows, and let a batch be committed.
+
+        However long we take to see it, at most one more is: all tasks are held, and those we saw are let go.
+        """
         self.wait_for(lambda: len(self.held()) >= FILES_PER_BATCH, "tasks that are held")
         before = self.records()
         kill(self.held())
-        self.release()
-        self.wait_for(lambda: self.records() > before, "a batch after the kill")
-        self.hold()
+
+        def is_committed() -> bool:
+            self.release()
+            return self.records() > before
+
+        self.wait_for(is_committed, "a batch after the kill")
 
     def driver_dies(self) -> None:
         """Kill the driver with all that belongs to it, and start it again."""
@@ -81,15 +88,16 @@ class Stream:
         self.app = self._started()
 
     def run_to_end(self) -> None:
-        self.release()
-        wait_for(lambda: self.app.exit_code is not None, "the end of the input")
+        (self._hold / "now").unlink()
+
+        def has_ended() -> bool:
+            self.release()
+            return self.app.exit_code is not None
+
+        wait_for(has_ended, "the end of the input")
         assert self.app.exit_code == 0, self.app.last_words()
 
-    def hold(self) -> None:
-        (self._hold / "now").touch()
-
     def release(self) -> None:
-        (self._hold / "now").unlink()
         for path in self._hold.glob("held-*"):
             path.unlink()
 
@@ -109,7 +117,6 @@ class Stream:
         return Counter(json.dumps(row) for row in found.select(["id", "text", "k"]).to_pylist())
 
 
-@pytest.mark.timeout(240)
 def test_each_row_is_there_once_whatever_is_killed(
     cluster: Cluster, tmp_path: Path, plain_environment: dict[str, str]
 ) -> None:

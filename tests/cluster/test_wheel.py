@@ -92,7 +92,7 @@ def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options:
     command = [f"{SPARK_HOME}/bin/spark-submit", "--master", cluster.url, *options, *given]
     script = [wheel_job.__file__, str(home)]
     ended = subprocess.run(
-        [*command, *script], cwd=home, env=variables, capture_output=True, text=True, timeout=200, check=False
+        [*command, *script], cwd=home, env=variables, capture_output=True, text=True, timeout=600, check=False
     )
     assert (home / "result.json").exists(), (ended.stdout + ended.stderr)[-5000:]
     result = json.loads((home / "result.json").read_text())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ("ProcessEntry", "SparkApp", "list_processes", "own_environment", "session_members")
 
 LAST_WORDS_LINES = 25
-END_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 60.0
 
 
 class ProcessEntry(NamedTuple):

@@ -26,7 +26,13 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 
 
 class AzureStore(Store):
-    """Azurite, with one container."""
+    """Azurite, with one container; it keeps nothing when it ends."""
+
+    def __init__(self) -> None:
+        program = AZURITE / "node_modules/azurite/dist/src/blob/main.js"
+        # It need not know the newest version of the protocol, which the client speaks.
+        quiet = ("--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence")
+        super().__init__("node", str(program), "--blobHost", "127.0.0.1", "--blobPort", "{port}", *quiet)
 
     @property
     def url(self) -> str:
@@ -44,6 +50,32 @@ class AzureStore(Store):
         blobs = f"BlobEndpoint={self.endpoint}/{ACCOUNT}"
         return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};{blobs};"
 
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Return what those who ask must show."""
+        return (self.connection,)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return what of that is told nowhere."""
+        return (KEY,)
+
+    def kept(self, url: str) -> list[str]:
+        """Return all that it has below `_ftfile` of a directory, past the driver: names, metadata and content."""
+        prefix = f"{url.removeprefix(f'{self.url}/')}/_ftfile/"
+        with self.client() as asked:
+            container = asked.get_container_client(CONTAINER)
+            return [
+                f"{blob.name} {blob.metadata} {container.download_blob(blob.name).readall().decode('latin-1')}"
+                for blob in container.list_blobs(name_starts_with=prefix, include=["metadata"])
+            ]
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        super().start()
+        with self.client() as asked:
+            asked.create_container(CONTAINER)
+
     def client(self) -> BlobServiceClient:
         """Return a client that is not the driver's; close it."""
         return BlobServiceClient.from_connection_string(self.connection)
@@ -56,15 +88,10 @@ def can_start() -> bool:
 
 @contextlib.contextmanager
 def azurite() -> Iterator[AzureStore]:
-    """Start it; it keeps nothing when it ends."""
-    program = AZURITE / "node_modules/azurite/dist/src/blob/main.js"
-    # It need not know the newest version of the protocol, which the client speaks.
-    quiet = ("--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence")
-    store = AzureStore("node", str(program), "--blobHost", "127.0.0.1", "--blobPort", "{port}", *quiet)
+    """Start it."""
+    store = AzureStore()
     try:
         store.start()
-        with store.client() as client:
-            client.create_container(CONTAINER)
         yield store
     finally:
         store.remove()

@@ -22,31 +22,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ("BUCKET", "CREDENTIALS", "PROFILES", "VERSITY", "Store", "client", "moto", "versity")
+__all__ = ("BUCKET", "CREDENTIALS", "PROFILES", "VERSITY", "WRONG", "Store", "client", "moto", "versity")
 
 VERSITY = Path(__file__).parents[2] / ".servers" / "versitygw"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "ftfile-access", "AWS_SECRET_ACCESS_KEY": "ftfile-SECRET-value"}
+WRONG = "ftfile-WRONG-value"
 # For `storage.profile`, as a file of credentials; of one the store knows the access key alone.
 PROFILES = "".join(
     f"[{name}]\naws_access_key_id = {CREDENTIALS['AWS_ACCESS_KEY_ID']}\naws_secret_access_key = {secret}\n"
-    for name, secret in {"right": CREDENTIALS["AWS_SECRET_ACCESS_KEY"], "wrong": "ftfile-WRONG-value"}.items()
+    for name, secret in {"right": CREDENTIALS["AWS_SECRET_ACCESS_KEY"], "wrong": WRONG}.items()
 )
 BUCKET = "bucket"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
 
 # Each line it reads is the server that runs now; at the end of its input that has lost its owner.
 GUARD = 'trap "" INT TERM HUP; while read -r line; do pid=$line; done; kill -9 $pid 2>/dev/null; rm -rf "$0"'
 
 
 class Store:
-    """A server that runs, with one bucket.
+    """A server, with one bucket; its address is known before it is started.
 
     Args:
         command: that starts it; `{port}` and `{data}` are put in.
     """
 
     def __init__(self, *command: str) -> None:
-        self._port = _free_port()
+        self._reserved: socket.socket | None = _bound()
+        self._port: int = self._reserved.getsockname()[1]
         self._directory = Path(tempfile.mkdtemp(prefix="ftfile-s3-"))
         data = self._directory / "data"
         data.mkdir()
@@ -71,8 +73,28 @@ class Store:
         """Return what the driver must be told."""
         return {"endpoint": self.endpoint, "region": "us-east-1"}
 
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Return what those who ask must show."""
+        return tuple(CREDENTIALS.values())
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return what of that is told nowhere."""
+        return self.credentials
+
+    def kept(self, url: str) -> list[str]:
+        """Return all that it has below `_ftfile` of a directory, past the driver: names, metadata and content."""
+        asked, found = client(self.endpoint), []
+        prefix = f"{url.removeprefix(f'{self.url}/')}/_ftfile/"
+        for each in asked.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Contents"]:
+            answer = asked.get_object(Bucket=BUCKET, Key=each["Key"])
+            found.append(f"{each['Key']} {answer['Metadata']} {answer['Body'].read().decode('latin-1')}")
+        return found
+
     def start(self) -> None:
         """Start it and wait until it answers."""
+        self._release_port()
         keys = dict(zip(("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), CREDENTIALS.values(), strict=True))
         log = self._directory / "log"
         with log.open("a") as output:
@@ -95,10 +117,16 @@ class Store:
     def remove(self) -> None:
         """Kill it and forget its data."""
         self.kill()
+        self._release_port()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _release_port(self) -> None:
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
 
 @functools.cache
@@ -152,7 +180,8 @@ def _wait_until_answers(server: subprocess.Popen[bytes], port: int, log: Path) -
             connection.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _bound() -> socket.socket:
+    """Return what has a port that nobody else is given until it is closed."""
+    found = socket.socket()
+    found.bind(("127.0.0.1", 0))
+    return found

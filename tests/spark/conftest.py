@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from tests.object_stores.azure import AzureStore
+
+pytest.register_assert_rewrite("tests.spark.store_scenarios", "tests.spark.waiting")
+
 ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
 
@@ -22,19 +26,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            # A hang is told from a machine that has much else to do.
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def azurite() -> Iterator[AzureStore]:
+    """Azure's emulator, not started: what Spark's workers must know of it is known."""
+    from tests.object_stores.azure import AzureStore
+
+    store = AzureStore()
+    yield store
+    store.remove()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
     from pyspark.sql import SparkSession
 
+    from tests.object_stores import azure
     from tests.object_stores.servers import CREDENTIALS, PROFILES
     from tests.spark import dying_files, failing_files, slow_files
     from tests.spark.scripted_source import ScriptedSource
 
-    # The driver of S3 finds these where it looks by itself, in workers, too.
-    os.environ.update(CREDENTIALS)
+    # The drivers of S3 and of Azure find these where they look by themselves, in workers, too.
+    os.environ.update({**CREDENTIALS, azure.CONNECTION: azurite.connection})
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
     (home / "profiles").write_text(PROFILES)
@@ -55,7 +73,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.extraClassPath", str(PARQUET_JAR))
         .config("spark.driver.memory", "1g")
-        .config("spark.sql.streaming.stopTimeout", "60s")
+        .config("spark.sql.streaming.stopTimeout", "300s")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("FATAL")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.fs.location import Location
 
 WHEN = "FTFILE_TEST_DEATH"
-SCHEMES = ("hdfs", "s3", "webhdfs")
+SCHEMES = ("abfs", "hdfs", "s3", "webhdfs")
 
 
 class DeadlyFileSystem(WrapperFileSystem):

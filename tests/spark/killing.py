@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.demo.process import SparkApp, own_environment
 from tests.spark import deadly_files, killed_job
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 100.0
 
 
 def run_until_killed(
@@ -37,15 +36,13 @@ def run_until_killed(
     where = {name: str(paths[name]) for name in ("checkpoint", "script")} | {"out": f"deadly+{paths['out']}"}
     job = {"paths": where, "batches": 3, "options": dict(options), "home": str(home)}
     (home / "job.json").write_text(json.dumps(job))
-    inherited = {name: text for name, text in own_environment(home).items() if not name.startswith("AWS_")}
+    theirs = ("AWS_", "AZURE_")
+    inherited = {name: text for name, text in own_environment(home).items() if not name.startswith(theirs)}
     found = [str(home / "packages"), str(ROOT / "src"), str(ROOT), inherited["PYTHONPATH"]]
     more = {"PYTHONPATH": os.pathsep.join(found), deadly_files.WHEN: when}
     app = SparkApp(Path(killed_job.__file__), home / "job.json", home / "log", {**inherited, **more, **environment})
     try:
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while app.exit_code is None:
-            assert time.monotonic() < deadline_s, app.last_words()
-            time.sleep(0.02)
+        wait_until(lambda: app.exit_code is not None, "the death of the application")
         assert app.exit_code == -signal.SIGKILL, app.last_words()
     finally:
         app.kill()

@@ -26,6 +26,7 @@ from tests.demo.sinks import (
     recorded_batches,
     unpublished_parts,
 )
+from tests.spark.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ ROWS, FILES = 337, 4
 QUERY_ID = "4d1e8f0c-0000-4000-8000-000000000001"
 
 
-@pytest.mark.timeout(300)  # three starts of Spark
+@pytest.mark.timeout(900)  # three starts of Spark
 def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     run = subprocess.run(
         [*QUICK, f"--seed={seed}"],
@@ -46,7 +47,7 @@ def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -56,7 +57,7 @@ def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.timeout(400)  # two starts of Spark, four of servers
+@pytest.mark.timeout(900)  # two starts of Spark, four of servers
 def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     run = subprocess.run(
         [*QUICK, "--fs=hdfs", f"--seed={seed}"],
@@ -64,7 +65,7 @@ def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> N
         env=os.environ | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=380,
+        timeout=800,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -81,7 +82,7 @@ def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) ->
     with subprocess.Popen([*QUICK, "--sink=spark"], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as demo:
         application = wait_for(lambda: application_of(demo.pid))
         demo.send_signal(number)
-        output, _ = demo.communicate(timeout=30)
+        output, _ = demo.communicate(timeout=PATIENCE_S)
     wait_for(lambda: session_members(application) == ())
     if number is not signal.SIGKILL:
         assert demo.returncode == 130, output
@@ -95,7 +96,7 @@ def application_of(demo: int) -> int:
 
 
 def wait_for(look: Callable[[], int]) -> int:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         if found := look():
             return found
@@ -106,7 +107,7 @@ def wait_for(look: Callable[[], int]) -> int:
 def test_application_is_frozen_and_killed_over_process_groups(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     # Spark's Python daemon leaves the process group in the same way.
-    script.write_text("import os, time\nif os.fork() == 0:\n    os.setpgid(0, 0)\ntime.sleep(60)\n")
+    script.write_text("import os, time\nif os.fork() == 0:\n    os.setpgid(0, 0)\ntime.sleep(600)\n")
     app = SparkApp(script, tmp_path, tmp_path / "log", os.environ)
     try:
         children = [process.number for process in list_processes() if process.parent == os.getpid()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,9 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from ftfile.upkeep.flush import flush
 from tests.spark.scripted_source import Row, Script, run, start
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 Paths = dict[str, Any]
@@ -36,13 +34,6 @@ def ids(path: str) -> list[int]:
 def in_files(spark: SparkSession, paths: Paths, file_format: str) -> list[int]:
     reader = spark.read.schema("id long, word string")
     return sorted(row.id for row in getattr(reader, file_format)(paths["out"]).collect())
-
-
-def wait_for(look: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not look():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("file_format", ["json", "parquet"])
@@ -63,7 +54,7 @@ def test_attached_a_stream_that_ends_leaves_nothing_open(attached: SparkSession,
     ftfile.spark.attach(attached)
     script = Script(paths["script"]).write(batches(3), available=0)
     run(attached, paths, script, 3, rolling="policy")
-    wait_for(lambda: in_files_or_none(attached, paths) == list(range(6)))
+    wait_until(lambda: in_files_or_none(attached, paths) == list(range(6)), "the end of what is open")
     assert len(ftfile.open(paths["out"]).files()) == 1
 
 
@@ -93,7 +84,7 @@ def test_attached_a_stream_that_is_started_again_before_its_end_is_told(
     finally:
         is_running_again.set()
         query.stop()
-    wait_for(lambda: in_files(attached, paths, "json") == list(range(4)))
+    wait_until(lambda: in_files(attached, paths, "json") == list(range(4)), "the end of what is open")
 
 
 def test_attached_an_idle_stream_ends_files_in_time(attached: SparkSession, paths: Paths) -> None:
@@ -102,8 +93,8 @@ def test_attached_an_idle_stream_ends_files_in_time(attached: SparkSession, path
     try:
         query.processAllAvailable()
         assert ids(paths["out"]) == [0, 1]
-        assert not list(Path(paths["out"]).glob("*.json"))
-        wait_for(lambda: bool(list(Path(paths["out"]).glob("*.json"))))
+        assert ftfile.open(paths["out"]).history()[0].files == 0
+        wait_until(lambda: in_files_or_none(attached, paths) == [0, 1], "the end of the interval")
     finally:
         query.stop()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pytest
 import ftfile
 from ftfile.testing.checker import check_directory
 from tests.spark.scripted_source import Row, Script, run, start
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -239,10 +239,7 @@ class TestFailures:
         Script(paths["script"]).release(batch + 1)
         query = start(spark, paths)
         record = paths["script"].parent / f"out/_ftfile/log/{batch:020d}.record"
-        deadline = time.monotonic() + 60
-        while not record.exists():
-            assert time.monotonic() < deadline, query.exception()
-            time.sleep(0.01)
+        wait_until(record.exists, "the record")
         query.stop()
         return Path(paths["checkpoint"], "commits", str(batch)).exists()
 

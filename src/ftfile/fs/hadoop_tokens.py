@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("FILE_VARIABLE", "find_token")
+__all__ = ("FILE_VARIABLE", "find_token", "lack_of_tokens")
 
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 
@@ -54,10 +54,21 @@ def find_token(urls: Sequence[str]) -> str | None:
         with open(path, "rb") as file:
             tokens = [token for token in _read_tokens(file.read()) if token.kind in _KINDS]
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the token file {path!r}, which {FILE_VARIABLE} names, cannot be read: {error}") from error
+        raise ConfigError(
+            f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
+        ) from error
     hosts = {urllib.parse.urlsplit(url).hostname or "" for url in urls}
     own = [token for token in tokens if token.service.rpartition(":")[0] in hosts]
     return (own or tokens)[0].text() if tokens else None
+
+
+def lack_of_tokens() -> str:
+    """Return why this process has no token for an HDFS that has just asked for one."""
+    path = os.environ.get(FILE_VARIABLE)
+    if not path:
+        return f"{FILE_VARIABLE} is not set"
+    found = "has none for it" if os.path.exists(path) else "is not there"
+    return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {found}"
 
 
 def _read_tokens(data: bytes) -> list[_Token]:

@@ -18,6 +18,7 @@ from ftfile.core.errors import (
     ConfigError,
     NotFound,
     OutcomeUnknown,
+    PermissionDenied,
     StorageError,
     StreamClosed,
     Unavailable,
@@ -29,6 +30,7 @@ from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hadoop_surroundings import USER, current_user
+from ftfile.fs.hadoop_tokens import lack_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,6 +77,8 @@ _CONFIGURATION = {
 
 # The library's errors without a class of their own are the text of Rust's debug form.
 _REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
+# Said before anything is sent.
+_NO_TICKET = re.compile("GSS_S_NO_CRED|GSS_S_CREDENTIALS_EXPIRED")
 _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
 
 Result = TypeVar("Result")
@@ -358,10 +362,19 @@ class _Answers:
         found = _REMOTE.search(text)
         if found is not None:
             return remote_error(operation, path, self._where, found[1], found[2])
-        if operation in READING or _NEVER_SENT.search(text):
-            detail = f"{self._where} does not answer: {_line(text)}; look whether NameNode and DataNodes run"
-            return Unavailable(operation, path, detail)
-        return OutcomeUnknown(operation, path, f"the reply of {self._where} was lost: {_line(text)}")
+        kind, detail = self._meaning(_line(text))
+        return kind(operation, path, detail)
+
+    def _meaning(self, text: str) -> tuple[type[StorageError], str]:
+        """Return what an error of the library itself is to callers."""
+        if _NO_TICKET.search(text):
+            return PermissionDenied, (
+                f"{self._where} asks for Kerberos, and this process has neither a ticket nor a token: "
+                f"{lack_of_tokens()}. The driver needs one of them (kinit); executors need tokens: {text}"
+            )
+        if self._operation in READING or _NEVER_SENT.search(text):
+            return Unavailable, f"{self._where} does not answer: {text}; look whether NameNode and DataNodes run"
+        return OutcomeUnknown, f"the reply of {self._where} was lost: {text}"
 
 
 def _line(text: str) -> str:

@@ -5,11 +5,11 @@ files that end by count or by idleness, and records packed into files of which o
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import ftfile
 from tests.spark.ancestors.operators import SIZE, Operator, later
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,10 +85,8 @@ def test_gfo_3(attached: SparkSession, paths: dict[str, Any]) -> None:
     lines = Operator(attached, paths, lambda _: "output.txt_2", lineSep="-", inactivityInterval="500ms")
     try:
         lines.run(list("abcd"))
-        file, deadline_s = lines.out / "output.txt_2.0", time.monotonic() + 60
-        while not file.exists():
-            assert time.monotonic() < deadline_s, "waited in vain"
-            time.sleep(0.05)
+        file = lines.out / "output.txt_2.0"
+        wait_until(file.exists, "the end of the interval")
         assert file.read_text() == "a-b-c-d-"
     finally:
         lines.crash()

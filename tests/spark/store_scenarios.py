@@ -1,0 +1,133 @@
+"""A stream onto a store that Spark itself knows nothing of: what each of them must carry, in Spark."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from tests.crash.share import THOROUGH
+from tests.spark.killing import run_until_killed
+from tests.spark.scripted_source import Row, Script, run, start
+from tests.spark.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.object_stores.servers import Store
+
+__all__ = ("BATCHES", "Paths", "StoreScenarios", "assert_nothing_told", "check", "options")
+
+Paths = dict[str, Any]
+BATCHES: list[list[list[Row]]] = [
+    [[(1, "a"), (2, "b")], [(3, None)]],
+    [[], []],
+    [[(4, "10:30 #50% d")], [(5, "é€")]],
+]
+ROWS = sorted((row for batch in BATCHES for partition in batch for row in partition), key=lambda row: row[0])
+# What `partitionBy` makes of the words.
+WORDS = ("a", "b", "__HIVE_DEFAULT_PARTITION__", "10%3A30 %2350%25 d", "é€")
+SHAPES = {
+    "json by copies": {"publish": "copy"},
+    "partitioned parquet at once": {"publish": "direct", "fileFormat": "parquet", "partitionBy": "word"},
+}
+
+_directories = (f"spark-{number}" for number in itertools.count())
+
+
+def options(paths: Paths, **more: str) -> dict[str, str]:
+    return {f"storage.{name}": text for name, text in paths["storage"].items()} | more
+
+
+def assert_nothing_told(secrets: tuple[str, ...], *told: str) -> None:
+    found = [text for text in told if any(secret in text for secret in secrets)]
+    assert not found, f"of {len(told)} texts {len(found)} hold credentials, the first is {found[0][:2000]}"
+
+
+def check(spark: SparkSession, paths: Paths) -> None:
+    """Check that ftfile by itself and in Spark find all rows once."""
+    table = ftfile.open(paths["out"], storage=paths["storage"]).to_arrow()
+    assert sorted(zip(*(table.column(name).to_pylist() for name in ("id", "word")), strict=True)) == ROWS
+    frame = spark.read.format("ftfile").options(**options(paths)).load(paths["out"])
+    assert sorted(map(tuple, frame.select("id", "word").collect())) == ROWS
+    query_id = json.loads(open_filesystem(paths["checkpoint"]).read("metadata"))["id"]
+    fs = open_filesystem(paths["out"], settings=paths["storage"])
+    check_directory(fs, recorded_by_spark={query_id: range(3)}, rows_of=lambda content: content.splitlines())
+
+
+class StoreScenarios:
+    """Inherit it, and bring a fixture `store`.
+
+    Attributes:
+        variables: for the credentials of the store, one each; no library looks there by itself.
+        by_variable: the settings that name them.
+    """
+
+    variables: tuple[str, ...]
+    by_variable: tuple[tuple[str, str], ...]
+
+    @pytest.fixture
+    def paths(self, store: Store, tmp_path: Path) -> Paths:
+        """Output of one test on the store; its checkpoint, which needs Spark's own client, on the disk."""
+        return {
+            "out": f"{store.url}/{next(_directories)}",
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "script": tmp_path / "script",
+            "storage": store.settings,
+        }
+
+    @pytest.fixture(params=SHAPES if THOROUGH else ["drawn"])
+    def shape(self, request: pytest.FixtureRequest, seed: int) -> dict[str, str]:
+        """Each in `make long`; else, for each store, the one that is drawn: without Spark both are always tested."""
+        drawn = random.Random(f"{seed} {type(self).__name__}").choice([*SHAPES])
+        return SHAPES[drawn if request.param == "drawn" else request.param]
+
+    def test_a_task_fails_and_spark_forgets_a_batch(
+        self, spark: SparkSession, paths: Paths, shape: dict[str, str]
+    ) -> None:
+        script = Script(paths["script"]).write(BATCHES, available=0)
+        script.fail(batch=0, partition=1, times=1)
+        run(spark, paths, script, 3, **options(paths, **shape))
+        check(spark, paths)
+        files = ftfile.open(paths["out"], storage=paths["storage"]).files()
+        directories = {file.path.rpartition("/")[0] for file in files}
+        assert directories == ({f"word={name}" for name in WORDS} if "partitionBy" in shape else {""})
+        for name in ("2", ".2.crc"):
+            (Path(paths["checkpoint"]) / "commits" / name).unlink()
+        script.write([*BATCHES[:2], [[row] for partition in reversed(BATCHES[2]) for row in partition] + [[]]])
+        query = start(spark, paths, **options(paths, **shape))
+        query.processAllAvailable()
+        query.stop()
+        check(spark, paths)
+
+    def test_files_that_stay_open_are_finished_when_the_stream_ends(self, attached: SparkSession, paths: Paths) -> None:
+        script = Script(paths["script"]).write(BATCHES, available=0)
+        run(attached, paths, script, 3, **options(paths, rolling="policy", maxRecordsPerFile="100"))
+        wait_until(
+            lambda: len(ftfile.open(paths["out"], storage=paths["storage"]).files()) == 1, "what the listener finishes"
+        )
+        check(attached, paths)
+
+    def test_an_application_is_killed_in_the_middle_of_a_commit(
+        self, spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
+    ) -> None:
+        """Its credentials are in variables that options name, and in nothing that it told before it died."""
+        script = Script(paths["script"]).write([BATCHES[1], BATCHES[0], BATCHES[2]], available=0)
+        when = random.Random(seed).choice(["before", "after"])
+        environment = dict(zip(self.variables, store.credentials, strict=True))
+        named = options(paths) | {f"storage.{name}": text for name, text in self.by_variable}
+        told = run_until_killed(tmp_path / "killed", paths, when, named, environment)
+        assert "INFO:ftfile" in told
+        assert "SparkListenerSQLExecutionStart" in told
+        fs = open_filesystem(paths["out"], settings=paths["storage"])
+        assert len(fs.list("_ftfile/log")) == {"before": 1, "after": 2}[when]
+        assert_nothing_told(store.secrets, told, *store.kept(paths["out"]))
+        run(spark, paths, script, 3, **options(paths))
+        check(spark, paths)

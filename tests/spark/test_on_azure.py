@@ -1,0 +1,32 @@
+"""The stream sink in Spark on Azure's emulator, by way of adlfs and fsspec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.object_stores import azure
+from tests.spark.store_scenarios import StoreScenarios
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.object_stores.azure import AzureStore
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of adlfs by aiohttp: that takes time
+    pytest.mark.skipif(not azure.can_start(), reason="no Azurite is here: .ci/azure-server brings it where npm is"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(azurite: AzureStore) -> Iterator[AzureStore]:
+    azurite.start()
+    yield azurite
+    azurite.kill()
+
+
+class TestAzure(StoreScenarios):
+    variables = ("STORE_CONNECTION",)
+    by_variable = (("connection_string", "env:STORE_CONNECTION"),)

@@ -1,0 +1,26 @@
+"""Waiting for what comes by itself, however slow the machine is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("PATIENCE_S", "wait_until")
+
+# For what a test is sure of: it ends a test that waits in vain, and no other.
+PATIENCE_S = 300.0
+
+
+def wait_until(holds: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Look again and again until it holds.
+
+    Raises:
+        AssertionError: it did not come.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline_s, f"waited {patience_s:.0f} s in vain for {what}"
+        time.sleep(0.05)
