@@ -101,6 +101,7 @@ def test_executors_that_know_nothing_write_and_read(
     assert result["rows"] == {output: [0, 1, 2] for output in job["outputs"]}
     assert all(found == {"HADOOP_TOKEN_FILE_LOCATION": "./tokens"} for found in result["variables"])
     # To a source that is registered, Spark hands the variable of executors beside the driver, too.
-    assert "ConfigError: the token file './tokens'" in result["registered"]
+    assert f"ConfigError: the token file '{tmp_path}/tokens', which HADOOP_TOKEN_FILE_LOCATION" in result["missed"]
+    assert result["again"] == 3
     assert owners(hdfs, "/native") == {USER}
     assert owners(hdfs, "/web") == {"dr.who"}, "as whoever shows a token there, and not a name"

@@ -48,7 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
 
     from tests.object_stores import azure
     from tests.object_stores.servers import CREDENTIALS, PROFILES
-    from tests.spark import dying_files, failing_files, slow_files
+    from tests.spark import deadly_files, dying_files, failing_files, slow_files
     from tests.spark.scripted_source import ScriptedSource
 
     # The drivers of S3 and of Azure find these where they look by themselves, in workers, too.
@@ -60,6 +60,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     slow_files.install(home / "packages")
     failing_files.install(home / "packages")
     dying_files.install(home / "packages")
+    deadly_files.install(home / "packages")
+    os.environ[deadly_files.ORDER] = str(home / "death")
     # Workers unpickle the helpers of the tests by name.
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))

@@ -1,15 +1,17 @@
-"""A driver for `deadly+<scheme>:` URLs: that of the scheme, whose application is killed at its second record.
+"""A driver for `deadly+<scheme>:` URLs: that of the scheme, in which who commits is killed once at a second record.
 
-It comes to that before the record or after it, as the environment says. On the way there the log of ftfile goes to the
-standard error.
+It comes to that if it is ordered. On the way there the log of ftfile goes to the standard error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ftfile.commit.layout import record_path
@@ -18,26 +20,51 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from tests.demo.process import session_members
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ftfile.fs.location import Location
 
-WHEN = "FTFILE_TEST_DEATH"
+# Names a file with what is ordered.
+ORDER = "FTFILE_TEST_DEATH"
 SCHEMES = ("abfs", "hdfs", "s3", "webhdfs")
+
+
+@dataclass(frozen=True)
+class Death:
+    """Whose it is, and when.
+
+    Attributes:
+        when: `before` or `after` the record.
+        whole: whether the application dies, or the process that commits alone.
+    """
+
+    when: str
+    whole: bool
+
+    def order(self, file: Path) -> None:
+        file.write_text(json.dumps(asdict(self)))
 
 
 class DeadlyFileSystem(WrapperFileSystem):
     def create_exclusive(self, path: str, content: bytes) -> None:
-        deadly = path == record_path(1)
-        if not deadly or os.environ[WHEN] == "after":
+        death = ordered() if path == record_path(1) else None
+        if death is None or death.when == "after":
             super().create_exclusive(path, content)
-        if deadly:
-            die()
+        if death is not None:
+            die(whole=death.whole)
 
 
-def die() -> NoReturn:
-    """SIGKILL the application that this process is of, and this process with it."""
-    for process in {*session_members(os.getsid(0))} - {os.getpid()}:
+def ordered() -> Death | None:
+    """Take the order, if there is one."""
+    file = Path(os.environ[ORDER])
+    if not file.exists():
+        return None
+    death = Death(**json.loads(file.read_text()))
+    file.unlink()
+    return death
+
+
+def die(*, whole: bool) -> NoReturn:
+    """SIGKILL this process, and before it all others of its application, if that is to die."""
+    for process in {*session_members(os.getsid(0))} - {os.getpid()} if whole else ():
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

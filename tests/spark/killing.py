@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.demo.process import SparkApp, own_environment
 from tests.spark import deadly_files, killed_job
+from tests.spark.deadly_files import Death
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def run_until_killed(
     theirs = ("AWS_", "AZURE_")
     inherited = {name: text for name, text in own_environment(home).items() if not name.startswith(theirs)}
     found = [str(home / "packages"), str(ROOT / "src"), str(ROOT), inherited["PYTHONPATH"]]
-    more = {"PYTHONPATH": os.pathsep.join(found), deadly_files.WHEN: when}
+    Death(when, whole=True).order(home / "death")
+    more = {"PYTHONPATH": os.pathsep.join(found), deadly_files.ORDER: str(home / "death")}
     app = SparkApp(Path(killed_job.__file__), home / "job.json", home / "log", {**inherited, **more, **environment})
     try:
         wait_until(lambda: app.exit_code is not None, "the death of the application")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import ftfile
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from tests.crash.share import THOROUGH
+from tests.spark import deadly_files
+from tests.spark.deadly_files import Death
 from tests.spark.killing import run_until_killed
 from tests.spark.scripted_source import Row, Script, run, start
 from tests.spark.waiting import wait_until
@@ -68,10 +72,12 @@ class StoreScenarios:
     Attributes:
         variables: for the credentials of the store, one each; no library looks there by itself.
         by_variable: the settings that name them.
+        kills_applications: whether that is for every run.
     """
 
     variables: tuple[str, ...]
     by_variable: tuple[tuple[str, str], ...]
+    kills_applications = True
 
     @pytest.fixture
     def paths(self, store: Store, tmp_path: Path) -> Paths:
@@ -115,10 +121,27 @@ class StoreScenarios:
         )
         check(attached, paths)
 
+    def test_the_process_that_commits_is_killed_in_the_middle(
+        self, spark: SparkSession, paths: Paths, seed: int
+    ) -> None:
+        script = Script(paths["script"]).write(BATCHES, available=0)
+        when = random.Random(seed).choice(["before", "after"])
+        order = Path(os.environ[deadly_files.ORDER])
+        Death(when, whole=False).order(order)
+        with pytest.raises(StreamingQueryException):
+            run(spark, paths | {"out": f"deadly+{paths['out']}"}, script, 3, **options(paths))
+        assert not order.exists()
+        fs = open_filesystem(paths["out"], settings=paths["storage"])
+        assert len(fs.list("_ftfile/log")) == {"before": 1, "after": 2}[when]
+        run(spark, paths, script, 3, **options(paths))
+        check(spark, paths)
+
     def test_an_application_is_killed_in_the_middle_of_a_commit(
         self, spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
     ) -> None:
         """Its credentials are in variables that options name, and in nothing that it told before it died."""
+        if not self.kills_applications and not THOROUGH:
+            pytest.skip("takes as long as all others: in `make long`")
         script = Script(paths["script"]).write([BATCHES[1], BATCHES[0], BATCHES[2]], available=0)
         when = random.Random(seed).choice(["before", "after"])
         environment = dict(zip(self.variables, store.credentials, strict=True))

@@ -29,4 +29,5 @@ def store(azurite: AzureStore) -> Iterator[AzureStore]:
 
 class TestAzure(StoreScenarios):
     variables = ("STORE_CONNECTION",)
+    kills_applications = False
     by_variable = (("connection_string", "env:STORE_CONNECTION"),)
