@@ -56,14 +56,15 @@ def assert_nothing_told(secrets: tuple[str, ...], *told: str) -> None:
 
 
 def check(spark: SparkSession, paths: Paths) -> None:
-    """Check that ftfile by itself and in Spark find all rows once."""
+    """Check that ftfile by itself and in Spark find all rows once, in files that a plain lister sees, too."""
     table = ftfile.open(paths["out"], storage=paths["storage"]).to_arrow()
     assert sorted(zip(*(table.column(name).to_pylist() for name in ("id", "word")), strict=True)) == ROWS
     frame = spark.read.format("ftfile").options(**options(paths)).load(paths["out"])
     assert sorted(map(tuple, frame.select("id", "word").collect())) == ROWS
     query_id = json.loads(open_filesystem(paths["checkpoint"]).read("metadata"))["id"]
     fs = open_filesystem(paths["out"], settings=paths["storage"])
-    check_directory(fs, recorded_by_spark={query_id: range(3)}, rows_of=lambda content: content.splitlines())
+    report = check_directory(fs, recorded_by_spark={query_id: range(3)}, rows_of=lambda content: content.splitlines())
+    assert report.live_rows == report.visible_rows
 
 
 class StoreScenarios:
