@@ -245,7 +245,7 @@ class MiniCluster:
         _write_site(directory / "core-site.xml", core)
         _write_site(directory / "hdfs-site.xml", hdfs)
         (directory / "log4j2.properties").write_text(LOG4J)
-        (directory / "hadoop-metrics2.properties").write_text("*.period=1\n")
+        (directory / "hadoop-metrics2.properties").write_text("*.periodMillis=50\n")
 
     def _command(self, conf: Path, main: str, *arguments: str) -> list[str]:
         class_path = f"{conf}{os.pathsep}{self._class_path}"
