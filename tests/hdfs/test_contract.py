@@ -10,7 +10,6 @@ import pytest
 
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.fs_contract import FileSystemContract
-from tests.crash.share import THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +25,9 @@ BLOCK_BYTES = 16_384
 class HdfsContract(FileSystemContract):
     """What both drivers have in common: the servers, which tell more than the driver does."""
 
-    # Creating a file exclusively is renaming it here, too.
-    rename_rounds = 50 if THOROUGH else 10
+    counts_late = True
+    syncs_of_blocks = 3
+    clock_slack_ms = 10
     cluster: MiniCluster
     directory: str
 
@@ -51,6 +51,12 @@ class HdfsContract(FileSystemContract):
         self.cluster.set_space_quota(self.directory, 50_000)
         yield filesystem
         self.cluster.set_space_quota(self.directory, None)
+
+    @contextlib.contextmanager
+    def unclosable(self, filesystem: FileSystem, path: str) -> Iterator[FileSystem]:  # noqa: ARG002
+        # What is so short is sent when the file is closed.
+        with self.full(filesystem):
+            yield filesystem
 
     def with_blocks(self, filesystem: FileSystem) -> tuple[FileSystem, int]:  # noqa: ARG002
         settings = {"blockSize": str(BLOCK_BYTES)}

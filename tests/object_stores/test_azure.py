@@ -76,7 +76,9 @@ def names(store: AzureStore, directory: str) -> set[str]:
 
 
 class TestContract(FileSystemContract):
-    race_rounds = rename_rounds = 50 if THOROUGH else 2
+    rename_rounds = 50 if THOROUGH else 10
+    clock_slack_ms = 1_000  # it tells whole seconds
+    odd_names = tuple(name for name in ODD_NAMES if name == name.strip())
 
     @pytest.fixture
     def filesystem(self, store: AzureStore, directory: str, fs: FileSystem) -> FileSystem:
@@ -89,10 +91,9 @@ class TestContract(FileSystemContract):
             content: bytes = blob.download_blob().readall()
             return content
 
-    # It lists names that begin or end with a blank without it.
-    @pytest.mark.parametrize("name", [name for name in ODD_NAMES if name == name.strip()], ids=ascii)
-    def test_odd_names(self, filesystem: FileSystem, name: str) -> None:
-        super().test_odd_names(filesystem, name)
+    @pytest.mark.xfail(reason="Azurite lists names that begin or end with a blank without it: the servers of S3 do not")
+    def test_names_that_begin_or_end_with_a_blank(self, filesystem: FileSystem) -> None:
+        self.check_name(filesystem, " leading and trailing ")
 
 
 def test_the_trial_passes_and_leaves_nothing(store: AzureStore, directory: str, fs: FileSystem) -> None:

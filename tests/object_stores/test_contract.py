@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
@@ -12,37 +13,56 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.testing.fs_contract import ODD_NAMES, FileSystemContract
 from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client
+from tests.object_stores.wire import Fault, Wire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ftfile.fs.api import FileSystem
     from tests.object_stores.servers import Store
 
 _directories = (f"contract-{number}" for number in itertools.count())
 
 
+FULL = Fault(effect=False, status=507, code="InsufficientStorage", changes=True)
+
+
 class S3Contract(FileSystemContract):
-    rename_rounds = 50 if THOROUGH else 5  # a request takes milliseconds
-    url: str
-    client: object
+    rename_rounds = 50 if THOROUGH else 10
+    clock_slack_ms = 1_000  # it tells whole seconds
+    store: Store
 
     @pytest.fixture
     def filesystem(self, server: Store) -> FileSystem:
         self.directory = next(_directories)
-        self.endpoint = server.endpoint
+        self.store = server
         return open_filesystem(f"{server.url}/{self.directory}", settings=server.settings)
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:  # noqa: ARG002
-        answer = client(self.endpoint).get_object(Bucket=BUCKET, Key=f"{self.directory}/{path}")
+        answer = client(self.store.endpoint).get_object(Bucket=BUCKET, Key=f"{self.directory}/{path}")
         content: bytes = answer["Body"].read()
         return content
+
+    @contextlib.contextmanager
+    def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
+        with Wire(self.store, FULL, times=1_000)() as wire:
+            yield filesystem
+        assert wire.hit == "begin upload"
+
+    @pytest.fixture(autouse=True)
+    def no_parts_left(self, filesystem: FileSystem) -> Iterator[None]:  # noqa: ARG002
+        yield
+        answer = client(self.store.endpoint).list_multipart_uploads(Bucket=BUCKET, Prefix=f"{self.directory}/")
+        assert answer.get("Uploads", []) == [], "parts are kept, and paid for"
 
 
 @pytest.mark.xdist_group("moto")
 class TestMoto(S3Contract):
-    @pytest.mark.parametrize("name", [name for name in ODD_NAMES if "\n" not in name], ids=ascii)
-    def test_odd_names(self, filesystem: FileSystem, name: str) -> None:
-        # It finds no object whose name has a line feed.
-        super().test_odd_names(filesystem, name)
+    odd_names = tuple(name for name in ODD_NAMES if "\n" not in name)
+
+    @pytest.mark.xfail(reason="moto finds no object whose name has a line feed: the Versity gateway is tried with it")
+    def test_names_with_a_line_feed(self, filesystem: FileSystem) -> None:
+        self.check_name(filesystem, "new\nline")
 
     @pytest.fixture
     def server(self, moto: Store) -> Store:
@@ -51,10 +71,11 @@ class TestMoto(S3Contract):
 
 @pytest.mark.xdist_group("versity")
 class TestVersity(S3Contract):
-    @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
-    def test_odd_names(self, filesystem: FileSystem, name: str) -> None:
-        # It keeps objects as files, and replaces one by way of a longer name.
-        super().test_odd_names(filesystem, name[:60] if len(name.encode()) == NAME_BYTES_MAX else name)
+    odd_names = tuple(name for name in ODD_NAMES if len(name.encode()) < NAME_BYTES_MAX)
+
+    @pytest.mark.xfail(reason="the gateway replaces a file by way of a longer name: moto is tried with 255 bytes")
+    def test_names_of_255_bytes(self, filesystem: FileSystem) -> None:
+        self.check_name(filesystem, "n" * NAME_BYTES_MAX)
 
     @pytest.fixture
     def server(self, real: Store) -> Store:

@@ -1,18 +1,16 @@
-"""What the contract suites share: a second client, a look past the driver, races, random numbers."""
+"""What the contract suites share: other clients, a look past the driver, failures of the store, random numbers."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.core.clock import SYSTEM_CLOCK
-from ftfile.core.errors import AlreadyExists, OutOfSpace
+from ftfile.core.errors import AlreadyExists, OutcomeUnknown, OutOfSpace
 from ftfile.testing.clock import SeededIds
 from ftfile.testing.faulty import Fault, FaultyFileSystem
 
@@ -21,9 +19,11 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem, OutputStream
 
-__all__ = ("ContractSupport", "make_directory", "write")
+__all__ = ("EVENTUALLY_S", "ContractSupport", "make_directory", "write")
 
 EVENTUALLY_S = 60.0
+# A counter that is the same after so long has counted all.
+SETTLED_S = 0.12
 
 
 class ContractSupport:
@@ -32,10 +32,11 @@ class ContractSupport:
     # How far the store's clock may be away from ours.
     clock_slack_ms = 5_000
 
-    # Rounds of the races to create one file and to rename to one name, with so many threads.
-    race_rounds = 50
-    rename_rounds = 50
-    racers = 16
+    # How often the device is synced at least for a file of two blocks and a half; see `with_blocks`.
+    syncs_of_blocks = 1
+
+    # Whether `device_syncs` may tell of a sync a moment after it.
+    counts_late = False
 
     def second_client(self, filesystem: FileSystem) -> FileSystem:
         """Return another client of the same store; by default what a pickle makes of the first."""
@@ -45,6 +46,20 @@ class ContractSupport:
     def stored(self, filesystem: FileSystem, path: str) -> bytes:
         """Return what the store holds at `path`, if possible without help of the driver under test."""
         return self.second_client(filesystem).read(path)
+
+    def seen_lengths(self, filesystem: FileSystem, path: str) -> set[int]:
+        """Return what each way to look at a file says of its length, by another client; nothing where it is not."""
+        client = self.second_client(filesystem)
+        listed = {info.path: info.size_bytes for info in client.list(path.rpartition("/")[0])}
+        if not client.exists(path):
+            assert path not in listed
+            return set()
+        with client.open(path) as file:
+            return {listed[path], client.stat(path).size_bytes, file.size_bytes}
+
+    def more_than_one_part(self, filesystem: FileSystem) -> int:
+        """Return how much is sent before the file is closed, wherever that is so."""
+        return (5 << 20) + filesystem.capabilities.stream_bytes
 
     def is_stored(self, filesystem: FileSystem, path: str, content: bytes) -> bool:
         """Say whether the store holds this content there."""
@@ -57,16 +72,40 @@ class ContractSupport:
     @contextlib.contextmanager
     def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
         """Give a view of the store in which there is no space; by default only writes say so."""
-        yield FaultyFileSystem(filesystem, [Fault(OutOfSpace, operations=frozenset({"write"}))])
+        yield FaultyFileSystem(filesystem, [Fault(OutOfSpace, times=1 << 30, operations=frozenset({"write"}))])
+
+    @contextlib.contextmanager
+    def unclosable(self, filesystem: FileSystem, path: str) -> Iterator[FileSystem]:
+        """Give a view of the store in which the file at `path` is begun and written, and cannot be closed.
+
+        Where files are shown at close, somebody else takes the name; elsewhere a decorator fails by default.
+        """
+        if filesystem.capabilities.shown == "at_close":
+            write(self.second_client(filesystem), path, b"somebody else's")
+            yield filesystem
+        else:
+            yield FaultyFileSystem(filesystem, [Fault(OutcomeUnknown, operations=frozenset({"close"}))])
 
     def with_blocks(self, filesystem: FileSystem) -> tuple[FileSystem, int]:
         """Return a client that makes files of small blocks, where the store has blocks, and their length in bytes."""
         return filesystem, 100_000
 
     def device_syncs(self, filesystem: FileSystem) -> int | None:
-        """Return how often the store's device was synced so far; None where nobody counts."""
+        """Return how often content was synced to the store's device so far; None where nobody counts."""
         del filesystem
         return None
+
+    def all_device_syncs(self, filesystem: FileSystem) -> int:
+        """Return the same once the counter has caught up; 0 where nobody counts."""
+        found = self.device_syncs(filesystem)
+        while found is not None:
+            if not self.counts_late:
+                return found
+            SYSTEM_CLOCK.sleep(SETTLED_S)
+            before, found = found, self.device_syncs(filesystem)
+            if found == before:
+                return before
+        return 0
 
     def eventually(self, look: Callable[[], bool]) -> None:
         """Wait until `look` says yes: hints may be seen late, and counters lag."""
@@ -74,27 +113,6 @@ class ContractSupport:
         while not look():
             assert SYSTEM_CLOCK.monotonic_s() < deadline_s, "waited in vain"
             SYSTEM_CLOCK.sleep(0.02)
-
-    def race(self, run: Callable[[FileSystem, int], object], filesystem: FileSystem) -> list[bool]:
-        """Start all racers at once, half of them on another client, and say who found the place free."""
-        other = self.second_client(filesystem)
-        start = threading.Barrier(self.racers)
-
-        def runner(racer: int) -> bool:
-            start.wait()
-            try:
-                run(other if racer % 2 else filesystem, racer)
-            except AlreadyExists:
-                return False
-            return True
-
-        with ThreadPoolExecutor(self.racers) as pool:
-            return list(pool.map(runner, range(self.racers)))
-
-    def rounds(self, count: int, one_round: Callable[[int], None], filesystem: FileSystem) -> None:
-        """Run the rounds of a race; several at once on a store whose calls wait more than they work."""
-        with ThreadPoolExecutor(max(1, filesystem.capabilities.concurrency // 2)) as pool:
-            list(pool.map(one_round, range(count)))
 
     def refused(self, filesystem: FileSystem, path: str) -> AlreadyExists:
         """Check that no file can be written over what is at `path`, and return the error that says so."""

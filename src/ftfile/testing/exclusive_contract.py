@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.core.errors import AlreadyExists, NotFound
-from ftfile.testing.contract_support import ContractSupport, write
+from ftfile.testing.contract_races import ContractRaces
+from ftfile.testing.contract_support import write
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("ExclusiveContract",)
 
 
-class ExclusiveContract(ContractSupport):
+class ExclusiveContract(ContractRaces):
     """Tests of `rename`, `create_exclusive` and `put`; a part of `FileSystemContract`."""
 
     def test_rename_moves_the_very_file(self, filesystem: FileSystem) -> None:
@@ -56,19 +59,29 @@ class ExclusiveContract(ContractSupport):
         assert self.stored(filesystem, "file") == b"data"
 
     def test_of_many_renames_to_one_target_one_wins(self, filesystem: FileSystem) -> None:
-        def one_round(number: int) -> None:
-            filesystem.make_directories(f"{number}")
-            paths = [f"{number}/{racer}" for racer in range(self.racers)]
-            with ThreadPoolExecutor(self.racers) as pool:
-                list(pool.map(write, [filesystem] * self.racers, paths, [path.encode() for path in paths]))
-            won = self.race(lambda client, racer: client.rename(paths[racer], f"{number}/target"), filesystem)
-            assert won.count(True) == 1
-            winner = paths[won.index(True)]
-            assert self.stored(filesystem, f"{number}/target") == winner.encode()
-            left = {info.path for info in filesystem.list(f"{number}")}
-            assert left == {*paths, f"{number}/target"} - {winner}
+        racers = self.lanes(filesystem) * self.racers
+        # Who loses keeps what it has for the next round; who wins takes another one.
+        sources = [f"sources/{number}" for number in range(racers + self.rename_rounds)]
+        held, spare = sources[:racers], deque(sources[racers:])
+        moved: dict[str, str] = {}
 
-        self.rounds(self.rename_rounds, one_round, filesystem)
+        def enter(client: FileSystem, racer: int, number: int) -> None:
+            target = f"targets/{number}"
+            client.rename(held[racer], target)
+            moved[target] = held[racer]
+            held[racer] = spare.popleft()
+
+        for directory in ("sources", "targets"):
+            filesystem.make_directories(directory)
+        with ThreadPoolExecutor(2 * self.racers) as pool:
+            list(pool.map(write, repeat(filesystem), sources, map(str.encode, sources)))
+            self.race(filesystem, self.rename_rounds, enter)
+            contents = dict(zip(moved, pool.map(self.stored, repeat(filesystem), moved), strict=True))
+        wrong = [target for target, source in moved.items() if contents[target] != source.encode()]
+        assert not wrong
+        left = {info.path for directory in ("sources", "targets") for info in filesystem.list(directory)}
+        unexpected = left ^ {*sources, *moved} - set(moved.values())
+        assert not unexpected
 
     def test_create_exclusive_makes_a_whole_file_and_nothing_else(self, filesystem: FileSystem) -> None:
         filesystem.make_directories("log")
@@ -92,16 +105,22 @@ class ExclusiveContract(ContractSupport):
                 filesystem.create_exclusive("no-directory/0", b"")
 
     def test_of_many_exclusive_creations_one_wins(self, filesystem: FileSystem) -> None:
-        def one_round(number: int) -> None:
-            path = f"log/{number}"
-            won = self.race(lambda client, racer: client.create_exclusive(path, contents[racer]), filesystem)
-            assert won.count(True) == 1
-            assert self.stored(filesystem, path) == contents[won.index(True)]
+        def content(racer: int) -> bytes:
+            return b"racer %d " % racer * 100
 
+        paths = [f"log/{number}" for number in range(self.race_rounds)]
         filesystem.make_directories("log")
-        contents = [b"racer %d " % racer * 100 for racer in range(self.racers)]
-        self.rounds(self.race_rounds, one_round, filesystem)
-        assert len(filesystem.list("log")) == self.race_rounds
+        winners = self.race(
+            filesystem,
+            len(paths),
+            lambda client, racer, number: client.create_exclusive(paths[number], content(racer)),
+        )
+        with ThreadPoolExecutor(self.racers) as pool:
+            found = list(pool.map(self.stored, repeat(filesystem), paths))
+        wrong = [path for path, stored, winner in zip(paths, found, winners, strict=True) if stored != content(winner)]
+        assert not wrong
+        unexpected = {info.path for info in filesystem.list("log")} ^ {*paths}
+        assert not unexpected
 
     def test_an_exclusive_file_is_never_seen_partly_written(self, filesystem: FileSystem) -> None:
         content = b"x" * 300_000

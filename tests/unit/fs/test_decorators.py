@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import pickle
 from typing import TYPE_CHECKING
 
@@ -46,10 +47,15 @@ class TestStackOverMemory(LayeredContract):
 
 class TestStackOverLocal(LayeredContract):
     @pytest.fixture
-    def filesystem(self, tmp_path: Path) -> FileSystem:
+    def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
+        self.synced: list[int] = []
+        monkeypatch.setattr(os, "fsync", self.synced.append)
         rooted = RootedFileSystem(RetryingFileSystem(LocalFileSystem(str(tmp_path))), "some/where")
         rooted.make_directories("")
         return MeteredFileSystem(rooted)
+
+    def device_syncs(self, filesystem: FileSystem) -> int:  # noqa: ARG002
+        return len(self.synced)
 
 
 # ------------------------------------------------------------------------------------------------ retrying

@@ -36,7 +36,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.fs.fake_objects import ObjectFile, Objects, known_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ftfile.fs.api import FileSystem
@@ -54,6 +54,15 @@ class TestFsspec(FileSystemContract):
     def stored(self, filesystem: FileSystem, path: str) -> bytes:  # noqa: ARG002
         content: bytes = Objects.store[f"/{self.root}/{path}"].getvalue()
         return content
+
+    @contextlib.contextmanager
+    def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
+        def refuse(*_: object, **__: object) -> bool:
+            raise OSError(errno.ENOSPC, "no space left")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ObjectFile, "_upload_chunk", refuse)
+            yield filesystem
 
 
 def prove(kind: type, scheme: str = "objects") -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import resource
 from pathlib import Path
@@ -41,10 +42,34 @@ def device() -> None:
     """Here the real one is used."""
 
 
+class _Unclosable(io.FileIO):
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+
 class TestLocal(FileSystemContract):
+    clock_slack_ms = 20  # the kernel's clock ticks, and lags
+
     @pytest.fixture
-    def filesystem(self, tmp_path: Path) -> FileSystem:
+    def filesystem(self, tmp_path: Path, calls: list[str]) -> FileSystem:
+        self.calls = calls
         return LocalFileSystem(str(tmp_path))
+
+    def device_syncs(self, filesystem: FileSystem) -> int:  # noqa: ARG002
+        return sum(call.startswith("fsync") for call in self.calls)
+
+    @contextlib.contextmanager
+    def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
+        with limited(resource.RLIMIT_FSIZE, 3_000_000):
+            yield filesystem
+
+    @contextlib.contextmanager
+    def unclosable(self, filesystem: FileSystem, path: str) -> Iterator[FileSystem]:  # noqa: ARG002
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LocalFileSystem, "_new_file", lambda _, full: _Unclosable(full, "x"))
+            yield filesystem
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:
         assert isinstance(filesystem, LocalFileSystem)

@@ -22,25 +22,34 @@ if TYPE_CHECKING:
     from ftfile.testing.crashing import CrashState
 
 
-class TestCrashingWithoutCrash(LayeredContract):
+class CrashingContract(LayeredContract):
+    def device_syncs(self, filesystem: FileSystem) -> int | None:
+        """Return how many durable contents there were; objects, which are made durable, are not synced."""
+        assert isinstance(filesystem, CrashingFileSystem)
+        if filesystem.capabilities.shown == "at_close":
+            return None
+        return sum(operation.kind == "hsync" for operation in filesystem.journal)
+
+
+class TestCrashingWithoutCrash(CrashingContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem()
 
 
-class TestCrashingLikeS3(LayeredContract):
+class TestCrashingLikeS3(CrashingContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem(store="s3")
 
 
-class TestCrashingLikeHdfs(LayeredContract):
+class TestCrashingLikeHdfs(CrashingContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem(store="hdfs")
 
 
-class TestCrashingLikeWebHdfs(LayeredContract):
+class TestCrashingLikeWebHdfs(CrashingContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
         return CrashingFileSystem(store="webhdfs")
