@@ -243,7 +243,3 @@ def test_a_record_whose_name_is_not_durable_is_not_acted_upon(seed: int) -> None
         for state in crash_states(fs, seen=exploration.seen):
             exploration.recover(state, run=2)
     assert len(exploration.seen) > 200
-
-
-def test_more_than_ten_thousand_states() -> None:
-    assert sum(STATES_MIN.values()) > 10_000

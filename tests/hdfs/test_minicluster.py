@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ci_scripts import run_script
 from tests.demo.process import list_processes
 from tests.hdfs import jars
 from tests.hdfs.jars import CannotStart, class_path, java
@@ -37,24 +38,67 @@ def test_servers_come_back_after_a_kill(cluster: MiniCluster) -> None:
     assert not alive(before.values())
 
 
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+# The same command with servers that do nothing, which are there at once.
+IDLE = """\
+import sys
+from tests.hdfs import __main__, minicluster
+cluster = minicluster.MiniCluster
+cluster._command = lambda *_: ["sleep", "1000"]
+cluster._run_to_end = lambda *_: ""
+cluster._is_ready = lambda _: True
+sys.exit(__main__.main())
+"""
+
+
 def test_nothing_is_left_however_it_ends(seed: int, tmp_path: Path) -> None:
-    number = (signal.SIGINT, signal.SIGKILL)[seed % 2]
-    command = [sys.executable, "-m", "tests.hdfs"]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        printed = [owner.stdout.readline() for _ in range(5)]
+    chosen = ENDS[seed % len(ENDS)]
+    commands = {end: ["-c", IDLE] for end in ENDS if end != chosen} | {chosen: ["-m", "tests.hdfs"]}
+    started = {end: Started(command, tmp_path / end.name) for end, command in commands.items()}
+    for end, one in started.items():
+        one.read_addresses()
+        one.owner.send_signal(end)
+    for end, one in started.items():
+        said, _ = one.owner.communicate(timeout=30)
+        is_asked = end in {signal.SIGINT, signal.SIGTERM}
+        assert one.owner.returncode == (0 if is_asked else -end)
+        assert ("HDFS has ended, and its files are removed" in said) == is_asked
+        if is_asked:  # it says so when it is so
+            assert not one.left()
+        one.wait_until_nothing_is_left()
+
+
+class Started:
+    """`make hdfs`, whose temporary files are in a directory."""
+
+    def __init__(self, command: list[str], directory: Path) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.servers: set[int] = set()
+        self.owner = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env=os.environ | {"TMPDIR": str(directory)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def read_addresses(self) -> None:
+        assert self.owner.stdout is not None
+        printed = [self.owner.stdout.readline() for _ in range(5)]
         assert printed[0].startswith("native   hdfs://127.0.0.1:")
         assert printed[1].startswith("WebHDFS  webhdfs://127.0.0.1:")
-        servers = {each.number for each in list_processes() if each.parent == owner.pid}
-        assert len(servers) == 3, "NameNode, DataNode, guard"
-        owner.send_signal(number)
-        owner.communicate(timeout=30)
-    deadline_s = time.monotonic() + 60
-    while (alive(servers) or any(tmp_path.iterdir())) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert not alive(servers)
-    assert not any(tmp_path.iterdir())
+        self.servers = {each.number for each in list_processes() if each.parent == self.owner.pid}
+        assert len(self.servers) == 3, "NameNode, DataNode, guard"
+
+    def left(self) -> list[object]:
+        return [*alive(self.servers), *self.directory.iterdir()]
+
+    def wait_until_nothing_is_left(self) -> None:
+        deadline_s = time.monotonic() + 60
+        while self.left() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        assert self.left() == []
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,16 +115,9 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_bringing_the_jar_says_that_maven_is_missing(tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("bash", "cksum", "cat", "dirname", "mkdir", "env"):
-        (tools / name).symlink_to(str(shutil.which(name)))
-    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     (tmp_path / "tests/hdfs").mkdir(parents=True)
     shutil.copy(ROOT / "tests/hdfs/pom.xml", tmp_path / "tests/hdfs")
-    command = [str(bash), str(tmp_path / ".ci/hdfs-jars")]
-    run = subprocess.run(command, env={"PATH": str(tools)}, capture_output=True, text=True, check=False)
+    run = run_script("hdfs-jars", tmp_path)
     assert run.returncode == 1
     assert "install Maven (apt-get install maven" in run.stderr
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.object_stores import servers
+from tests.object_stores import azure, servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tests.object_stores.servers import Store
 
 pytest.register_assert_rewrite("ftfile.testing")
+
+
+def pytest_report_header() -> list[str]:
+    """Say what is left out before the tests begin."""
+    return [missing for missing in (servers.what_is_missing(), azure.what_is_missing()) if missing]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,18 +39,20 @@ def moto() -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture(scope="session")
-def real() -> Iterator[Store]:
-    if not servers.VERSITY.exists():
-        pytest.skip("no real S3 server is built: .ci/s3-server builds it where Go is")
+def start_real() -> Iterator[Store]:
+    if missing := servers.what_is_missing():
+        pytest.skip(missing)
     with servers.versity() as store:
         yield store
+
+
+real = pytest.fixture(scope="session", name="real")(start_real)
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> Store:
     """Return the real server where there is one: it is also the faster one."""
-    found: Store = request.getfixturevalue("real" if servers.VERSITY.exists() else "moto")
+    found: Store = request.getfixturevalue("moto" if servers.what_is_missing() else "real")
     return found
 
 

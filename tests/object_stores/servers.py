@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ("BUCKET", "CREDENTIALS", "PROFILES", "VERSITY", "WRONG", "Store", "client", "moto", "versity")
+__all__ = (
+    "BUCKET",
+    "CREDENTIALS",
+    "PROFILES",
+    "VERSITY",
+    "WRONG",
+    "Store",
+    "client",
+    "moto",
+    "versity",
+    "what_is_missing",
+)
 
 VERSITY = Path(__file__).parents[2] / ".servers" / "versitygw"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "ftfile-access", "AWS_SECRET_ACCESS_KEY": "ftfile-SECRET-value"}
@@ -140,6 +151,13 @@ def client(endpoint: str) -> Any:
         aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         config=Config(s3={"addressing_style": "path"}),
     )
+
+
+def what_is_missing() -> str:
+    """Say that the real server of S3 is not there; empty where it is."""
+    if VERSITY.exists():
+        return ""
+    return "no real S3 server is built, and moto is tried alone: .ci/s3-server builds one where Go is"
 
 
 def moto() -> AbstractContextManager[Store]:

@@ -124,20 +124,20 @@ class ExclusiveContract(ContractRaces):
 
     def test_an_exclusive_file_is_never_seen_partly_written(self, filesystem: FileSystem) -> None:
         content = b"x" * 300_000
+        paths = [f"file-{number}" for number in range(10)]
         other = self.second_client(filesystem)
         stop = threading.Event()
         sizes = set()
 
         def watch() -> None:
             while not stop.is_set():
-                for number in range(10):
-                    if other.exists(f"file-{number}"):
-                        sizes.add(len(other.read(f"file-{number}")))
+                for path in paths:
+                    if other.exists(path):
+                        sizes.add(len(other.read(path)))
 
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(5) as pool:
             watching = pool.submit(watch)
-            for number in range(10):
-                filesystem.create_exclusive(f"file-{number}", content)
+            list(pool.map(filesystem.create_exclusive, paths, repeat(content)))
             while not sizes and not watching.done():
                 pass
             stop.set()

@@ -172,7 +172,7 @@ class WritingContract(ContractSupport):
             before = self.all_device_syncs(filesystem)
             with monkeypatch.context() as patch:
                 for name in ("_write", "_hflush", "_hsync", "_close"):
-                    patch.setattr(stream, name, None)
+                    patch.setattr(stream, name, lambda *_, name=name: pytest.fail(f"flush calls {name}"))
                 for _ in range(100):
                     stream.flush()
             assert self.all_device_syncs(filesystem) == before
@@ -226,7 +226,7 @@ class WritingContract(ContractSupport):
         def wait(*data: memoryview) -> None:
             monkeypatch.setattr(stream, f"_{waiting}", slowly)
             entered.set()
-            closing.wait(0.1)  # in which a close could get in, but must not
+            closing.wait(0.03)  # in which a close could get in, but must not
             slowly(*data)
             order.append(waiting)
 
