@@ -80,10 +80,10 @@ class Interrupted(WrapperFileSystem, PickledByReference):
     def __init__(self, inner: Any, operation: str, part: str, interrupt: Callable[[], object]) -> None:
         super().__init__(inner)
         self._operation, self._part, self._interrupt = operation, part, interrupt
-        self._done = threading.Lock()
+        self.done = threading.Lock()
 
     def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-        if operation == self._operation and self._part in path and self._done.acquire(blocking=False):
+        if operation == self._operation and self._part in path and self.done.acquire(blocking=False):
             self._interrupt()
         return call()
 
@@ -105,8 +105,10 @@ def test_a_namenode_restarted_in_mid_commit_is_survived(cluster: MiniCluster, ur
     fs.make_directories("")
     chosen = (seed + url.startswith("hdfs:")) % len(STEPS)  # another one by each driver
     for batch, step in enumerate(STEPS if THOROUGH else STEPS[chosen : chosen + 1]):
-        with mounted(Interrupted(fs, *step, restart)) as mounted_url:
+        interrupted = Interrupted(fs, *step, restart)
+        with mounted(interrupted) as mounted_url:
             MicroBatch(mounted_url, COLUMNS, TEXT).run(batch, [rows(f"a{batch}"), rows(f"b{batch}")])
+        assert interrupted.done.locked(), f"no commit came by {step}"
     MicroBatch(url, COLUMNS, TEXT).run(batch + 1, [rows("c")])
     cluster.wait_until_ready()
     checked(url, "c", *(f"{letter}{number}" for letter in "ab" for number in range(batch + 1)))

@@ -93,6 +93,7 @@ def test_compacting_dropping_and_vacuum(url: str) -> None:
     checked(url, "a", "b", "c")
     ftfile.drop(url, "all")
     query.run(3, [rows("d")])
+    assert len(open_filesystem(url).list("_ftfile/retired")) == 4
     ftfile.vacuum(url, grace="0s", force=True, dry_run=False)
     checked(url, "d")
     assert open_filesystem(url).list("_ftfile/retired") == []

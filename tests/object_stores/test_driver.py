@@ -221,13 +221,13 @@ class TestIdentity:
 
     def test_a_file_of_another_with_the_same_content_is_not_taken_for_ones_own(self, store: Store) -> None:
         fs = opened(store)
-        client(store.endpoint)
         fs.create_exclusive("file", b"same")
         with pytest.raises(AlreadyExists):
             fs.create_exclusive("file", b"same")
         write(fs, "source", b"same")
         with pytest.raises(AlreadyExists):
             fs.rename("source", "file")
+        assert fs.exists("source")
 
     def test_what_others_wrote_has_none_and_is_moved_all_the_same(self, store: Store) -> None:
         key = next(_directories)
@@ -463,4 +463,5 @@ class TestCredentials:
         for text in told:
             assert not any(secret.encode() in text for secret in CREDENTIALS.values())
         # Who finishes open files has settings of his own.
+        assert any(path.startswith("_ftfile/log/") for path in sink.names())
         assert not any(b"accesskeyvariable" in fs.read(path).lower() for path in sink.names())

@@ -101,6 +101,7 @@ def test_a_fault_that_stays_loses_and_doubles_nothing(store: Store, tmp_path: Pa
         if wire.hit is None:
             break
         assert error is not None or wire.hit == "put", f"{fault} from request {at}, {wire.hit}: nobody noticed"
+    assert at > 1, "no request met it"
     stream.check()
 
 

@@ -91,7 +91,7 @@ class Noted(MicroBatch):
 class TestAbort:
     def test_a_failing_task_aborts_the_batch_with_the_messages_so_far(self, tmp_path: Path) -> None:
         query = Noted(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})
-        with pytest.raises(FtfileError):
+        with pytest.raises(Unavailable, match="gone"):
             query.run(0, [[{"id": 1}], _Unreadable()])
         assert query.aborted == (0, [0, None])
 
@@ -132,7 +132,7 @@ class TestCheckpoint:
         assert getattr(author, "offsets", None) == [{"batch": 0}]
 
     def test_a_failing_batch_is_not_recorded(self, query: MicroBatch) -> None:
-        with pytest.raises(FtfileError):
+        with pytest.raises(Unavailable, match="gone"):
             query.run(0, [_Unreadable()])
         assert query.next_batch() == 0
 
