@@ -27,7 +27,7 @@ class HdfsContract(FileSystemContract):
 
     counts_late = True
     syncs_of_blocks = 3
-    clock_slack_ms = 10
+    clock_slack_ms = 500
     cluster: MiniCluster
     directory: str
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -54,18 +55,13 @@ sys.exit(__main__.main())
 def test_nothing_is_left_however_it_ends(seed: int, tmp_path: Path) -> None:
     chosen = ENDS[seed % len(ENDS)]
     commands = {end: ["-c", IDLE] for end in ENDS if end != chosen} | {chosen: ["-m", "tests.hdfs"]}
-    started = {end: Started(command, tmp_path / end.name) for end, command in commands.items()}
-    for end, one in started.items():
-        one.read_addresses()
-        one.owner.send_signal(end)
-    for end, one in started.items():
-        said, _ = one.owner.communicate(timeout=30)
-        is_asked = end in {signal.SIGINT, signal.SIGTERM}
-        assert one.owner.returncode == (0 if is_asked else -end)
-        assert ("HDFS has ended, and its files are removed" in said) == is_asked
-        if is_asked:  # it says so when it is so
-            assert not one.left()
-        one.wait_until_nothing_is_left()
+    with contextlib.ExitStack() as stack:
+        started = {end: stack.enter_context(Started(command, tmp_path / end.name)) for end, command in commands.items()}
+        for end, one in started.items():
+            one.read_addresses()
+            one.owner.send_signal(end)
+        for end, one in started.items():
+            one.check_end(end)
 
 
 class Started:
@@ -91,14 +87,29 @@ class Started:
         self.servers = {each.number for each in list_processes() if each.parent == self.owner.pid}
         assert len(self.servers) == 3, "NameNode, DataNode, guard"
 
-    def left(self) -> list[object]:
-        return [*alive(self.servers), *self.directory.iterdir()]
+    def __enter__(self) -> Started:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        return self
 
-    def wait_until_nothing_is_left(self) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.owner.kill()
+        for number in alive(self.servers):
+            os.kill(number, signal.SIGKILL)
+        self.owner.communicate()
+
+    def check_end(self, end: signal.Signals) -> None:
+        said, _ = self.owner.communicate(timeout=30)
+        is_asked = end in {signal.SIGINT, signal.SIGTERM}
+        assert self.owner.returncode == (0 if is_asked else -end)
+        assert ("HDFS has ended, and its files are removed" in said) == is_asked
+        if is_asked:  # it says so when it is so
+            assert self.left() == []
         deadline_s = time.monotonic() + 60
         while self.left() and time.monotonic() < deadline_s:
             time.sleep(0.05)
         assert self.left() == []
+
+    def left(self) -> list[object]:
+        return [*alive(self.servers), *self.directory.iterdir()]
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

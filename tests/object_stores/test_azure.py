@@ -77,7 +77,7 @@ def names(store: AzureStore, directory: str) -> set[str]:
 
 class TestContract(FileSystemContract):
     rename_rounds = 50 if THOROUGH else 10
-    clock_slack_ms = 1_000  # it tells whole seconds
+    clock_slack_ms = 1_500  # it tells whole seconds
     odd_names = tuple(name for name in ODD_NAMES if name == name.strip())
 
     @pytest.fixture

@@ -29,7 +29,7 @@ FULL = Fault(effect=False, status=507, code="InsufficientStorage", changes=True)
 
 class S3Contract(FileSystemContract):
     rename_rounds = 50 if THOROUGH else 10
-    clock_slack_ms = 1_000  # it tells whole seconds
+    clock_slack_ms = 1_500  # it tells whole seconds
     store: Store
 
     @pytest.fixture

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("EVENTUALLY_S", "ContractSupport", "make_directory", "write")
 
 EVENTUALLY_S = 60.0
-# A counter that is the same after so long has counted all.
+# A counter that may be kept for a moment is asked again after so long: then it is of now.
 SETTLED_S = 0.12
 
 
@@ -97,15 +97,10 @@ class ContractSupport:
 
     def all_device_syncs(self, filesystem: FileSystem) -> int:
         """Return the same once the counter has caught up; 0 where nobody counts."""
-        found = self.device_syncs(filesystem)
-        while found is not None:
-            if not self.counts_late:
-                return found
+        if self.counts_late:
+            self.device_syncs(filesystem)
             SYSTEM_CLOCK.sleep(SETTLED_S)
-            before, found = found, self.device_syncs(filesystem)
-            if found == before:
-                return before
-        return 0
+        return self.device_syncs(filesystem) or 0
 
     def eventually(self, look: Callable[[], bool]) -> None:
         """Wait until `look` says yes: hints may be seen late, and counters lag."""
