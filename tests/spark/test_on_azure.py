@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of adlfs by aiohttp: that takes time
-    pytest.mark.skipif(not azure.can_start(), reason="no Azurite is here: .ci/azure-server brings it where npm is"),
+    pytest.mark.skipif(bool(azure.what_is_missing()), reason=azure.what_is_missing()),
 ]
 
 
