@@ -1,4 +1,4 @@
-"""Calls that end: for libraries whose calls have no time limit of their own."""
+"""Calls that end: libraries limit each silence of a connection at best, and what drips is never silent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("run_within", "start")
+__all__ = ("DATA_BYTES", "limit_s", "run_within", "start")
 
 Result = TypeVar("Result")
+
+# A line so slow that so many bytes take the time limit of a call is the slowest that data are sent over.
+DATA_BYTES = 1 << 20
 
 # A call that returns from compiled code while the interpreter ends may abort the process.
 EXIT_WAIT_S = 5.0
@@ -81,8 +84,15 @@ def start(call: Callable[[], Result]) -> Future[Result]:
     return future
 
 
-def run_within(timeout_s: float, call: Callable[[], Result]) -> Result:
-    """Run a call and return its result; one that takes longer is left to itself.
+def limit_s(timeout_s: float, data_bytes: int) -> float:
+    """Return how long a call may take that carries data; `timeout_s`: what one without may."""
+    return timeout_s * (1 + data_bytes / DATA_BYTES)
+
+
+def run_within(
+    timeout_s: float, call: Callable[[], Result], forget: Callable[[Result], object] | None = None
+) -> Result:
+    """Run a call and return its result; one that takes longer is left to itself, and what it returns to `forget`.
 
     Raises:
         TimeoutError: it took longer, and may yet take effect.
@@ -90,5 +100,7 @@ def run_within(timeout_s: float, call: Callable[[], Result]) -> Result:
     future = start(call)
     wait([future], timeout_s)
     if not future.done():
+        if forget is not None:
+            future.add_done_callback(lambda late: late.exception() or forget(late.result()))
         raise TimeoutError(f"no answer within {timeout_s:g} s")
     return future.result()

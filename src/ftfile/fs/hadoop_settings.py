@@ -34,7 +34,7 @@ class HadoopSettings:
 
     Attributes:
         user: who is asking, where no ticket or token says it; None for the one of this process.
-        timeout_s: no single call takes longer.
+        timeout_s: no single call takes longer, without the data it carries.
         patience_s: how long a NameNode that is away, in standby or in safe mode is waited for.
         replication: of new files; None for the server's default.
         block_size: of new files, in bytes; None for the server's default.

@@ -7,6 +7,7 @@ the caller's back.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import re
@@ -25,7 +26,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.fs.deadline import run_within, start
+from ftfile.fs.deadline import limit_s, run_within, start
 from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
@@ -49,7 +50,7 @@ __all__ = ("NativeHdfsFileSystem", "open_location")
 CHUNK_BYTES = 1 << 20
 # A stream remembers what it sent until it is more than this.
 KEPT_BYTES = 2 << 20
-# The library may wait for ever for a DataNode that died: of what can be sent again, no call takes longer.
+# The library may wait for ever for a DataNode that died: of what can be sent again, no call without data takes longer.
 SMALL_TIMEOUT_S = 10.0
 
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
@@ -135,11 +136,18 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         with self._lock:
             self._hints[path] = closing
 
-    def run(self, operation: str, path: str, call: Callable[[], Result], timeout_s: float = math.inf) -> Result:
-        """Run a call of the library once, within the time it may take, and translate its errors."""
+    def run(
+        self,
+        operation: str,
+        path: str,
+        call: Callable[[], Result],
+        timeout_s: float = math.inf,
+        data_bytes: int = 0,
+    ) -> Result:
+        """Run a call of the library once, within the time it may take with so much data, and translate its errors."""
         self._settle(path)
         with _Answers(operation, path, self.where):
-            return run_within(min(timeout_s, self._settings.timeout_s), call)
+            return run_within(limit_s(min(timeout_s, self._settings.timeout_s), data_bytes), call)
 
     def _settle(self, path: str) -> None:
         """Wait until an own hint is closed; one that could not be is as good as any other."""
@@ -270,22 +278,24 @@ class _NativeStream(OutputStream):
             self._send_all(chunk)
 
     def _send_all(self, data: bytes | bytearray) -> None:
-        self._run("write", lambda writer: writer.write(data))
+        self._run("write", lambda writer: writer.write(data), len(data))
         if self._sent is not None:
             self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data
 
-    def _run(self, operation: str, call: Callable[[RawFileWriter], object]) -> None:
+    def _run(self, operation: str, call: Callable[[RawFileWriter], object], data_bytes: int = 0) -> None:
         if self._sent is None:
-            self._writer = self._fs.run(operation, self.path, self._work(call, threading.Event()))
+            work = self._work(call, threading.Event())
+            self._writer = self._fs.run(operation, self.path, work, data_bytes=data_bytes)
         else:
-            self._fs.patiently(lambda: self._try(operation, call))
+            data_bytes += len(self._sent)
+            self._fs.patiently(lambda: self._try(operation, call, data_bytes))
 
-    def _try(self, operation: str, call: Callable[[RawFileWriter], object]) -> None:
+    def _try(self, operation: str, call: Callable[[RawFileWriter], object], data_bytes: int) -> None:
         begun = threading.Event()
         work = self._work(call, begun)
         self._writer = None
         try:
-            self._writer = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S)
+            self._writer = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S, data_bytes)
         except OutcomeUnknown as error:
             if not begun.is_set():
                 raise  # a creation that takes effect late would empty what a later try has written
@@ -325,7 +335,8 @@ class _NativeFile(InputFile):
         length = min(length, self.size_bytes - offset)
         if length <= 0:
             return b""
-        return bytes(self._fs.do("read_at", self.path, lambda: reader.read_range(offset, length)))
+        read = functools.partial(reader.read_range, offset, length)
+        return bytes(self._fs.patiently(lambda: self._fs.run("read_at", self.path, read, data_bytes=length)))
 
     def close(self) -> None:
         """Release the file; idempotent."""

@@ -170,19 +170,24 @@ class S3Bucket:
         key = self.key(operation, path)
         return self.looking(operation, path, lambda: self.send("stat", path, "head_object", Key=key or "/"))
 
-    def read(self, operation: str, path: str, **parameters: object) -> tuple[bytes, Mapping[str, Any]]:
-        """Return bytes and what comes with them; again from the start where they did not come whole."""
+    def read(
+        self, operation: str, path: str, length: int | None = None, **parameters: object
+    ) -> tuple[bytes, Mapping[str, Any]]:
+        """Return bytes, so many where that is known, and what comes with them; again where they did not come whole."""
         key = self.key(operation, path)
 
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
             answer = self.send("read", path, "get_object", Key=key or "/", **parameters)
-            return self.client.body("read", path, self.where, answer), answer
+            content = self.client.body("read", path, self.where, answer)
+            if length is not None and len(content) != length:
+                raise Unavailable("read", path, f"{len(content)} bytes came instead of {length} below {self.where}")
+            return content, answer
 
         return self.looking(operation, path, attempt)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Return the bytes of a range that is in the file."""
-        return self.read("read_at", path, Range=f"bytes={offset}-{offset + length - 1}")[0]
+        return self.read("read_at", path, length, Range=f"bytes={offset}-{offset + length - 1}")[0]
 
     def looking(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Call what changes nothing, for an operation that may be another."""

@@ -7,10 +7,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, StorageError, Unavailable, Unsupported
+from ftfile.fs.deadline import limit_s, run_within
 from ftfile.fs.s3_errors import READING, remote_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ftfile.fs.s3_settings import S3Settings
 
@@ -20,6 +21,11 @@ CONCURRENCY = 32
 # Parts of large files that are under way at once in a process, each with its copy in memory.
 PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT_S = 10.0
+# How much is given to a socket at once: all of it must go within the time limit, while sending that of connecting.
+_PIECE_BYTES = 128 << 10
+_REFUSED = 300
+# For what the store itself copies or puts together, it may take so many times as long as for an answer.
+_STORE_WORKS, _WORK_FACTOR = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"}), 10
 _NO_HEADER = (
     "the access key or the session token has a character that no request can hold; look for a line feed at its end"
 )
@@ -66,10 +72,12 @@ class S3Client:
         except ImportError as error:
             raise ConfigError(f"s3:// needs a package that is not there ({error}): pip install 'ftfile[s3]'") from error
         self._errors = botocore.exceptions
+        self._timeout_s = settings.timeout_s
         self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)
         self.proven: dict[str, bool] = {}
         config = botocore.config.Config(
-            connect_timeout=min(_CONNECT_TIMEOUT_S, settings.timeout_s),
+            # Who cannot connect is to say so before the time of the request is over.
+            connect_timeout=min(_CONNECT_TIMEOUT_S, settings.timeout_s / 2),
             read_timeout=settings.timeout_s,
             # Trying again is the driver's business: it must know of each try what became of it.
             retries={"mode": "standard", "total_max_attempts": 1},
@@ -86,6 +94,8 @@ class S3Client:
             )
         except (botocore.exceptions.BotoCoreError, ValueError) as error:
             raise ConfigError(f"s3:// cannot be opened: {error}") from error
+        self._client.meta.events.register("before-send.s3", _send_in_pieces)
+        self._client.meta.events.register("before-parse.s3", self._require_whole)
 
     def send(self, operation: str, path: str, where: str, method: str, **parameters: object) -> Mapping[str, Any]:
         """Send one request and return the answer.
@@ -100,9 +110,13 @@ class S3Client:
         Raises:
             StorageError: see `remote_error`.
         """
+        body: Any = parameters.get("Body", b"")
+        timeout_s = limit_s(self._timeout_s, len(body)) * (_WORK_FACTOR if method in _STORE_WORKS else 1)
         try:
-            answer: Mapping[str, Any] = getattr(self._client, method)(**parameters)
-        except (self._errors.ClientError, self._errors.BotoCoreError) as error:
+            answer: Mapping[str, Any] = run_within(
+                timeout_s, lambda: getattr(self._client, method)(**parameters), _close
+            )
+        except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError) as error:
             if self._is_refused_header(error):
                 # What the library says shows the header, and so would all that comes from it.
                 raise PermissionDenied(operation, path, f"{_NO_HEADER} (for {where})") from None
@@ -115,12 +129,35 @@ class S3Client:
         Raises:
             Unavailable: they did not come whole.
         """
+        timeout_s = limit_s(self._timeout_s, answer.get("ContentLength", 0))
         try:
-            with answer["Body"] as body:
-                content: bytes = body.read()
+            # Not in a `with` block: it goes round the library's own checks, and waits for what is being read.
+            content: bytes = run_within(timeout_s, answer["Body"].read)
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error) from error
         return content
+
+    def _require_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
+        """Refuse an answer that was cut short: the library takes what came, and nothing for an empty listing.
+
+        What is read of a body later is compared by the library.
+
+        Raises:
+            IncompleteReadError: bytes are missing.
+        """
+        verb, headers, body = operation_model.http["method"], response_dict["headers"], response_dict["body"]
+        came = len(body) if isinstance(body, bytes) and verb != "HEAD" else None
+        promised = headers.get("content-length")
+        if promised is not None:
+            is_whole = came in {None, int(promised)}
+        else:
+            # Who looks is told something; headers without it were cut, and so may the status be all that came.
+            is_whole = verb not in {"GET", "HEAD"} or response_dict["status_code"] >= _REFUSED
+            is_whole = is_whole or bool(came) or "transfer-encoding" in headers
+        if not is_whole:
+            if not isinstance(body, bytes):
+                body.close()
+            raise self._errors.IncompleteReadError(actual_bytes=came or 0, expected_bytes=promised or "more")
 
     def _is_refused_header(self, error: Exception) -> bool:
         """Say whether nothing was sent because credentials cannot stand in a header."""
@@ -149,3 +186,26 @@ class S3Client:
         if operation in READING or never_sent:
             return Unavailable(operation, path, f"{where} does not answer: {error}")
         return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
+
+
+def _close(answer: Mapping[str, Any]) -> None:
+    if "Body" in answer:
+        answer["Body"].close()
+
+
+def _send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types
+    if isinstance(request.body, bytes | bytearray) and len(request.body) > _PIECE_BYTES:
+        request.body = _Pieces(request.body)
+
+
+class _Pieces:
+    """The body of a request as what it is sent in."""
+
+    def __init__(self, content: bytes | bytearray) -> None:
+        self._content = memoryview(content)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
+
+    def seek(self, _: int) -> None:
+        """Do nothing: whoever sends it again, as to another region, begins anew."""

@@ -52,7 +52,7 @@ class S3Settings:
         addressing: whether the bucket is named in the `path` or in the host (`virtual`) of requests.
         profile: of the shared configuration and credentials files.
         variables: names of the environment variables with access key, secret key and, if any, session token.
-        timeout_s: no connection stays silent for longer.
+        timeout_s: no request takes longer, without the data it carries.
         patience_s: how long a store that is away, or says to slow down, is waited for.
         part_bytes: length of the parts in which large files are sent, and the largest file sent in one request.
     """

@@ -103,7 +103,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         self.do("put", path, lambda: self._write_whole(full, content))
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call of the library once; its requests have their time limit."""
+        """Run a call of the library once; each of its requests has its time limit."""
         with Answers(operation, path, self.where):
             return call()
 

@@ -7,9 +7,11 @@ becomes an error of the port.
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import re
+import socket
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +21,11 @@ from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
 from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
+from ftfile.fs.deadline import DATA_BYTES, limit_s, run_within
 from ftfile.fs.hadoop_errors import READING, remote_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 __all__ = ("Answers", "Upload", "WebClient", "connect")
@@ -38,12 +42,19 @@ class _ReplyLost(Exception):
 class _Session(requests.Session):
     """Lets the client go to the next NameNode where nothing can have happened, and nowhere else.
 
-    Raises `ConnectTimeout` for whatever was never sent.
+    Answers come whole and in time, or not at all. Raises `ConnectTimeout` for whatever was never sent.
+
+    Args:
+        timeout_s: of a request, without the data in the answer.
     """
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__()
+        self._timeout_s = timeout_s
 
     def request(self, method: str, url: str, **more: Any) -> requests.Response:  # type: ignore[override] # noqa: ANN401
         try:
-            return super().request(method, url, **more)
+            return self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}))
         except requests.RequestException as error:
             # Its text, and what it comes from, show the URL with the token.
             text = _TOKEN.sub("delegation=…", str(error))
@@ -52,6 +63,23 @@ class _Session(requests.Session):
             if method == "GET":
                 raise type(error)(text) from None
             raise _ReplyLost(text) from None
+
+    def _whole(self, send: Callable[[], requests.Response]) -> requests.Response:
+        """Return an answer whose content is here.
+
+        Raises:
+            RequestException: it is not, or not all of it.
+        """
+        try:
+            response = run_within(self._timeout_s, send, requests.Response.close)
+            promised = response.headers.get("Content-Length")
+            content = run_within(limit_s(self._timeout_s, int(promised or 0)), lambda: response.content)
+        except TimeoutError as error:
+            raise requests.ReadTimeout(str(error)) from error
+        # Older versions of the library below do not look.
+        if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
+            raise requests.ConnectionError(f"{len(content)} of {promised} bytes came")
+        return response
 
 
 def _was_never_sent(error: requests.RequestException) -> bool:
@@ -102,10 +130,11 @@ class WebClient(Client):  # type: ignore[misc] # the package ships no types
         return _boolean(self._rename(source, destination=target, renameoptions="NONE"))
 
     def content(self, path: str, offset: int, length: int | None) -> bytes:
-        """Return bytes of a file, all from `offset` on by default."""
+        """Return bytes of a file, all from `offset` on by default; `length`: of what is there."""
         more = {} if length is None else {"length": length}
-        with self._open(path, offset=offset, **more) as response:
-            data: bytes = response.content
+        data: bytes = self._open(path, offset=offset, **more).content
+        if length is not None and len(data) != length:
+            raise requests.ConnectionError(f"{len(data)} bytes came from {offset} on instead of {length}")
         return data
 
     def place_for(self, path: str, parameters: dict[str, str]) -> str:
@@ -131,11 +160,12 @@ def connect(urls: list[str], timeout_s: float, user: str, token: str | None, *, 
     Raises:
         ConfigError: Kerberos is asked for, and what it needs is not installed.
     """
-    session = _Session()
+    session = _Session(timeout_s)
     for scheme in ("http://", "https://"):
         session.mount(scheme, requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS))
     # Sent with every request: a proxy of the environment would not see the cluster.
-    more: dict[str, Any] = {"timeout": (min(CONNECT_TIMEOUT_S, timeout_s), timeout_s), "session": session}
+    # Who cannot connect is to say so before the time of the request is over.
+    more: dict[str, Any] = {"timeout": (min(CONNECT_TIMEOUT_S, timeout_s / 2), timeout_s), "session": session}
     url = ";".join(urls)
     if token is not None:
         return _TokenClient(url, token, **more)
@@ -184,10 +214,11 @@ class Upload:
 
     Args:
         place: see `WebClient.place_for`.
-        timeout_s: of each step.
+        timeout_s: of each step, and of each `DATA_BYTES`.
     """
 
     def __init__(self, place: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         parts = urllib.parse.urlsplit(place)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -205,9 +236,12 @@ class Upload:
         """
         if not data:
             return
+        view = memoryview(data)
         try:
             self._connection.send(b"%x\r\n" % len(data))
-            self._connection.send(data)
+            # The time limit of a socket is that of all it is given at once.
+            for start in range(0, len(data), DATA_BYTES):
+                self._connection.send(view[start : start + DATA_BYTES])
             self._connection.send(b"\r\n")
         except ConnectionError:
             # It has hung up; perhaps it said why.
@@ -227,14 +261,20 @@ class Upload:
         self._connection.close()
 
     def cut(self) -> None:
-        """Hang up."""
+        """Hang up, also on what waits for the reply in another thread."""
+        if self._connection.sock is not None:
+            with contextlib.suppress(OSError):
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def _read_reply(self) -> None:
+        status, text = run_within(self._timeout_s, self._reply)
+        if status != http.client.CREATED:
+            raise _refusal(status, text)
+
+    def _reply(self) -> tuple[int, bytes]:
         response = self._connection.getresponse()
-        text = response.read()
-        if response.status != http.client.CREATED:
-            raise _refusal(response.status, text)
+        return response.status, response.read()
 
 
 def _refusal(status: int, text: bytes) -> HdfsError:

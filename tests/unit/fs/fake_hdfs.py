@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.parse
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,8 @@ class Names:
     losses: dict[str, list[Exception]] = field(default_factory=dict)
     # Bytes of each file that get lost on the way.
     swallowed: int = 0
+    # How long it takes to write.
+    takes_s: float = 0
 
     def ask(self, text: str) -> None:
         self.asked.append(text)
@@ -95,6 +98,7 @@ class NativeWriter:
 
     def write(self, data: Any) -> None:
         self._names.ask("write")
+        time.sleep(self._names.takes_s)
         self._content += bytes(data)
 
     def hsync(self) -> None:

@@ -205,6 +205,17 @@ class TestNativeStreams:
             stream.hsync()
         assert names.asked.count("create /out/file True") == 0
 
+    def test_many_bytes_have_more_time(self, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(native_driver, "SMALL_TIMEOUT_S", 0.1)
+        content = b"x" * (16 << 20)
+        names.takes_s = 0.2
+        with native.create("file") as stream:
+            for _ in range(2):
+                stream.write(content)
+        names.takes_s = 0
+        assert names.files == {"/out/file": content * 2}
+        assert names.asked.count("write") == 2
+
 
 def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
     names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
