@@ -36,7 +36,7 @@ class Answer:
 
     text: bytes = b""
     whole: int | None = None
-    ending: str = "close"
+    ending: str = "keep"
     takes: int | None = None
     step_s: float = 0
 
@@ -77,6 +77,7 @@ class Server:
         self._answers = [*answers]
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._connections: list[socket.socket] = []
         threading.Thread(target=self._listen, daemon=True).start()
 
     def __enter__(self) -> Server:  # noqa: PYI034
@@ -85,6 +86,9 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._socket.close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
         while True:
@@ -92,6 +96,8 @@ class Server:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:

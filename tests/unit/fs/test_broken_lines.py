@@ -48,12 +48,12 @@ def read_at(fs: FileSystem) -> bytes:
 def placed(address: str) -> Answer:
     """Where a DataNode takes content: here."""
     place = f"Location: http://{address}/webhdfs/v1/out/file?placed=1"
-    return Answer(reply(b"", place, status="307 Temporary Redirect"), ending="keep")
+    return Answer(reply(b"", place, status="307 Temporary Redirect"))
 
 
-WRITTEN = Answer(reply(status="201 Created"), ending="keep")
+WRITTEN = Answer(reply(status="201 Created"))
 LENGTH = {
-    "s3": Answer(reply(b"", "ETag: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", length=2048), ending="close"),
+    "s3": Answer(reply(b"", "ETag: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", length=2048)),
     "webhdfs": Answer(reply(status_of_file(2048))),
 }
 # What a new file's first requests are answered, until its content is sent.
@@ -133,8 +133,8 @@ class TestShort:
     """A connection that ends, or is reset, before all came."""
 
     CUT = (
-        Answer(reply(CONTENT, cut=48)),
-        Answer(reply(CONTENT, cut=2048)),
+        Answer(reply(CONTENT, cut=48), ending="close"),
+        Answer(reply(CONTENT, cut=2048), ending="close"),
         Answer(reply(CONTENT, cut=48), ending="reset"),
     )
 
@@ -165,7 +165,7 @@ class TestShort:
 
     @pytest.mark.parametrize("call", ["stat", "read"])
     def test_headers_of_s3(self, call: str) -> None:
-        cut = Answer(reply(CONTENT, "ETag: x")[:30])
+        cut = Answer(reply(CONTENT, "ETag: x")[:30], ending="close")
         with Server(cut) as server, pytest.raises(Unavailable):
             READING[call](opened("s3", server))
 
@@ -174,7 +174,7 @@ class TestShort:
     def test_a_listing_of_s3(self, cut: int, length: int | None) -> None:
         content = listing("out/a", "out/b")
         size = len(content) if length is None else length
-        broken = Answer(reply(content[: max(0, len(content) - cut)], length=size))
+        broken = Answer(reply(content[: max(0, len(content) - cut)], length=size), ending="close")
         with Server(broken) as server, pytest.raises(Unavailable):
             opened("s3", server).list("")
         with Server(broken, Answer(reply(content))) as server:
@@ -194,7 +194,7 @@ class TestShort:
         taken = Answer(reply(status="412 Precondition Failed"))
         # Also what says nothing of its length.
         for length in (len(copied), -1):
-            cut = Answer(reply(copied[:-10], length=length))
+            cut = Answer(reply(copied[:-10], length=length), ending="close")
             with Server(cut, taken, SAME, SAME, Answer(reply(status="204 No Content"))) as server:
                 fs: Any = opened("s3", server, patience="30")
                 fs.inner._bucket.client.proven["bucket"] = True  # noqa: SLF001 - no trial
