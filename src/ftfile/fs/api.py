@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.errors import NotFound, StreamClosed, Unsupported
+from ftfile.fs.paths import fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,7 @@ class Capabilities:
         replication: it takes the settings `replication` and `blockSize`.
         concurrency: how many calls side by side pay off on the commit path; 1 means a call costs less than a thread.
         forbidden: characters that no name may have.
+        blank_ends: a name may begin and end with a blank, or with other white space.
         patient: its calls wait by themselves for a store that is not ready; nobody needs to try again at once.
         shown: when others see a file that is being written: empty `at_create`, or whole `at_close`, when it also turns
             out whether the name was free.
@@ -65,6 +67,11 @@ class Capabilities:
     all_hosts: bool = True
     implied_directories: bool = False
     stream_bytes: int = 0
+    blank_ends: bool = True
+
+    def fault_of(self, path: str) -> str | None:
+        """Return what is in a path that the store does not keep, as in "it … ", or None."""
+        return fault_of(path, self.forbidden, blank_ends=self.blank_ends)
 
 
 @dataclass(frozen=True, slots=True)

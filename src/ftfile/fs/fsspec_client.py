@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError, NotFound, StorageError, Unavailable,
 from ftfile.fs.api import FileInfo
 from ftfile.fs.deadline import run_within
 from ftfile.fs.fsspec_errors import remote_error
-from ftfile.fs.paths import join, require_valid
+from ftfile.fs.paths import fault_of, join, require_valid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -97,12 +97,12 @@ class FsspecClient:
         """Return the implementation's name of a path.
 
         Raises:
-            Unsupported: see `require_valid`; or it has a forbidden character.
+            Unsupported: see `require_valid`; or the store may not keep it.
         """
         require_valid(operation, path)
-        for character in FORBIDDEN:
-            if character in path:
-                raise Unsupported(operation, path, f"not every store keeps the character {character!r}; replace it")
+        fault = fault_of(path, FORBIDDEN, blank_ends=False)
+        if fault is not None:
+            raise Unsupported(operation, path, f"it {fault}")
         return f"{self._root}/{path}" if path else self._root
 
     def call(self, operation: str, path: str, do: Callable[[Any], Result]) -> Result:

@@ -39,6 +39,7 @@ class FsspecFileSystem(FileSystem):
             stream_capabilities=_STREAM_CAPABILITIES,
             concurrency=16,
             forbidden=FORBIDDEN,
+            blank_ends=False,
             shown="at_close",
             implied_directories=True,
             stream_bytes=2 * BLOCK_BYTES,

@@ -6,7 +6,7 @@ import re
 
 from ftfile.core.errors import Unsupported
 
-__all__ = ("NAME_BYTES_MAX", "join", "parent_of", "require_valid")
+__all__ = ("NAME_BYTES_MAX", "fault_of", "join", "parent_of", "require_valid")
 
 NAME_BYTES_MAX = 255
 
@@ -38,6 +38,16 @@ def require_valid(operation: str, path: str) -> None:
         raise Unsupported(
             operation, path, f"a name has {longest} bytes, at most {NAME_BYTES_MAX} are portable; shorten it"
         )
+
+
+def fault_of(path: str, forbidden: str, *, blank_ends: bool) -> str | None:
+    """Return what is in a path that a store does not keep, as in "it … ", or None; see `Capabilities`."""
+    for character in forbidden:
+        if character in path:
+            return f"has the character {character!r}, which this store may not keep; replace it"
+    if not blank_ends and any(name != name.strip() for name in path.split("/")):
+        return "has a name that begins or ends with a blank, which this store may not list; replace it"
+    return None
 
 
 def join(directory: str, name: str) -> str:

@@ -79,7 +79,7 @@ def write_task(
     stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability, names)
     try:
         bad = BadRecords(config, stage, identity)
-        router = config.bucketing.router(bad.take, planned.time_ms)
+        router = config.bucketing.router(bad.take, planned.time_ms, fs.capabilities)
         segments = _write(config, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad))
         letters = bad.finish()
         stage.settle()

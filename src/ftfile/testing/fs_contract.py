@@ -238,7 +238,7 @@ class FileSystemContract(OutputStreamContract, ExclusiveContract):
 
     def check_name(self, filesystem: FileSystem, name: str) -> None:
         """Check that files of this name, in directories of this name, are what they are called."""
-        if any(character in filesystem.capabilities.forbidden for character in name):
+        if filesystem.capabilities.fault_of(name) is not None:
             for refused in (filesystem.create, filesystem.stat, partial(filesystem.put, content=b"")):
                 with pytest.raises(Unsupported, match="replace it"):
                     refused(name)

@@ -16,6 +16,7 @@ import ftfile
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
+    EncodingError,
     FtfileError,
     NotADirectory,
     NotFound,
@@ -523,3 +524,35 @@ def test_a_sink_on_what_falls_short_is_refused_before_anything_is_written(tmp_pa
     with pytest.raises(Unsupported, match="writes over a file"):
         query.run(0, [[{"value": "a"}]])
     assert list(Overwriting.store) == []
+
+
+@pytest.mark.parametrize("publish", ["copy", "direct"])
+@pytest.mark.parametrize(
+    ("where", "bad"), [("fileNameColumn", [" a", "a/b /c", "a\\b"]), ("partitionBy", ["a ", "a/ "])], ids=str
+)
+def test_records_for_names_that_are_not_kept_are_bad_ones(
+    tmp_path: Path, publish: str, where: str, bad: list[str]
+) -> None:
+    known_as("objects", Objects)
+    url, good = f"objects://{next(names)}/data", ["a b", "b", "c "][: 2 + (where == "fileNameColumn")]
+    options = {"fileFormat": "text", "publish": publish, where: "name"}
+    query = MicroBatch(url, {"value": "string", "name": "string"}, options, checkpoint=str(tmp_path))
+    for name in bad:
+        with pytest.raises(EncodingError, match=r"which this store may not (keep|list); replace it"):
+            query.run(0, [[{"value": name, "name": name}]])
+    query = MicroBatch(url, {"value": "string", "name": "string"}, options | {"badRecords": "deadLetter"})
+    query.run(0, [[{"value": name, "name": name} for name in (*bad, *good)]])
+    assert [letter.row["value"] for letter in ftfile.open(url).dead_letters()] == bad
+    report = check_directory(open_filesystem(url), direct=publish == "direct")
+    assert report.live_rows == report.visible_rows == Counter(name.encode() for name in good)
+
+
+def test_templates_for_names_that_are_not_kept_commit_nothing(tmp_path: Path) -> None:
+    known_as("objects", Objects)
+    url = f"objects://{next(names)}/data"
+    for option in ({"partPrefix": " a"}, {"partFileName": "a\\b-{batch}.txt"}, {"bucketPattern": "yyyy' '"}):
+        options = {"fileFormat": "text", **option}
+        query = MicroBatch(url, {"value": "string"}, options, checkpoint=str(tmp_path))
+        with pytest.raises(ConfigError, match=r"a file would be called .* which this store may not (keep|list)"):
+            query.run(0, [[{"value": "a"}]])
+    assert check_directory(open_filesystem(url)).committed == {}

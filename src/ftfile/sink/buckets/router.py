@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 
 from ftfile.commit.layout import bucket_key
 from ftfile.encoding.memory import from_numpy, values_of
-from ftfile.sink.buckets.api import Assignment, Bucket
+from ftfile.sink.buckets.api import Assignment, Bucket, Fault, assign_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from ftfile.fs.api import Capabilities
     from ftfile.sink.buckets.api import Bucketer, Refuse
 
 __all__ = ("Router",)
@@ -29,11 +30,13 @@ class Router:
     Args:
         bucketers: outermost directory first; none for a single bucket, the directory itself.
         refuse: takes the rows that have no bucket, and why; it may raise.
+        store: may not keep every path.
     """
 
-    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse) -> None:
+    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse, store: Capabilities | None = None) -> None:
         self._bucketers = bucketers
         self._refuse = refuse
+        self._store = store
         self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
 
     @property
@@ -51,7 +54,7 @@ class Router:
         """
         if self.only is not None or not batch.num_rows:
             return batch.drop_columns(self._leaving), [(self.only or "", 0, batch.num_rows)] if batch.num_rows else []
-        assigned = reduce(_combined, [bucketer.assign(batch) for bucketer in self._bucketers])
+        assigned = self._kept(reduce(_combined, [bucketer.assign(batch) for bucketer in self._bucketers]))
         batch, codes = self._without_faults(batch, assigned)
         rows = batch.drop_columns(self._leaving)
         if np.any(codes[1:] < codes[:-1]):
@@ -60,6 +63,20 @@ class Router:
         counts = np.bincount(codes, minlength=len(assigned.buckets))
         keys = [bucket_key(*bucket) for bucket in assigned.buckets]
         return rows, list(zip(keys, (np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True))
+
+    def _kept(self, assigned: Assignment) -> Assignment:
+        """Make faults of the buckets that the store does not keep: publishing them would fail for ever."""
+        outcomes = [self._outcome(bucket) for bucket in assigned.buckets]
+        if not any(isinstance(outcome, Fault) for outcome in outcomes):
+            return assigned
+        codes = np.where(assigned.codes < 0, len(outcomes) - 1 - assigned.codes, assigned.codes)
+        return assign_by_value([*outcomes, *assigned.faults], codes)
+
+    def _outcome(self, bucket: Bucket) -> Bucket | Fault:
+        # After the stem come a number and an ending.
+        path = "/".join(filter(None, (bucket.directory, f"{bucket.stem}-" if bucket.stem else "")))
+        fault = self._store.fault_of(path) if self._store is not None else None
+        return bucket if fault is None else Fault(f"it would go to {path!r}, which {fault}")
 
     def _without_faults(self, batch: pa.RecordBatch, assigned: Assignment) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
         if not assigned.faults:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.options import ParsedOptions
+    from ftfile.fs.api import Capabilities
     from ftfile.sink.buckets.api import Bucketer, Refuse
 
 __all__ = ("Bucketing",)
@@ -95,12 +96,13 @@ class Bucketing:
         start = len(self.partition_by)
         return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
 
-    def router(self, refuse: Refuse, planned_ms: int) -> Router:
+    def router(self, refuse: Refuse, planned_ms: int, store: Capabilities | None = None) -> Router:
         """Return what deals the rows of one task.
 
         Args:
             refuse: see `Router`.
             planned_ms: when the batch was planned, the same for all its tasks.
+            store: see `Router`.
         """
         bucketers: list[Bucketer] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
         if self.pattern is not None:
@@ -109,7 +111,7 @@ class Bucketing:
             bucketers.append(self.user_class.made(self.stem_bytes_max))
         if self.file_name is not None:
             bucketers.append(FileNames(self.file_name, self.stem_bytes_max))
-        return Router(bucketers, refuse)
+        return Router(bucketers, refuse, store)
 
 
 def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> UserClass | None:

@@ -79,6 +79,7 @@ class _Round:
     def __init__(self, namer: Namer, head: LogState, definitions: Mapping[str, Any], fs: FileSystem) -> None:
         self._namer = namer
         self._definitions = definitions
+        self._store = fs.capabilities
         self._remembered = head.memory.get(NUMBERS, {})
         self._names = _Names(head, fs) if namer.naming.if_exists == "fail" else None
         self._extensions: dict[str, str] = {}
@@ -123,6 +124,9 @@ class _Round:
         self._indexes[bucket] += 1
         self.numbers[bucket] = number + 1
         path = f"{directory}/{name}" if directory else name
+        # Before the record: what cannot get its name then never can.
+        if fault := self._store.fault_of(path):
+            raise ConfigError(f"a file would be called {path!r}, which {fault}")
         if self._names is not None:
             self._names.take(path)
         return replace(add, final_path=path)
