@@ -11,6 +11,8 @@ CONTRACT = "tests/object_stores/test_contract.py::TestMoto"
 SINK = "tests/object_stores/test_sink.py"
 FSSPEC = "tests/unit/fs/test_fsspec.py"
 FAULTS = "tests/object_stores/test_faults.py"
+LINES = "tests/unit/fs/test_broken_lines.py"
+KEPT = f"{FSSPEC}::test_records_for_names_that_are_not_kept_are_bad_ones"
 RESENT = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-copy]"
 RESENT_BY_HAND = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-by hand]"
 
@@ -49,6 +51,34 @@ MAKING = (
         'return OutcomeUnknown(operation, path, f"the reply',
         'return Unavailable(operation, path, f"the reply',
         f"{DRIVER}::TestSilence",
+    ),
+    wrong(
+        "a listing that was cut short is taken for the whole",
+        "fs/s3_client.py",
+        "        if not is_whole:\n",
+        "        if False:\n",
+        f"{LINES}::TestShort::test_a_listing_of_s3",
+    ),
+    wrong(
+        "a range that came short is taken for the whole",
+        "fs/s3_bucket.py",
+        "if length is not None and len(content) != length:",
+        "if False:",
+        f"{LINES}::TestShort::test_a_range_that_is_shorter_than_was_asked_for[s3]",
+    ),
+    wrong(
+        "content that was cut short goes round the library's checks",
+        "fs/s3_client.py",
+        'answer["Body"].read)',
+        'answer["Body"]._raw_stream.read)',
+        f"{LINES}::TestShort::test_a_file",
+    ),
+    wrong(
+        "a name that the store may not keep is committed",
+        "sink/buckets/router.py",
+        "self._store.fault_of(path) if self._store is not None else None",
+        "None",
+        KEPT,
     ),
     wrong(
         "a refusal is taken for the answer to a request before it",

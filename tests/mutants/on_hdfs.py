@@ -27,8 +27,8 @@ ON_HDFS = (
     wrong(
         "the native driver does not wait where it reads",
         "fs/hdfs_native.py",
-        'self._fs.do("read_at"',
-        'self._fs.run("read_at"',
+        'self._fs.patiently(lambda: self._fs.run("read_at", self.path, read, data_bytes=length))',
+        'self._fs.run("read_at", self.path, read, data_bytes=length)',
         DRIVERS,
     ),
     wrong(
@@ -54,6 +54,13 @@ ON_HDFS = (
         ', renameoptions="NONE"',
         "",
         DRIVERS,
+    ),
+    wrong(
+        "a range that came short by WebHDFS is taken for the whole",
+        "fs/webhdfs_client.py",
+        "if length is not None and len(data) != length:",
+        "if False:",
+        "tests/unit/fs/test_broken_lines.py::TestShort",
     ),
     wrong(
         "a no without a reason is a yes",

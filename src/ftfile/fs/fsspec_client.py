@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ from ftfile.fs.api import FileInfo
 from ftfile.fs.deadline import run_within
 from ftfile.fs.fsspec_errors import remote_error
 from ftfile.fs.paths import fault_of, join, require_valid
+from ftfile.fs.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,30 +35,14 @@ _TIMES = ("mtime", "updated", "last_modified", "LastModified", "modified", "crea
 
 Result = TypeVar("Result")
 
-_lock = threading.Lock()
-_clients: dict[tuple[int, str, FsspecSettings], FsspecClient] = {}
-
 
 def client_of(url: str, settings: FsspecSettings) -> FsspecClient:
-    """Return this process's client: a fork shares no connections.
+    """Return this process's client.
 
     Raises:
         ConfigError: the implementation is not installed, or it refuses its arguments.
     """
-    key = os.getpid(), url, settings
-    with _lock:
-        if key not in _clients:
-            _clients[key] = FsspecClient(url, settings)
-        return _clients[key]
-
-
-def _begin_anew() -> None:
-    global _lock  # noqa: PLW0603 - a thread that is not here may have held it
-    _lock = threading.Lock()
-    _clients.clear()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+    return _clients.of((url, settings))
 
 
 class FsspecClient:
@@ -176,6 +160,13 @@ class FsspecClient:
         """
         name = self.name(operation, path)
         self.call(operation, path, lambda store: store.rm_file(name))
+
+
+def _made(key: tuple[str, FsspecSettings]) -> FsspecClient:
+    return FsspecClient(*key)
+
+
+_clients = PerProcess(_made)
 
 
 class NewFile:

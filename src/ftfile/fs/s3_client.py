@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, StorageError, Unavailable, Unsupported
 from ftfile.fs.deadline import limit_s, run_within
+from ftfile.fs.per_process import PerProcess
 from ftfile.fs.s3_errors import READING, remote_error
 
 if TYPE_CHECKING:
@@ -30,30 +30,14 @@ _NO_HEADER = (
     "the access key or the session token has a character that no request can hold; look for a line feed at its end"
 )
 
-_lock = threading.Lock()
-_clients: dict[tuple[int, S3Settings], S3Client] = {}
-
 
 def client_of(settings: S3Settings) -> S3Client:
-    """Return this process's client: making one takes a quarter of a second, and a fork shares no connections.
+    """Return this process's client: making one takes a quarter of a second.
 
     Raises:
         ConfigError: the library is missing, or the settings name what is not there.
     """
-    key = os.getpid(), settings
-    with _lock:
-        if key not in _clients:
-            _clients[key] = S3Client(settings)
-        return _clients[key]
-
-
-def _begin_anew() -> None:
-    global _lock  # noqa: PLW0603 - a thread that is not here may have held it
-    _lock = threading.Lock()
-    _clients.clear()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+    return _clients.of(settings)
 
 
 class S3Client:
@@ -186,6 +170,9 @@ class S3Client:
         if operation in READING or never_sent:
             return Unavailable(operation, path, f"{where} does not answer: {error}")
         return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
+
+
+_clients = PerProcess(S3Client)
 
 
 def _close(answer: Mapping[str, Any]) -> None:

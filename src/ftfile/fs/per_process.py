@@ -1,0 +1,40 @@
+"""One thing of a kind for all threads of a process, such as a client: a fork shares no connections."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("PerProcess",)
+
+Key = TypeVar("Key")
+Made = TypeVar("Made")
+
+
+class PerProcess(Generic[Key, Made]):
+    """What is made of each key once, and once more in a fork; for the length of a process.
+
+    Args:
+        make: may raise; then nothing is kept.
+    """
+
+    def __init__(self, make: Callable[[Key], Made]) -> None:
+        self._make = make
+        self._begin_anew()
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def of(self, key: Key) -> Made:
+        """Return what is made of a key, in this process."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = self._make(key)
+            return self._made[key]
+
+    def _begin_anew(self) -> None:
+        # A thread that is not here may have held the lock.
+        self._lock = threading.Lock()
+        self._made: dict[Key, Made] = {}

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from ftfile.fs.per_process import PerProcess
+
+
+def test_made_once_by_all_threads_and_once_more_in_a_fork() -> None:
+    made: list[str] = []
+
+    def make(key: str) -> object:
+        made.append(key)
+        return object()
+
+    things = PerProcess(make)
+    threads = [threading.Thread(target=things.of, args=("a",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == ["a"]
+    assert things.of("a") is things.of("a") is not things.of("b")
+    ours = things.of("a")
+    # Forked while another thread holds the lock: the child must not wait for it.
+    with things._lock:  # noqa: SLF001
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if things.of("a") is not ours else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_cannot_be_made_is_not_kept() -> None:
+    errors = [ValueError("not yet")]
+
+    def make(key: str) -> str:
+        if errors:
+            raise errors.pop()
+        return key
+
+    things = PerProcess(make)
+    with pytest.raises(ValueError, match="not yet"):
+        things.of("a")
+    assert things.of("a") == "a"
