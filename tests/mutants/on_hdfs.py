@@ -92,7 +92,7 @@ ON_HDFS = (
     ),
     wrong(
         "a native call whose reply was lost is taken for one that was never sent",
-        "fs/hdfs_native.py",
+        "fs/hdfs_native_errors.py",
         "if self._operation in READING or _NEVER_SENT.search(text):",
         "if True:",
         DRIVERS,

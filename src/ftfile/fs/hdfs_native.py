@@ -10,33 +10,26 @@ import contextlib
 import functools
 import math
 import os
-import re
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import (
-    AlreadyExists,
     ConfigError,
-    NotFound,
     OutcomeUnknown,
-    PermissionDenied,
     StorageError,
     StreamClosed,
     Unavailable,
-    Unsupported,
 )
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.deadline import limit_s, run_within, start
 from ftfile.fs.hadoop import HadoopFileSystem
-from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hadoop_surroundings import USER, current_user
-from ftfile.fs.hadoop_tokens import lack_of_tokens
+from ftfile.fs.hdfs_native_errors import Answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
-    from types import TracebackType
 
     import hdfs_native
     from hdfs_native._internal import RawFileWriter
@@ -75,12 +68,6 @@ _CONFIGURATION = {
     "dfs.client.failover.sleep.base.millis": "50",
     "dfs.client.failover.sleep.max.millis": "500",
 }
-
-# The library's errors without a class of their own are the text of Rust's debug form.
-_REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
-# Said before anything is sent.
-_NO_TICKET = re.compile("GSS_S_NO_CRED|GSS_S_CREDENTIALS_EXPIRED")
-_NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
 
 Result = TypeVar("Result")
 
@@ -146,7 +133,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     ) -> Result:
         """Run a call of the library once, within the time it may take with so much data, and translate its errors."""
         self._settle(path)
-        with _Answers(operation, path, self.where):
+        with Answers(operation, path, self.where):
             return run_within(limit_s(min(timeout_s, self._settings.timeout_s), data_bytes), call)
 
     def _settle(self, path: str) -> None:
@@ -154,7 +141,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         with self._lock:
             closing = self._hints.pop(path, None) if self._hints else None
         if closing is not None:
-            with contextlib.suppress(StorageError), _Answers("put", path, self.where):
+            with contextlib.suppress(StorageError), Answers("put", path, self.where):
                 run_within(self._settings.timeout_s, closing.result)
 
     def _client(self) -> hdfs_native.Client:
@@ -341,55 +328,6 @@ class _NativeFile(InputFile):
     def close(self) -> None:
         """Release the file; idempotent."""
         self._reader = None
-
-
-class _Answers:
-    """A `with` block in which the library's errors become the port's."""
-
-    __slots__ = ("_operation", "_path", "_where")
-
-    def __init__(self, operation: str, path: str, where: str) -> None:
-        self._operation = operation
-        self._path = path
-        self._where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError | RuntimeError | NotImplementedError | ValueError):
-            raise self._translated(error) from error
-
-    def _translated(self, error: Exception) -> StorageError:
-        operation, path, text = self._operation, self._path, str(error)
-        if isinstance(error, FileNotFoundError | IsADirectoryError):
-            return NotFound(operation, path, f"nothing, or no file, is there below {self._where}: {_line(text)}")
-        if isinstance(error, FileExistsError):
-            return AlreadyExists(operation, path, f"something is there already below {self._where}: {_line(text)}")
-        if isinstance(error, NotImplementedError):
-            return Unsupported(operation, path, f"hdfs-native cannot do this below {self._where}: {_line(text)}")
-        found = _REMOTE.search(text)
-        if found is not None:
-            return remote_error(operation, path, self._where, found[1], found[2])
-        kind, detail = self._meaning(_line(text))
-        return kind(operation, path, detail)
-
-    def _meaning(self, text: str) -> tuple[type[StorageError], str]:
-        """Return what an error of the library itself is to callers."""
-        if _NO_TICKET.search(text):
-            return PermissionDenied, (
-                f"{self._where} asks for Kerberos, and this process has neither a ticket nor a token: "
-                f"{lack_of_tokens()}. The driver needs one of them (kinit); executors need tokens: {text}"
-            )
-        if self._operation in READING or _NEVER_SENT.search(text):
-            return Unavailable, f"{self._where} does not answer: {text}; look whether NameNode and DataNodes run"
-        return OutcomeUnknown, f"the reply of {self._where} was lost: {text}"
-
-
-def _line(text: str) -> str:
-    return text.partition("\n")[0]
 
 
 def _info(path: str, status: hdfs_native.FileStatus) -> FileInfo:

@@ -1,0 +1,78 @@
+"""What `hdfs-native`'s errors mean to callers of the port."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+    Unsupported,
+)
+from ftfile.fs.hadoop_errors import READING, remote_error
+from ftfile.fs.hadoop_tokens import lack_of_tokens
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ("Answers",)
+
+# The library's errors without a class of their own are the text of Rust's debug form.
+_REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
+# Said before anything is sent.
+_NO_TICKET = re.compile("GSS_S_NO_CRED|GSS_S_CREDENTIALS_EXPIRED")
+_NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
+
+
+class Answers:
+    """A `with` block in which the library's errors become the port's."""
+
+    __slots__ = ("_operation", "_path", "_where")
+
+    def __init__(self, operation: str, path: str, where: str) -> None:
+        self._operation = operation
+        self._path = path
+        self._where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError | RuntimeError | NotImplementedError | ValueError):
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> StorageError:
+        operation, path, text = self._operation, self._path, str(error)
+        if isinstance(error, FileNotFoundError | IsADirectoryError):
+            return NotFound(operation, path, f"nothing, or no file, is there below {self._where}: {_line(text)}")
+        if isinstance(error, FileExistsError):
+            return AlreadyExists(operation, path, f"something is there already below {self._where}: {_line(text)}")
+        if isinstance(error, NotImplementedError):
+            return Unsupported(operation, path, f"hdfs-native cannot do this below {self._where}: {_line(text)}")
+        found = _REMOTE.search(text)
+        if found is not None:
+            return remote_error(operation, path, self._where, found[1], found[2])
+        kind, detail = self._meaning(_line(text))
+        return kind(operation, path, detail)
+
+    def _meaning(self, text: str) -> tuple[type[StorageError], str]:
+        """Return what an error of the library itself is to callers."""
+        if _NO_TICKET.search(text):
+            return PermissionDenied, (
+                f"{self._where} asks for Kerberos, and this process has neither a ticket nor a token: "
+                f"{lack_of_tokens()}. The driver needs one of them (kinit); executors need tokens: {text}"
+            )
+        if self._operation in READING or _NEVER_SENT.search(text):
+            return Unavailable, f"{self._where} does not answer: {text}; look whether NameNode and DataNodes run"
+        return OutcomeUnknown, f"the reply of {self._where} was lost: {text}"
+
+
+def _line(text: str) -> str:
+    return text.partition("\n")[0]
