@@ -99,7 +99,7 @@ format: environment ## let ruff rewrite what it can
 	$(python) -m ruff format
 
 .PHONY: bench
-bench: java hdfs-jars s3-server environment ## measure against Spark's own file sink
+bench: java hdfs-jars s3-server azure-server environment ## measure against Spark's own file sink
 	@$(python) -m benchmarks
 
 .PHONY: docs
