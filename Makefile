@@ -30,7 +30,7 @@ PROFILE := ci
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # `make demo FS=hdfs` streams to a real HDFS, and kills its servers, too.
 FS := local
@@ -58,11 +58,37 @@ crash: environment ## every crash and every fault, enumerated; and the longer on
 
 .PHONY: server-tests
 server-tests: java hdfs-jars s3-server environment ## the next two at once, since servers are often waited for
-	$(call pytest,.venv,servers) -n 4 --dist loadgroup --no-loadscope-reorder tests/cluster tests/hdfs
+	$(call pytest,.venv,servers) -n 4 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs
 
 .PHONY: hdfs-tests
 hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
-	$(call pytest,.venv,hdfs) -n 4 --dist loadgroup tests/hdfs
+	$(call pytest,.venv,hdfs) -n 4 --dist loadscope tests/hdfs
+
+.PHONY: cluster-tests
+cluster-tests: java hdfs-jars s3-server environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
+	$(call pytest,.venv,cluster) tests/cluster
+
+.PHONY: object-store-tests
+object-store-tests: s3-server azure-server environment ## the tests on servers of S3, and on Azure's emulator
+	$(call pytest,.venv,object-stores) -n 2 --dist loadscope tests/object_stores
+
+.PHONY: long
+long: java hdfs-jars s3-server azure-server environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
+	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
+	$(MAKE) $(NEWER_PYTHONS:%=unit-%)
+
+.PHONY: kills
+kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
+	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
+
+.PHONY: spark
+spark: java hdfs-jars parquet-jar s3-server azure-server environment ## the tests in the newest Spark
+	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 .PHONY: smoke-spark
 smoke-spark: java smoke-40 smoke-41 smoke-42 ## the main path in each older Spark

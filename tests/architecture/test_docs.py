@@ -28,3 +28,13 @@ def test_links_lead_somewhere(page: str) -> None:
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
             broken.append(f"{target}#{anchor}" if anchor else target)
     assert not broken
+
+
+def test_every_target_is_there() -> None:
+    """Of those that pages, programs and other targets name."""
+    makefile = (ROOT / "Makefile").read_text()
+    named = {name for page in PAGES for name in re.findall(r"`make ([a-z][a-z-]*)", page.read_text())}
+    for rule in re.findall(r"^[a-z-]+:([^=#\n]*)(?:##.*)?$", makefile, flags=re.MULTILINE):
+        named |= set(re.findall(r"(?<![\w$(.-])[a-z][a-z-]+(?![\w%)-])", re.sub(r"\$\(.*?\)", "", rule)))
+    assert {"test", "bench", "object-store-tests", "environment"} <= named
+    assert named <= set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))

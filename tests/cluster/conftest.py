@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.cluster.cluster import Cluster
 from tests.hdfs.minicluster import MiniCluster
@@ -15,14 +16,26 @@ from tests.hdfs.minicluster import MiniCluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from xdist.remote import Producer
+
 ROOT = Path(__file__).parents[2]
+
+
+class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives all tests of this folder to one worker, and others by their class or module to any."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if nodeid.startswith("tests/cluster/") else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneCluster:
+    return OneCluster(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("cluster"))
             # A hang is told from a machine that has much else to do.
             item.add_marker(pytest.mark.timeout(900))
             item.add_marker(pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds processes in /proc"))

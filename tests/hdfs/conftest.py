@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest.register_assert_rewrite("ftfile.testing")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a class or module, which may kill servers, on one of several HDFS."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(item.parent.nodeid if item.parent else item.nodeid))
 
 
 @pytest.fixture(scope="session")

@@ -39,12 +39,12 @@ from ftfile.fs import {module}
 from ftfile.testing.micro_batch import MicroBatch
 query = MicroBatch(sys.argv[1], {{"value": "string"}}, {{"fileFormat": "text"}}, checkpoint=sys.argv[1] + "-checkpoint")
 left = int(sys.argv[2])
-def killed_at(self, operation, path, call, *more, real={module}.{name}.run):
+def killed_at(self, operation, path, call, *more, real={module}.{name}.run, **limits):
     global left
     left -= 1
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(self, operation, path, call, *more)
+    return real(self, operation, path, call, *more, **limits)
 {module}.{name}.run = killed_at
 query.run(1, [[{{"value": "b"}}], [{{"value": "c"}}]])
 """

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of adlfs by aiohttp: that takes time
-    pytest.mark.xdist_group("azure"),
     pytest.mark.skipif(bool(azure.what_is_missing()), reason=azure.what_is_missing()),
 ]
 

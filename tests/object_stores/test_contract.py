@@ -56,7 +56,6 @@ class S3Contract(FileSystemContract):
         assert answer.get("Uploads", []) == [], "parts are kept, and paid for"
 
 
-@pytest.mark.xdist_group("moto")
 class TestMoto(S3Contract):
     odd_names = tuple(name for name in ODD_NAMES if "\n" not in name)
 
@@ -69,7 +68,6 @@ class TestMoto(S3Contract):
         return moto
 
 
-@pytest.mark.xdist_group("versity")
 class TestVersity(S3Contract):
     odd_names = tuple(name for name in ODD_NAMES if len(name.encode()) < NAME_BYTES_MAX)
 

@@ -27,7 +27,6 @@ def test_building_a_server_says_what_is_missing_and_goes_on(script: str, said: s
     assert not list((tmp_path / ".servers").rglob("stamp")), "it is taken for built"
 
 
-@pytest.mark.xdist_group("moto")
 def test_the_tests_say_what_they_leave_out(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
