@@ -184,15 +184,19 @@ class MiniCluster:
 
     def set_space_quota(self, path: str, size_bytes: int | None) -> None:
         """Limit what a directory takes, all replicas counted; None for no limit."""
-        query = urllib.parse.urlencode(
-            {
-                "op": "SETQUOTA",
-                "namespacequota": 2**63 - 1,
-                "storagespacequota": -1 if size_bytes is None else size_bytes,
-            }
+        self._change(
+            path,
+            "SETQUOTA",
+            namespacequota=2**63 - 1,
+            storagespacequota=-1 if size_bytes is None else size_bytes,
         )
-        url = f"{self.pages}webhdfs/v1{path}?{query}&user.name={getpass.getuser()}"
-        urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
+
+    def make_coded_directory(self, path: str, policy: str) -> None:
+        """Make a directory of erasure-coded files; the policy `replication` makes one of others below such a one."""
+        if policy != "replication":
+            self._change("/", "ENABLEECPOLICY", ecpolicy=policy)
+        self._change(path, "MKDIRS")
+        self._change(path, "SETECPOLICY", ecpolicy=policy)
 
     def stop(self) -> None:
         """Kill all servers and remove the directory; idempotent."""
@@ -202,6 +206,11 @@ class MiniCluster:
             self._guard.stdin.close()
         self._guard.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _change(self, path: str, operation: str, **parameters: str | int) -> None:
+        query = urllib.parse.urlencode({"op": operation, "user.name": getpass.getuser(), **parameters})
+        request = urllib.request.Request(f"{self.pages}webhdfs/v1{path}?{query}", method="PUT")
+        urllib.request.urlopen(request, timeout=10).close()
 
     def _is_ready(self) -> bool:
         state = self.bean("FSNamesystemState")

@@ -17,6 +17,26 @@ ON_HDFS = (
     ),
     wrong("tries of an exclusive file on HDFS share a name", "fs/hadoop.py", "{SYSTEM_IDS.unique()}", "0", DRIVERS),
     wrong("the native driver does not sync a record", "fs/hdfs_native.py", "            writer.hsync()\n", "", DRIVERS),
+    dropped(
+        "the native driver writes erasure-coded files",
+        "fs/hdfs_native.py",
+        'self.do("create", path, lambda: self._require_replicated(full))',
+        DRIVERS,
+    ),
+    wrong(
+        "the native driver writes erasure-coded records",
+        "fs/hdfs_native.py",
+        "            self._require_replicated(full)\n            writer.write(content)",
+        "            writer.write(content)",
+        DRIVERS,
+    ),
+    wrong(
+        "the native driver takes one replica for erasure coding",
+        "fs/hdfs_native.py",
+        " and not client.set_replication(full, 1)",
+        "",
+        DRIVERS,
+    ),
     wrong(
         "the native driver's rename replaces the target",
         "fs/hdfs_native.py",

@@ -19,13 +19,14 @@ from ftfile.core.errors import (
     StorageError,
     StreamClosed,
     Unavailable,
+    Unsupported,
 )
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.deadline import limit_s, run_within, start
 from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hadoop_surroundings import USER, current_user
-from ftfile.fs.hdfs_native_errors import Answers
+from ftfile.fs.hdfs_native_errors import CODED, Answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ CHUNK_BYTES = 1 << 20
 KEPT_BYTES = 2 << 20
 # The library may wait for ever for a DataNode that died: of what can be sent again, no call without data takes longer.
 SMALL_TIMEOUT_S = 10.0
+REMEMBERED_DIRECTORIES = 1000
 
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
 
@@ -88,6 +90,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         self._lock = threading.Lock()
         self._connected: tuple[int, hdfs_native.Client] | None = None
         self._hints: dict[str, Future[None]] = {}
+        self._replicated: set[str] = set()
 
     def __repr__(self) -> str:
         return f"NativeHdfsFileSystem({self._url!r}, {self.root!r})"
@@ -107,6 +110,11 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         """Open a new file for writing."""
         full = self._full("create", path)
         writer = self.do("create", path, lambda: self.writer(full, overwrite=False))
+        try:
+            self.do("create", path, lambda: self._require_replicated(full))
+        except BaseException:
+            self.discard(full)
+            raise
         return _NativeStream(path, full, writer, self)
 
     def open(self, path: str) -> InputFile:
@@ -163,6 +171,26 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         # Not the library's file object: it would close, and so complete, a file that failed when it is forgotten.
         return self._client().inner.create(full, options)
 
+    def _require_replicated(self, full: str) -> None:
+        """Look whether a new file is replicated: once for each directory, whose files are all alike.
+
+        Of erasure-coded files the library syncs none, and of some policies (XOR) it writes a parity that is wrong, from
+        which HDFS would make other bytes when a DataNode is lost.
+
+        Raises:
+            Unsupported: it is erasure-coded.
+        """
+        directory = full.rpartition("/")[0]
+        if directory in self._replicated:
+            return
+        client = self._client()
+        # The library does not tell the policy. An erasure-coded file has one replica, and takes no number of them.
+        if client.get_file_info(full).replication == 1 and not client.set_replication(full, 1):
+            raise Unsupported("create", full[len(self._prefix) + 1 :], CODED)
+        if len(self._replicated) >= REMEMBERED_DIRECTORIES:
+            self._replicated.clear()
+        self._replicated.add(directory)
+
     def _status(self, full: str) -> FileInfo:
         return _info(full, self._client().get_file_info(full))
 
@@ -183,6 +211,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def _write_whole(self, full: str, content: bytes) -> None:
         writer = self.writer(full, overwrite=True)
         if content:
+            self._require_replicated(full)
             writer.write(content)
             writer.hsync()
         writer.close()
@@ -274,12 +303,13 @@ class _NativeStream(OutputStream):
             work = self._work(call, threading.Event())
             self._writer = self._fs.run(operation, self.path, work, data_bytes=data_bytes)
         else:
-            data_bytes += len(self._sent)
             self._fs.patiently(lambda: self._try(operation, call, data_bytes))
 
     def _try(self, operation: str, call: Callable[[RawFileWriter], object], data_bytes: int) -> None:
         begun = threading.Event()
         work = self._work(call, begun)
+        if self._writer is None and self._sent is not None:
+            data_bytes += len(self._sent)
         self._writer = None
         try:
             self._writer = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S, data_bytes)

@@ -20,12 +20,18 @@ from ftfile.fs.hadoop_tokens import lack_of_tokens
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ("Answers",)
+__all__ = ("CODED", "Answers")
+
+CODED = (
+    "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
+    "directory (hdfs ec -setPolicy -replicate -path …)"
+)
 
 # The library's errors without a class of their own are the text of Rust's debug form.
 _REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
 # Said before anything is sent.
 _NO_TICKET = re.compile("GSS_S_NO_CRED|GSS_S_CREDENTIALS_EXPIRED")
+_NO_SYNC = "hsync is not supported for erasure-coded files"
 _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
 
 
@@ -69,6 +75,8 @@ class Answers:
                 f"{self._where} asks for Kerberos, and this process has neither a ticket nor a token: "
                 f"{lack_of_tokens()}. The driver needs one of them (kinit); executors need tokens: {text}"
             )
+        if _NO_SYNC in text:
+            return Unsupported, CODED
         if self._operation in READING or _NEVER_SENT.search(text):
             return Unavailable, f"{self._where} does not answer: {text}; look whether NameNode and DataNodes run"
         return OutcomeUnknown, f"the reply of {self._where} was lost: {text}"

@@ -29,6 +29,9 @@ class Names:
     swallowed: int = 0
     # How long it takes to write.
     takes_s: float = 0
+    # Of new files; those that are erasure-coded take no number.
+    replicas: int = 3
+    coded: bool = False
 
     def ask(self, text: str) -> None:
         self.asked.append(text)
@@ -85,7 +88,13 @@ class NativeClient:
         if path not in self._names.files and path not in self._names.directories:
             raise FileNotFoundError(path)
         length = len(self._names.files.get(path, b""))
-        return SimpleNamespace(isdir=path in self._names.directories, length=length, modification_time=0)
+        return SimpleNamespace(
+            isdir=path in self._names.directories, length=length, modification_time=0, replication=self._names.replicas
+        )
+
+    def set_replication(self, path: str, replication: int) -> bool:
+        self._names.ask(f"replication {path} {replication}")
+        return not self._names.coded
 
     def read(self, path: str) -> NativeReader:
         self._names.ask("open")

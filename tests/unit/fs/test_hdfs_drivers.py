@@ -31,7 +31,7 @@ from ftfile.testing.clock import ManualClock
 from tests.unit.fs.fake_hdfs import Names, WebServer, native_library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ftfile.fs.api import FileSystem
@@ -82,7 +82,7 @@ class TestExclusive:
         native.create_exclusive("log", b"content")
         assert names.files == {"/out/log": b"content"}
         steps = [each.partition(" ")[0] for each in names.asked]
-        assert steps == ["create", "write", "hsync", "close", "status", "rename"]
+        assert steps == ["create", "status", "write", "hsync", "close", "status", "rename"]
         assert names.asked[-1] == "rename False"
 
     def test_the_same_by_http(self, web: FileSystem, names: Names) -> None:
@@ -215,6 +215,51 @@ class TestNativeStreams:
         names.takes_s = 0
         assert names.files == {"/out/file": content * 2}
         assert names.asked.count("write") == 2
+
+    def test_only_what_is_sent_has_time_for_it(
+        self, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limits = []
+
+        def run(timeout_s: float, call: Callable[[], object]) -> object:
+            limits.append(timeout_s)
+            return call()
+
+        stream = native.create("file")
+        for _ in range(2):
+            stream.write(b"x" * native_driver.CHUNK_BYTES)
+        monkeypatch.setattr(native_driver, "run_within", run)
+        names.errors["hsync"] = [LOST]
+        stream.hsync()
+        assert limits == [native_driver.SMALL_TIMEOUT_S, native_driver.SMALL_TIMEOUT_S * 3]  # once more, with 2 MiB
+
+    @pytest.mark.parametrize("make", ["create", "create_exclusive"])
+    def test_an_erasure_coded_file_is_refused_and_goes(self, native: FileSystem, names: Names, make: str) -> None:
+        names.replicas, names.coded = 1, True
+        content = [b"data"] if make == "create_exclusive" else []
+        with pytest.raises(Unsupported, match="erasure-coded"):
+            getattr(native, make)("file", *content)
+        assert names.files == {}
+
+    def test_one_replica_is_not_taken_for_erasure_coding(self, native: FileSystem, names: Names) -> None:
+        names.replicas = 1
+        with native.create("file") as stream:
+            stream.write(b"data")
+        assert names.files == {"/out/file": b"data"}
+
+    def test_each_directory_is_looked_at_once(self, native: FileSystem, names: Names) -> None:
+        for path in ("a/1", "a/2", "b/1", "a/3"):
+            native.create(path)
+        assert names.asked.count("status") == 2
+        names.replicas, names.coded = 1, True
+        with pytest.raises(Unsupported):
+            native.create("a/below/1")
+
+    def test_a_file_that_the_library_cannot_sync_is_no_silent_datanode(self, native: FileSystem, names: Names) -> None:
+        names.errors["hsync"] = [RuntimeError('OperationFailed("hsync is not supported for erasure-coded files")')]
+        stream = native.create("file")
+        with pytest.raises(Unsupported, match="erasure-coded"):
+            stream.hsync()
 
 
 def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
