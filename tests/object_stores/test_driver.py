@@ -186,6 +186,19 @@ def test_a_listing_takes_as_many_requests_as_it_needs(store: Store, monkeypatch:
     assert wire.sent == ["list"] * 3
 
 
+def test_the_longest_path(store: Store) -> None:
+    fs = opened(store)
+    limit = fs.capabilities.path_bytes_max
+    assert limit is not None
+    path = ("d" * 200 + "/") * 6
+    path = f"{path[: limit - 10]}/".replace("//", "/").ljust(limit, "f")
+    write(fs, "staged", b"content")
+    with pytest.raises(Unsupported):
+        fs.rename("staged", f"{path}f")
+    fs.rename("staged", path)
+    assert fs.read(path) == b"content"
+
+
 def test_a_marker_of_a_directory_is_no_file(store: Store) -> None:
     fs = opened(store)
     fs.create_exclusive("a/b", b"")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.errors import NotFound, StreamClosed, Unsupported
-from ftfile.fs.paths import fault_of
+from ftfile.fs.paths import fault_of, length_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,7 @@ class Capabilities:
         implied_directories: a directory is there when something is in it: none is made, is missing, is in the way of a
             file, or is left empty.
         stream_bytes: how much memory a file that is being written may take.
+        path_bytes_max: how long a path below the root may be; None where there is no limit.
     """
 
     driver: str
@@ -68,10 +69,17 @@ class Capabilities:
     implied_directories: bool = False
     stream_bytes: int = 0
     blank_ends: bool = True
+    path_bytes_max: int | None = None
 
-    def fault_of(self, path: str) -> str | None:
-        """Return what is in a path that the store does not keep, as in "it … ", or None."""
-        return fault_of(path, self.forbidden, blank_ends=self.blank_ends)
+    def fault_of(self, path: str, more_bytes: int = 0) -> str | None:
+        """Return why the store does not keep a path, as in "it … ", or None.
+
+        Args:
+            path: below the root.
+            more_bytes: by how much its last name may become longer.
+        """
+        fault = fault_of(path, self.forbidden, blank_ends=self.blank_ends)
+        return length_fault(path, self.path_bytes_max, more_bytes) if fault is None else fault
 
 
 @dataclass(frozen=True, slots=True)

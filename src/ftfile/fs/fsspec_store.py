@@ -10,11 +10,15 @@ from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputS
 from ftfile.fs.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, client_of
 from ftfile.fs.fsspec_settings import FsspecSettings
 from ftfile.fs.fsspec_trial import Trial
+from ftfile.fs.paths import room_below
 
 if TYPE_CHECKING:
     from ftfile.fs.location import Location
 
 __all__ = ("FsspecFileSystem", "open_location")
+
+# Of the object stores it may be, the one that takes least.
+KEY_BYTES_MAX = 1023
 
 _STREAM_CAPABILITIES = frozenset({"abort"})
 
@@ -43,6 +47,7 @@ class FsspecFileSystem(FileSystem):
             shown="at_close",
             implied_directories=True,
             stream_bytes=2 * BLOCK_BYTES,
+            path_bytes_max=room_below(url.partition("://")[2].partition("/")[2], KEY_BYTES_MAX),
         )
 
     def __repr__(self) -> str:

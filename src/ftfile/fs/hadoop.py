@@ -11,16 +11,20 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import FileInfo, FileSystem
 from ftfile.fs.hadoop_errors import NotEmpty
 from ftfile.fs.hadoop_settings import require_hdfs_name
-from ftfile.fs.paths import join
+from ftfile.fs.paths import join, room_below
 from ftfile.fs.patience import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.core.clock import Clock
+    from ftfile.fs.api import Capabilities
     from ftfile.fs.hadoop_settings import HadoopSettings
 
 __all__ = ("HadoopFileSystem",)
+
+# Of the NameNode; in characters, of which no path has more than bytes.
+_PATH_MAX = 8_000
 
 Result = TypeVar("Result")
 
@@ -41,6 +45,10 @@ class HadoopFileSystem(FileSystem):
         self._settings = settings
         self._clock = clock
         self._prefix = "" if root == "/" else root
+
+    def within_limits(self, capabilities: Capabilities) -> Capabilities:
+        """Return capabilities with the length of paths below the root."""
+        return dataclasses.replace(capabilities, path_bytes_max=room_below(self._prefix, _PATH_MAX))
 
     def stat(self, path: str) -> FileInfo:
         """Return what is at `path`."""

@@ -104,7 +104,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     @property
     def capabilities(self) -> Capabilities:
         """Return what HDFS can do."""
-        return _CAPABILITIES
+        return self.within_limits(_CAPABILITIES)
 
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ("LocalFileSystem", "open_location")
 
+_PATH_BYTES_MAX = os.pathconf("/", "PC_PATH_MAX") - 1  # with the NUL
+
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
 
 _SEND_BYTES = 8 << 20
@@ -60,7 +62,9 @@ class LocalFileSystem(FileSystem):
         self._ids = ids
         self._file_mode = file_mode
         self._directory_mode = directory_mode
-        self._capabilities = _CAPABILITIES
+        self._capabilities = dataclasses.replace(
+            _CAPABILITIES, path_bytes_max=_PATH_BYTES_MAX - len(os.fsencode(self._prefix))
+        )
 
     def __repr__(self) -> str:
         return f"LocalFileSystem({self.root!r})"
@@ -133,7 +137,7 @@ class LocalFileSystem(FileSystem):
         if self._capabilities.atomic_rename:
             if rename_in_one_step(source, target):
                 return
-            self._capabilities = dataclasses.replace(_CAPABILITIES, atomic_rename=False)
+            self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
         rename_in_two_steps(source, target)
 
     def create_exclusive(self, path: str, content: bytes) -> None:

@@ -6,7 +6,7 @@ import re
 
 from ftfile.core.errors import Unsupported
 
-__all__ = ("NAME_BYTES_MAX", "fault_of", "join", "parent_of", "require_valid")
+__all__ = ("NAME_BYTES_MAX", "fault_of", "join", "length_fault", "parent_of", "require_valid", "room_below")
 
 NAME_BYTES_MAX = 255
 
@@ -48,6 +48,31 @@ def fault_of(path: str, forbidden: str, *, blank_ends: bool) -> str | None:
     if not blank_ends and any(name != name.strip() for name in path.split("/")):
         return "has a name that begins or ends with a blank, which this store may not list; replace it"
     return None
+
+
+def length_fault(path: str, bytes_max: int | None, more_bytes: int = 0) -> str | None:
+    """Return what makes a path too long, as in "it … ", or None.
+
+    Args:
+        path: as it begins, if more is to come.
+        bytes_max: of the whole path, where the store has a limit; each name has that of `require_valid`.
+        more_bytes: by how much its last name may become longer.
+    """
+    if path.isascii() and len(path) + more_bytes <= min(NAME_BYTES_MAX, bytes_max or NAME_BYTES_MAX):
+        return None
+    sizes = [len(name.encode(errors="surrogatepass")) for name in path.split("/")]
+    sizes[-1] += more_bytes
+    if max(sizes) > NAME_BYTES_MAX:
+        return f"has a name that may come to {max(sizes)} bytes, where {NAME_BYTES_MAX} are allowed; shorten it"
+    size_bytes = sum(sizes) + len(sizes) - 1
+    if bytes_max is not None and size_bytes > bytes_max:
+        return f"may come to {size_bytes} bytes, where this store allows {bytes_max} below its directory; shorten it"
+    return None
+
+
+def room_below(prefix: str, bytes_max: int) -> int:
+    """Return how many bytes a path below a directory may have where those of the store may have `bytes_max`."""
+    return bytes_max - (len(prefix.encode(errors="surrogatepass")) + 1 if prefix else 0)
 
 
 def join(directory: str, name: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ftfile.fs.paths import join, parent_of, require_valid
+from ftfile.fs.paths import join, parent_of, require_valid, room_below
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileInfo, FileSystem, InputFile, OutputStream
+    from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 
 __all__ = ("RootedFileSystem",)
 
@@ -27,6 +27,14 @@ class RootedFileSystem(WrapperFileSystem):
         super().__init__(inner)
         self.prefix = prefix
         self._root_durable = not prefix
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return those of the inner file system, below the prefix."""
+        inner = self.inner.capabilities
+        if inner.path_bytes_max is None:
+            return inner
+        return dataclasses.replace(inner, path_bytes_max=room_below(self.prefix, inner.path_bytes_max))
 
     def prove(self, directory: str) -> None:
         """Make sure that the store keeps what the capabilities say."""

@@ -15,8 +15,8 @@ from ftfile.core.errors import (
 )
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.fs.paths import join, parent_of
-from ftfile.fs.s3_bucket import ID, NEW, S3Bucket
+from ftfile.fs.paths import join, parent_of, room_below
+from ftfile.fs.s3_bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket
 from ftfile.fs.s3_client import CONCURRENCY
 from ftfile.fs.s3_errors import TooLargeToCopy
 from ftfile.fs.s3_settings import S3Settings
@@ -56,6 +56,7 @@ class S3FileSystem(FileSystem):
             shown="at_close",
             implied_directories=True,
             stream_bytes=bucket.settings.part_bytes,
+            path_bytes_max=room_below(bucket.prefix, KEY_BYTES_MAX),
         )
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ftfile.fs.s3_client import S3Client
     from ftfile.fs.s3_settings import S3Settings
 
-__all__ = ("ID", "NEW", "S3Bucket")
+__all__ = ("ID", "KEY_BYTES_MAX", "NEW", "S3Bucket")
 
 ID = "ftfile-id"
 KEY_BYTES_MAX = 1024

@@ -76,7 +76,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
     @property
     def capabilities(self) -> Capabilities:
         """Return what WebHDFS can do: every block is synced when a file is closed, and nothing before."""
-        return _CAPABILITIES
+        return self.within_limits(_CAPABILITIES)
 
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""

@@ -331,6 +331,10 @@ def test_names_that_hdfs_does_not_have_are_refused_before_it_is_asked(path: str,
     assert names.asked == []
 
 
+def test_paths_are_as_long_as_the_namenode_takes_them_with_the_root(fs: FileSystem) -> None:
+    assert fs.capabilities.path_bytes_max == 8_000 - len("/out/")
+
+
 @pytest.mark.parametrize(
     ("operation", "exception", "message", "expected"),
     [
