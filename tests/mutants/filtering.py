@@ -190,7 +190,7 @@ FRAMES = (
     wrong(
         "a template may end in what a codec does",
         "sink/naming/settings.py",
-        "if fault := ending_fault(made := self.name(part), extension):",
+        "if fault := ending_fault(names[-1], extension):",
         "if fault := name_fault(made := self.name(part)):",
         f"{NAMES}::TestTemplates::test_endings_that_readers_decompress_by",
     ),

@@ -12,6 +12,7 @@ SINK = "tests/object_stores/test_sink.py"
 FSSPEC = "tests/unit/fs/test_fsspec.py"
 FAULTS = "tests/object_stores/test_faults.py"
 LINES = "tests/unit/fs/test_broken_lines.py"
+LIMITS = "tests/unit/sink/test_store_limits.py"
 KEPT = f"{FSSPEC}::test_records_for_names_that_are_not_kept_are_bad_ones"
 RESENT = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-copy]"
 RESENT_BY_HAND = f"{FAULTS}::test_a_fault_that_passes_is_survived[412 PreconditionFailed after-by hand]"
@@ -76,9 +77,51 @@ MAKING = (
     wrong(
         "a name that the store may not keep is committed",
         "sink/buckets/router.py",
-        "self._store.fault_of(path) if self._store is not None else None",
-        "None",
+        "        if self._foresight is None:\n",
+        "        if True:\n",
         KEPT,
+    ),
+    wrong(
+        "a path that is too long for the store is committed",
+        "fs/paths.py",
+        "    if bytes_max is not None and size_bytes > bytes_max:\n",
+        "    if False:\n",
+        f"{LIMITS}::TestPaths::test_of_directories_that_are_too_long_together",
+    ),
+    wrong(
+        "how long the file's own name is does not count",
+        "sink/naming/foresight.py",
+        "fault = self._store.fault_of(path, more_bytes)",
+        "fault = self._store.fault_of(directory)",
+        f"{LIMITS}::TestPaths::test_that_are_as_long_as_they_may_be",
+    ),
+    wrong(
+        "there is no room for more digits",
+        "sink/naming/foresight.py",
+        "self._more_bytes = naming.more_bytes if naming.function is None else 0",
+        "self._more_bytes = 0",
+        f"{LIMITS}::TestPaths::test_that_are_as_long_as_they_may_be",
+    ),
+    wrong(
+        "what a function may make of a name does not count",
+        "sink/naming/foresight.py",
+        "more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))",
+        "more_bytes = 0",
+        f"{LIMITS}::TestPaths::test_of_names_that_a_function_makes",
+    ),
+    wrong(
+        "names that the store does not keep are found out when files end",
+        "sink/writer.py",
+        "check_paths(config, log.fs.capabilities, log.clock.now_ms())",
+        "pass",
+        f"{LIMITS}::TestPaths::test_of_templates_are_refused_at_the_start",
+    ),
+    wrong(
+        "the prefix is no part of a key",
+        "fs/s3.py",
+        "path_bytes_max=room_below(bucket.prefix, KEY_BYTES_MAX)",
+        "path_bytes_max=KEY_BYTES_MAX",
+        f"{DRIVER}::test_the_longest_path",
     ),
     wrong(
         "a refusal is taken for the answer to a request before it",

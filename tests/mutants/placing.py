@@ -16,8 +16,8 @@ BUCKETED = (
     wrong(
         "each attempt takes its own clock for the directory",
         "sink/task.py",
-        "config.bucketing.router(bad.take, planned.time_ms, fs.capabilities)",
-        "config.bucketing.router(bad.take, SYSTEM_CLOCK.now_ms(), fs.capabilities)",
+        "config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))",
+        "config.bucketing.router(bad.take, SYSTEM_CLOCK.now_ms(), config.foresight(fs.capabilities))",
         f"{BUCKETS}::TestPatternOfTheBatch",
     ),
     wrong(

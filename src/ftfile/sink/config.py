@@ -22,6 +22,7 @@ from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.encryption import Encryption
 from ftfile.sink.naming.endings import check_extension
+from ftfile.sink.naming.foresight import Foresight
 from ftfile.sink.publishing import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
     from ftfile.encoding.api import Format
+    from ftfile.fs.api import Capabilities
     from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("SinkConfig", "definition_key")
@@ -122,6 +124,15 @@ class SinkConfig:
         left_out = config.left_out
         file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
         return config
+
+    @property
+    def extension(self) -> str:
+        """Return what the names of parts end in."""
+        return self.format.extension + self.chain.extension
+
+    def foresight(self, store: Capabilities) -> Foresight:
+        """Return what tells which paths of parts a store would not keep."""
+        return Foresight(self.publishing.naming, self.extension, store)
 
     @property
     def hidden_chain(self) -> Chain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.layout import dead_letter_path
+from ftfile.commit.layout import dead_letter_path, staged_directory
 from ftfile.commit.model import Add, Fingerprint, JobAuthor, StreamAuthor
 from ftfile.commit.proposal import Proposal
 from ftfile.core.errors import ConfigError, InvalidMessages
@@ -15,6 +15,7 @@ from ftfile.sink.config import definition_key
 from ftfile.sink.entries import add_of, rewrite_of
 from ftfile.sink.fingerprint import FingerprintAccumulator
 from ftfile.sink.identity import StreamIdentity
+from ftfile.sink.naming.facts import MORE_DIGITS
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.rolling.settings import ALL_END
 from ftfile.sink.schema_change import check_schema_change
@@ -26,15 +27,18 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Author
     from ftfile.commit.proposal import PlanDue, Settle
     from ftfile.commit.state import LogState
-    from ftfile.fs.api import Durability
+    from ftfile.fs.api import Capabilities, Durability
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.identity import WriterIdentity
     from ftfile.sink.message import StagedPart, StagedSegment, TaskCommit
 
-__all__ = ("check_head", "check_messages", "make_proposal")
+__all__ = ("check_head", "check_messages", "check_paths", "make_proposal")
 
 # Why parts ended that a task wrote at once, where others stay open.
 LARGE = "large"
+
+# As long as those of queries, which are longer than those of files.
+_ID = "00000000-0000-0000-0000-000000000000"
 
 
 def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:
@@ -131,6 +135,27 @@ def check_head(config: SinkConfig, head: LogState) -> None:
             f"{','.join(recorded) or 'no columns'}: readers could not tell which columns are in the paths. Use a new "
             "directory, or overwrite this one"
         )
+
+
+def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
+    """Refuse names that the store does not keep, as far as they do not depend on rows: they would be committed first.
+
+    Args:
+        config: of the writer.
+        store: what it keeps.
+        planned_ms: when the batch is planned.
+
+    Raises:
+        ConfigError: see above; or below the directory, own files would have names that are too long.
+    """
+    staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
+    for path in (staged, dead_letter_path(_ID, 0, 0, _ID, config.hidden_chain.names)):
+        if fault := store.fault_of(path, MORE_DIGITS):
+            raise ConfigError(f"path={config.path!r}: a file of the sink's own would be {path!r}, which {fault}")
+    success = config.publishing.success
+    if success is not None and (fault := store.fault_of(success.name)):
+        raise ConfigError(f"successFile={success.name!r} {fault}")
+    config.foresight(store).check(config.bucketing.only_directory(planned_ms) or "")
 
 
 def _author(config: SinkConfig, writer: WriterIdentity) -> Author:

@@ -79,7 +79,7 @@ def write_task(
     stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability, names)
     try:
         bad = BadRecords(config, stage, identity)
-        router = config.bucketing.router(bad.take, planned.time_ms, fs.capabilities)
+        router = config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))
         segments = _write(config, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad))
         letters = bad.finish()
         stage.settle()
@@ -123,9 +123,8 @@ def _direct_names(config: SinkConfig, planned: Planned, identity: TaskIdentity) 
     """Return what names the parts where they are written under their final names."""
     if not config.publishing.direct:
         return None
-    writer, extension = identity.writer, config.format.extension + config.chain.extension
-    naming = config.publishing.naming
-    return DirectNames(naming, writer.name_stem, planned.time_ms, writer.owner, identity.partition, extension)
+    writer, naming = identity.writer, config.publishing.naming
+    return DirectNames(naming, writer.name_stem, planned.time_ms, writer.owner, identity.partition, config.extension)
 
 
 def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:

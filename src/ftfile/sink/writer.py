@@ -16,7 +16,7 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.sink.checkpoint import read_query_id
 from ftfile.sink.config import definition_key
-from ftfile.sink.driver import check_head, check_messages, make_proposal
+from ftfile.sink.driver import check_head, check_messages, check_paths, make_proposal
 from ftfile.sink.durability import durability_of
 from ftfile.sink.encryption import open_to_write
 from ftfile.sink.hooks import tell_hook
@@ -91,6 +91,7 @@ class SinkWriter:
         query_id = read_query_id(config.checkpoint)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
             log = open_log(config.path, config.publishing.settings, config.encryption)
+            check_paths(config, log.fs.capabilities, log.clock.now_ms())
             log.fs.prove(layout.META)
             head = log.read_on()
             if head.version < 0:

@@ -12,7 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.commit import memory
-from ftfile.core.errors import ConfigError, NameCollision, UserCodeError
+from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.filters import registry
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
@@ -170,7 +170,7 @@ class TestTemplates:
 
     def test_a_bucket_that_makes_the_name_too_long(self, out: str) -> None:
         long = query(out, partFileName="{bucket}-{unique}", partitionBy="word")
-        with pytest.raises(ConfigError, match="may have 255"):
+        with pytest.raises(EncodingError, match="where 255 are allowed"):
             long.run(0, [rows("x" * 240)])
         assert visible(out) == []
         long.run(0, [rows("x")])

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.fs.api import Capabilities
     from ftfile.sink.buckets.api import Bucketer, Refuse
+    from ftfile.sink.naming.foresight import Foresight
 
 __all__ = ("Router",)
 
@@ -30,13 +30,13 @@ class Router:
     Args:
         bucketers: outermost directory first; none for a single bucket, the directory itself.
         refuse: takes the rows that have no bucket, and why; it may raise.
-        store: may not keep every path.
+        foresight: tells of buckets whose files could not get names.
     """
 
-    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse, store: Capabilities | None = None) -> None:
+    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse, foresight: Foresight | None = None) -> None:
         self._bucketers = bucketers
         self._refuse = refuse
-        self._store = store
+        self._foresight = foresight
         self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
 
     @property
@@ -65,18 +65,16 @@ class Router:
         return rows, list(zip(keys, (np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True))
 
     def _kept(self, assigned: Assignment) -> Assignment:
-        """Make faults of the buckets that the store does not keep: publishing them would fail for ever."""
-        outcomes = [self._outcome(bucket) for bucket in assigned.buckets]
-        if not any(isinstance(outcome, Fault) for outcome in outcomes):
+        """Make faults of the buckets whose files could not get names: publishing them would fail for ever."""
+        if self._foresight is None:
             return assigned
+        faults = [self._foresight.fault_of(*bucket) for bucket in assigned.buckets]
+        if not any(faults):
+            return assigned
+        found = zip(assigned.buckets, faults, strict=True)
+        outcomes = [bucket if fault is None else Fault(f"it {fault}") for bucket, fault in found]
         codes = np.where(assigned.codes < 0, len(outcomes) - 1 - assigned.codes, assigned.codes)
         return assign_by_value([*outcomes, *assigned.faults], codes)
-
-    def _outcome(self, bucket: Bucket) -> Bucket | Fault:
-        # After the stem come a number and an ending.
-        path = "/".join(filter(None, (bucket.directory, f"{bucket.stem}-" if bucket.stem else "")))
-        fault = self._store.fault_of(path) if self._store is not None else None
-        return bucket if fault is None else Fault(f"it would go to {path!r}, which {fault}")
 
     def _without_faults(self, batch: pa.RecordBatch, assigned: Assignment) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
         if not assigned.faults:

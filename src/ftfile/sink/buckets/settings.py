@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.options import ParsedOptions
-    from ftfile.fs.api import Capabilities
     from ftfile.sink.buckets.api import Bucketer, Refuse
+    from ftfile.sink.naming.foresight import Foresight
 
 __all__ = ("Bucketing",)
 
@@ -96,13 +96,26 @@ class Bucketing:
         start = len(self.partition_by)
         return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
 
-    def router(self, refuse: Refuse, planned_ms: int, store: Capabilities | None = None) -> Router:
+    def only_directory(self, planned_ms: int) -> str | None:
+        """Return the directory of all rows of a batch, where it does not depend on them.
+
+        Args:
+            planned_ms: see `router`.
+        """
+        if self.is_single:
+            return ""
+        if self.pattern is None or self.leaving or self.user_class is not None:
+            return None
+        only = self.pattern.at(planned_ms).only
+        return None if only is None else only.directory
+
+    def router(self, refuse: Refuse, planned_ms: int, foresight: Foresight | None = None) -> Router:
         """Return what deals the rows of one task.
 
         Args:
             refuse: see `Router`.
             planned_ms: when the batch was planned, the same for all its tasks.
-            store: see `Router`.
+            foresight: see `Router`.
         """
         bucketers: list[Bucketer] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
         if self.pattern is not None:
@@ -111,7 +124,7 @@ class Bucketing:
             bucketers.append(self.user_class.made(self.stem_bytes_max))
         if self.file_name is not None:
             bucketers.append(FileNames(self.file_name, self.stem_bytes_max))
-        return Router(bucketers, refuse, store)
+        return Router(bucketers, refuse, foresight)
 
 
 def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> UserClass | None:

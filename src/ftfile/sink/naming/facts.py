@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("PartFacts",)
+__all__ = ("MORE_DIGITS", "PartFacts", "first_part")
+
+# Batch and numbers may come to need more digits, together, than they have at first.
+MORE_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +39,8 @@ class PartFacts:
     rows: int
     size_bytes: int
     query_id: str
+
+
+def first_part(name: str, directory: str, extension: str) -> PartFacts:
+    """Return an example."""
+    return PartFacts(name, directory, "0000000000", 0, 0, "0123456789ab", extension, 0, 1, 1, "query")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import is_name_of_code, load
 from ftfile.sink.naming.endings import ending_fault
-from ftfile.sink.naming.facts import PartFacts
+from ftfile.sink.naming.facts import MORE_DIGITS, first_part
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 from ftfile.sink.path_rules import NAME_BYTES_MAX, name_fault
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.core.options import ParsedOptions
+    from ftfile.sink.naming.facts import PartFacts
 
 __all__ = ("Naming",)
 
-# Batch and numbers may come to need more digits than they have at first.
-_MORE_DIGITS = 20
 _GIVEN = ("text", "prefix", "suffix", "if_exists", "ttl_ms", "time_zone")
 
 
@@ -83,7 +82,7 @@ class Naming:
             raise ConfigError("ifExists=fail is for names that can repeat: give a partFileName without {unique}")
         if "bucketStateTtl" in parsed.given and not naming.uses_numbers:
             raise ConfigError("bucketStateTtl is for {number}, which is not in the names: write it into partFileName")
-        naming._check_examples(extension)
+        naming.examples(extension)
         return naming
 
     def to_json(self) -> dict[str, Any]:
@@ -100,12 +99,17 @@ class Naming:
         """Say whether the log must remember how many parts a bucket has had; a function may ask for it."""
         return self.function is not None or self.template.uses("number")
 
+    @property
+    def more_bytes(self) -> int:
+        """Return by how much names of the template may become longer than those of a first part."""
+        return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
+
     def stem_bytes_max(self, extension: str) -> int:
         """Return how long the part of a name may be that records say; of a function it is not known."""
         if self.function is not None:
             return NAME_BYTES_MAX
-        around = self.template.fill(_example("", extension))
-        return NAME_BYTES_MAX - len(around.encode()) - _MORE_DIGITS
+        around = self.template.fill(first_part("", "bucket", extension))
+        return NAME_BYTES_MAX - len(around.encode()) - self.more_bytes
 
     def name(self, part: PartFacts) -> str:
         """Return the name of a part, without its directory.
@@ -138,24 +142,27 @@ class Naming:
         stem, dot, ending = name.rpartition(".")
         return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
 
-    def _check_examples(self, extension: str) -> None:
-        """Raise what the first names would raise."""
+    def examples(self, extension: str, directory: str = "bucket") -> list[str]:
+        """Return the first names, as records say them and as they do not.
+
+        Raises:
+            ConfigError: they would be hidden, leave the directory, or say what the files are not; or there are none.
+        """
+        names = []
         try:
             for name in ("x", self.prefix):
-                part = _example(name, extension)
+                part = first_part(name, directory, extension)
+                names.append(self.name(part))
                 # Only here: later, a template is filled with what records say, and no batch is to fail for that.
-                if fault := ending_fault(made := self.name(part), extension):
-                    raise ConfigError(_refusal(made, part, fault))
+                if fault := ending_fault(names[-1], extension):
+                    raise ConfigError(_refusal(names[-1], part, fault))
         except UserCodeError as error:
             raise ConfigError(f"asked for the name of an example, {error}") from error
+        return names
 
 
 def _refusal(name: str, part: PartFacts, fault: str) -> str:
     return f"partFileName makes the name {name!r} in {part.directory or 'the directory'!r}, which {fault}"
-
-
-def _example(name: str, extension: str) -> PartFacts:
-    return PartFacts(name, "bucket", "0000000000", 0, 0, "0123456789ab", extension, 0, 1, 1, "query")
 
 
 def _check_contradictions(parsed: ParsedOptions) -> None:

@@ -1,0 +1,71 @@
+"""Whether the files of a bucket will get names that the store keeps: known before rows are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError
+from ftfile.fs.paths import NAME_BYTES_MAX, join
+from ftfile.sink.naming.facts import first_part
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import Capabilities
+    from ftfile.sink.naming.settings import Naming
+
+__all__ = ("Foresight",)
+
+# Stand in the example for what buckets say, and are in no name.
+_NAME, _BUCKET = "\0", "\1"
+
+
+class Foresight:
+    """Looks at paths as a bucket's first file would have them, with room for what later ones may have more.
+
+    Args:
+        naming: of the sink.
+        extension: of its files.
+        store: may not keep every path.
+    """
+
+    def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
+        self._naming = naming
+        self._extension = extension
+        self._store = store
+        self._more_bytes = naming.more_bytes if naming.function is None else 0
+        self._example = naming.template.fill(first_part(_NAME, _BUCKET, extension))
+
+    def fault_of(self, directory: str, stem: str) -> str | None:
+        """Return why the files of a bucket cannot get their names, as in "it … ", or None.
+
+        Args:
+            directory: of the bucket.
+            stem: what its rows say of the names; empty where they do not.
+        """
+        if self._naming.function is None:
+            name = self._example.replace(_BUCKET, directory.replace("/", "-"))
+            name, more_bytes = name.replace(_NAME, stem or self._naming.prefix), self._more_bytes
+        else:
+            # Nobody knows what a function makes: it may begin with what it is given, and be as long as names are.
+            name = stem.rstrip() or self._naming.prefix
+            more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
+        path = join(directory, name)
+        fault = self._store.fault_of(path, more_bytes)
+        return None if fault is None else f"would go to a file such as {_shown(path)}, which {fault}"
+
+    def check(self, directory: str) -> None:
+        """Look at what does not depend on rows.
+
+        Args:
+            directory: in which all files are, if it is one.
+
+        Raises:
+            ConfigError: the store does not keep the name of an example.
+        """
+        for name in self._naming.examples(self._extension, directory):
+            path = join(directory, name)
+            if fault := self._store.fault_of(path, self._more_bytes):
+                raise ConfigError(f"a file would be called {_shown(path)}, which {fault}")
+
+
+def _shown(path: str) -> str:
+    return repr(path) if len(path) <= NAME_BYTES_MAX else f"{path[:80]!r}...{path[-80:]!r}"
