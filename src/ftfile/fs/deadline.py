@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("DATA_BYTES", "limit_s", "run_within", "start")
+__all__ = ("DATA_BYTES", "NoThreadError", "limit_s", "run_within", "start")
 
 Result = TypeVar("Result")
 
@@ -22,6 +22,10 @@ DATA_BYTES = 1 << 20
 
 # A call that returns from compiled code while the interpreter ends may abort the process.
 EXIT_WAIT_S = 5.0
+
+
+class NoThreadError(OSError):
+    """A call was never begun, since the process has no thread for it."""
 
 
 class _Worker:
@@ -57,6 +61,7 @@ def _answer_of(call: Callable[[], Any]) -> Callable[[Future[Any]], None]:
 # Those that wait for a call; one that hangs is not among them until it returns.
 _idle: deque[_Worker] = deque()
 
+# At the end of the process it waits for these.
 _running: set[Future[Any]] = set()
 
 
@@ -71,15 +76,27 @@ os.register_at_fork(after_in_child=_forget)
 atexit.register(lambda: wait([*_running], EXIT_WAIT_S))
 
 
-def start(call: Callable[[], Result]) -> Future[Result]:
-    """Run a call in a thread of its own and return what will be its outcome."""
+def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
+    """Run a call in a thread of its own and return what will be its outcome.
+
+    Args:
+        call: what to run.
+        awaited: the process waits for it a while before it ends, as for what may run compiled code.
+
+    Raises:
+        NoThreadError: nothing was begun.
+    """
     try:
         worker = _idle.pop()
     except IndexError:
-        worker = _Worker()
+        try:
+            worker = _Worker()
+        except RuntimeError as error:
+            raise NoThreadError(f"{error}: raise the limit of threads or processes") from error
     future: Future[Result] = Future()
-    _running.add(future)
-    future.add_done_callback(_running.discard)
+    if awaited:
+        _running.add(future)
+        future.add_done_callback(_running.discard)
     worker.do(call, future)
     return future
 
@@ -90,17 +107,29 @@ def limit_s(timeout_s: float, data_bytes: int) -> float:
 
 
 def run_within(
-    timeout_s: float, call: Callable[[], Result], forget: Callable[[Result], object] | None = None
+    timeout_s: float,
+    call: Callable[[], Result],
+    forget: Callable[[Result], object] | None = None,
+    cut: Callable[[], object] | None = None,
 ) -> Result:
-    """Run a call and return its result; one that takes longer is left to itself, and what it returns to `forget`.
+    """Run a call and return its result; one that takes longer is left to itself.
+
+    Args:
+        timeout_s: how long it may take.
+        call: what to run.
+        forget: is given what it returns too late.
+        cut: ends one that takes longer; the end of the process does not wait for what can be cut.
 
     Raises:
         TimeoutError: it took longer, and may yet take effect.
+        NoThreadError: nothing was begun.
     """
-    future = start(call)
+    future = start(call, awaited=cut is None)
     wait([future], timeout_s)
     if not future.done():
         if forget is not None:
             future.add_done_callback(lambda late: late.exception() or forget(late.result()))
+        if cut is not None:
+            cut()
         raise TimeoutError(f"no answer within {timeout_s:g} s")
     return future.result()

@@ -177,8 +177,9 @@ class S3Bucket:
         key = self.key(operation, path)
 
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
-            answer = self.send("read", path, "get_object", Key=key or "/", **parameters)
-            content = self.client.body("read", path, self.where, answer)
+            content, answer = self.client.fetch(
+                "read", path, self.where, Bucket=self.name, Key=key or "/", **parameters
+            )
             if length is not None and len(content) != length:
                 raise Unavailable("read", path, f"{len(content)} bytes came instead of {length} below {self.where}")
             return content, answer

@@ -6,7 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, StorageError, Unavailable, Unsupported
-from ftfile.fs.deadline import limit_s, run_within
+from ftfile.fs.deadline import NoThreadError, limit_s, run_within
+from ftfile.fs.lines import Line, make_cuttable
 from ftfile.fs.per_process import PerProcess
 from ftfile.fs.s3_errors import READING, remote_error
 
@@ -26,6 +27,16 @@ _PIECE_BYTES = 128 << 10
 _REFUSED = 300
 # For what the store itself copies or puts together, it may take so many times as long as for an answer.
 _STORE_WORKS, _WORK_FACTOR = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"}), 10
+# What a success says at least. Without it, the answer was cut short, and may have been none: the status of a copy or
+# of a completion is sent before its outcome is known.
+_PROOFS: Mapping[str, tuple[str, ...]] = {
+    "put_object": ("ETag",),
+    "copy_object": ("CopyObjectResult", "ETag"),
+    "create_multipart_upload": ("UploadId",),
+    "upload_part": ("ETag",),
+    "upload_part_copy": ("CopyPartResult", "ETag"),
+    "complete_multipart_upload": ("ETag",),
+}
 _NO_HEADER = (
     "the access key or the session token has a character that no request can hold; look for a line feed at its end"
 )
@@ -78,8 +89,13 @@ class S3Client:
             )
         except (botocore.exceptions.BotoCoreError, ValueError) as error:
             raise ConfigError(f"s3:// cannot be opened: {error}") from error
+        # The library waits a second for leave to send where none is given, and for ever where it is cut short.
+        self._client.meta.events.register_last("before-call.s3", _ask_no_leave)
         self._client.meta.events.register("before-send.s3", _send_in_pieces)
         self._client.meta.events.register("before-parse.s3", self._require_whole)
+        http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
+        http._pool_classes_by_scheme = make_cuttable(http._pool_classes_by_scheme)  # noqa: SLF001
+        http._manager.pool_classes_by_scheme = http._pool_classes_by_scheme  # noqa: SLF001
 
     def send(self, operation: str, path: str, where: str, method: str, **parameters: object) -> Mapping[str, Any]:
         """Send one request and return the answer.
@@ -94,32 +110,56 @@ class S3Client:
         Raises:
             StorageError: see `remote_error`.
         """
-        body: Any = parameters.get("Body", b"")
-        timeout_s = limit_s(self._timeout_s, len(body)) * (_WORK_FACTOR if method in _STORE_WORKS else 1)
+        factor = _WORK_FACTOR if method in _STORE_WORKS else 1
+        return self._sent(Line(self._timeout_s * factor), operation, path, where, method, parameters)
+
+    def fetch(self, operation: str, path: str, where: str, **parameters: object) -> tuple[bytes, Mapping[str, Any]]:
+        """Get an object, or a range of it, and return all its bytes and the answer; see `send`.
+
+        Raises:
+            Unavailable: they did not come whole.
+        """
+        line = Line(self._timeout_s)
+        answer = self._sent(line, operation, path, where, "get_object", parameters)
+        timeout_s = limit_s(self._timeout_s, answer.get("ContentLength", 0))
         try:
-            answer: Mapping[str, Any] = run_within(
-                timeout_s, lambda: getattr(self._client, method)(**parameters), _close
-            )
-        except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError) as error:
+            # Not in a `with` block: it goes round the library's own checks, and waits for what is being read.
+            content: bytes = run_within(timeout_s, answer["Body"].read, cut=line.cut)
+        except (self._errors.BotoCoreError, OSError) as error:
+            raise self._translated(operation, path, where, error) from error
+        return content, answer
+
+    def _sent(
+        self, line: Line, operation: str, path: str, where: str, method: str, parameters: Mapping[str, object]
+    ) -> Mapping[str, Any]:
+        body: Any = parameters.get("Body", b"")
+
+        def call() -> Mapping[str, Any]:
+            with line:
+                answer: Mapping[str, Any] = getattr(self._client, method)(**parameters)
+            return answer
+
+        try:
+            answer = run_within(limit_s(line.silence_s, len(body)), call, _close, line.cut)
+            self._require_proof(method, answer)
+        except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):
                 # What the library says shows the header, and so would all that comes from it.
                 raise PermissionDenied(operation, path, f"{_NO_HEADER} (for {where})") from None
             raise self._translated(operation, path, where, error) from error
         return answer
 
-    def body(self, operation: str, path: str, where: str, answer: Mapping[str, Any]) -> bytes:
-        """Return all bytes of the answer's body.
+    def _require_proof(self, method: str, answer: Mapping[str, Any]) -> None:
+        """Refuse an answer that does not say what a success says.
 
         Raises:
-            Unavailable: they did not come whole.
+            IncompleteReadError: it does not.
         """
-        timeout_s = limit_s(self._timeout_s, answer.get("ContentLength", 0))
-        try:
-            # Not in a `with` block: it goes round the library's own checks, and waits for what is being read.
-            content: bytes = run_within(timeout_s, answer["Body"].read)
-        except (self._errors.BotoCoreError, OSError) as error:
-            raise self._translated(operation, path, where, error) from error
-        return content
+        said: Any = answer
+        for name in _PROOFS.get(method, ()):
+            said = said.get(name)
+            if not said:
+                raise self._errors.IncompleteReadError(actual_bytes=0, expected_bytes=f"an answer with {name}")
 
     def _require_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
         """Refuse an answer that was cut short: the library takes what came, and nothing for an empty listing.
@@ -165,7 +205,8 @@ class S3Client:
         if isinstance(error, known.ParamValidationError | known.InvalidRegionError | known.NoRegionError):
             return Unsupported(operation, path, f"the library cannot ask {where} for this: {error}")
         never_sent = isinstance(
-            error, known.EndpointConnectionError | known.ConnectTimeoutError | known.ProxyConnectionError
+            error,
+            known.EndpointConnectionError | known.ConnectTimeoutError | known.ProxyConnectionError | NoThreadError,
         )
         if operation in READING or never_sent:
             return Unavailable(operation, path, f"{where} does not answer: {error}")
@@ -178,6 +219,10 @@ _clients = PerProcess(S3Client)
 def _close(answer: Mapping[str, Any]) -> None:
     if "Body" in answer:
         answer["Body"].close()
+
+
+def _ask_no_leave(params: Mapping[str, Any], **_: object) -> None:
+    params["headers"].pop("Expect", None)
 
 
 def _send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types

@@ -6,7 +6,7 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import AlreadyExists, StorageError, Unsupported
+from ftfile.core.errors import AlreadyExists, StorageError, Unavailable, Unsupported
 from ftfile.fs.s3_bucket import ID, NEW
 from ftfile.fs.s3_client import PARTS_AT_ONCE
 from ftfile.fs.s3_errors import UploadGone
@@ -124,6 +124,9 @@ class S3Upload:
         slots.acquire()
         try:
             part = self._pool.submit(send, number)
+        except RuntimeError as error:
+            slots.release()
+            raise Unavailable(self._operation, self._path, f"{error}: raise the limit of threads") from error
         except BaseException:
             slots.release()
             raise

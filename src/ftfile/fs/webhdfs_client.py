@@ -21,22 +21,28 @@ from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
 from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
-from ftfile.fs.deadline import DATA_BYTES, limit_s, run_within
+from ftfile.fs.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.fs.hadoop_errors import READING, remote_error
+from ftfile.fs.lines import Line, make_cuttable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 __all__ = ("Answers", "Upload", "WebClient", "connect")
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 32
+PIECE_BYTES = 64 << 10
 _TOKEN = re.compile(r"delegation=[^&\s]+")
 
 
 class _ReplyLost(Exception):
     """A change was sent, and nobody knows what became of it."""
+
+
+class _ShortError(requests.ConnectionError):
+    """Fewer bytes came than were to."""
 
 
 class _Session(requests.Session):
@@ -70,16 +76,47 @@ class _Session(requests.Session):
         Raises:
             RequestException: it is not, or not all of it.
         """
+        line = Line(self._timeout_s)
+
+        def call() -> requests.Response:
+            with line:
+                return send()
+
         try:
-            response = run_within(self._timeout_s, send, requests.Response.close)
-            promised = response.headers.get("Content-Length")
-            content = run_within(limit_s(self._timeout_s, int(promised or 0)), lambda: response.content)
+            response = run_within(self._timeout_s, call, requests.Response.close, line.cut)
+        except NoThreadError as error:
+            raise requests.ConnectTimeout(str(error)) from error
         except TimeoutError as error:
             raise requests.ReadTimeout(str(error)) from error
+        promised = response.headers.get("Content-Length")
+        try:
+            content = self._content(response, line, promised)
+        except TimeoutError as error:
+            raise requests.ReadTimeout(str(error)) from error
+        except NoThreadError as error:
+            raise requests.ConnectionError(str(error)) from error
         # Older versions of the library below do not look.
         if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
-            raise requests.ConnectionError(f"{len(content)} of {promised} bytes came")
+            raise _ShortError(f"{len(content)} of {promised} bytes came")
         return response
+
+    def _content(self, response: requests.Response, line: Line, promised: str | None) -> bytes:
+        if promised is not None:
+            return run_within(limit_s(self._timeout_s, int(promised)), lambda: response.content, cut=line.cut)
+        # However many there are, each so many bytes have their time.
+        pieces, content = response.iter_content(PIECE_BYTES), bytearray()
+        while more := run_within(limit_s(self._timeout_s, DATA_BYTES), lambda: _join(pieces, DATA_BYTES), cut=line.cut):
+            content += more
+        response._content = bytes(content)  # noqa: SLF001 - what it says from now on
+        return response.content
+
+
+def _join(pieces: Iterator[bytes], size_bytes: int) -> bytes:
+    """Return so many bytes, or a little more; fewer at the end."""
+    joined = bytearray()
+    while len(joined) < size_bytes and (piece := next(pieces, b"")):
+        joined += piece
+    return bytes(joined)
 
 
 def _was_never_sent(error: requests.RequestException) -> bool:
@@ -134,7 +171,7 @@ class WebClient(Client):  # type: ignore[misc] # the package ships no types
         more = {} if length is None else {"length": length}
         data: bytes = self._open(path, offset=offset, **more).content
         if length is not None and len(data) != length:
-            raise requests.ConnectionError(f"{len(data)} bytes came from {offset} on instead of {length}")
+            raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
         return data
 
     def place_for(self, path: str, parameters: dict[str, str]) -> str:
@@ -162,10 +199,11 @@ def connect(urls: list[str], timeout_s: float, user: str, token: str | None, *, 
     """
     session = _Session(timeout_s)
     for scheme in ("http://", "https://"):
-        session.mount(scheme, requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS))
-    # Sent with every request: a proxy of the environment would not see the cluster.
+        adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
+        adapter.poolmanager.pool_classes_by_scheme = make_cuttable(adapter.poolmanager.pool_classes_by_scheme)
+        session.mount(scheme, adapter)
     # Who cannot connect is to say so before the time of the request is over.
-    more: dict[str, Any] = {"timeout": (min(CONNECT_TIMEOUT_S, timeout_s / 2), timeout_s), "session": session}
+    more: dict[str, Any] = {"timeout": (_connect_timeout_s(timeout_s), timeout_s), "session": session}
     url = ";".join(urls)
     if token is not None:
         return _TokenClient(url, token, **more)
@@ -179,6 +217,10 @@ def connect(urls: list[str], timeout_s: float, user: str, token: str | None, *, 
         ) from error
     client: WebClient = type("_KerberosClient", (WebClient, KerberosClient), {})(url, **more)
     return client
+
+
+def _connect_timeout_s(timeout_s: float) -> float:
+    return min(CONNECT_TIMEOUT_S, timeout_s / 2)
 
 
 class Answers:
@@ -203,6 +245,8 @@ class Answers:
     def _translated(self, error: Exception) -> StorageError:
         if isinstance(error, HdfsError):
             return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)
+        if isinstance(error, _ShortError) and self._operation in READING:
+            return Unavailable(self._operation, self._path, f"an answer of {self._where} was cut short: {error}")
         if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or self._operation in READING:
             detail = f"{self._where} does not answer: {error}; look whether NameNode and DataNodes run"
             return Unavailable(self._operation, self._path, detail)
@@ -215,13 +259,21 @@ class Upload:
     Args:
         place: see `WebClient.place_for`.
         timeout_s: of each step, and of each `DATA_BYTES`.
+
+    Raises:
+        ConnectTimeout: the DataNode cannot be reached, and nothing was sent.
     """
 
     def __init__(self, place: str, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         parts = urllib.parse.urlsplit(place)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+        self._connection = kind(parts.hostname or "", parts.port, timeout=_connect_timeout_s(timeout_s))
+        try:
+            self._connection.connect()
+        except OSError as error:
+            raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
+        self._connection.sock.settimeout(timeout_s)
         self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
         self._connection.putheader("Content-Type", "application/octet-stream")
         self._connection.putheader("Transfer-Encoding", "chunked")
@@ -262,13 +314,15 @@ class Upload:
 
     def cut(self) -> None:
         """Hang up, also on what waits for the reply in another thread."""
-        if self._connection.sock is not None:
+        # The other thread may be closing it.
+        used = self._connection.sock
+        if used is not None:
             with contextlib.suppress(OSError):
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
+                used.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def _read_reply(self) -> None:
-        status, text = run_within(self._timeout_s, self._reply)
+        status, text = run_within(self._timeout_s, self._reply, cut=self.cut)
         if status != http.client.CREATED:
             raise _refusal(status, text)
 

@@ -32,6 +32,7 @@ class Answer:
         ending: of the connection: `keep` it, `close` it as if all were said, or `reset` it.
         takes: how many bytes of the request's content are taken before; None for all.
         step_s: the time before each MiB of it is taken.
+        before_s: the time before the answer.
     """
 
     text: bytes = b""
@@ -39,6 +40,7 @@ class Answer:
     ending: str = "keep"
     takes: int | None = None
     step_s: float = 0
+    before_s: float = 0
 
 
 def reply(
@@ -116,6 +118,7 @@ class Server:
                             file.read(min(MIB, length - start))
                 else:
                     file.read(answer.takes)
+                self._ended.wait(answer.before_s)
                 connection.sendall(answer.text[: answer.whole])
                 for byte in b"" if answer.whole is None else answer.text[answer.whole :]:
                     if self._ended.wait(DRIP_S):

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 
 import pytest
 
-from ftfile.fs.deadline import run_within
+from ftfile.fs import deadline
+from ftfile.fs.deadline import NoThreadError, run_within, start
 
 
 def test_a_call_that_hangs_is_left_to_itself() -> None:
@@ -23,3 +26,23 @@ def test_a_call_that_hangs_is_left_to_itself() -> None:
 def test_the_process_does_not_end_amid_a_call() -> None:
     code = "import time\nfrom ftfile.fs.deadline import start\nstart(lambda: (time.sleep(0.3), print('ended')))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"ended\n"
+
+
+def test_the_process_ends_amid_a_call_that_was_cut() -> None:
+    code = """
+import contextlib, time
+from ftfile.fs.deadline import run_within
+with contextlib.suppress(TimeoutError):
+    run_within(0.01, lambda: (time.sleep(2), print("ended")), cut=lambda: print("cut"))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"cut\n"
+
+
+def test_a_process_without_threads_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(deadline, "_idle", deque())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(NoThreadError, match="raise the limit of threads"):
+        start(lambda: None)

@@ -1,0 +1,81 @@
+"""Connections of `urllib3` that can be cut while a thread waits on them: libraries show none of those they use."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ("Line", "make_cuttable")
+
+_this_thread = threading.local()
+
+
+class Line:
+    """The connection of one call, whichever it turns out to be; a `with` block in the thread of the call names it.
+
+    Args:
+        silence_s: how long an answer may be silent.
+    """
+
+    def __init__(self, silence_s: float) -> None:
+        self.silence_s = silence_s
+        self.is_cut = False
+        self.socket: socket.socket | None = None
+
+    def __enter__(self) -> None:
+        _this_thread.line = self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del _this_thread.line
+
+    def cut(self) -> None:
+        """Hang up: who waits on it fails, and nothing more is sent."""
+        self.is_cut = True
+        if self.socket is not None:
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Cuttable:
+    """What connections do besides."""
+
+    timeout: Any
+    sock: Any
+
+    def send(self, data: Any) -> None:  # noqa: ANN401
+        line = _line_of_this_thread()
+        super().send(data)  # type: ignore[misc]
+        if line is not None:
+            line.socket = self.sock
+
+    def getresponse(self, *args: object, **more: object) -> Any:  # noqa: ANN401
+        line = _line_of_this_thread()
+        if line is not None:
+            # Older versions of the library set that of the socket alone.
+            self.timeout = line.silence_s
+            self.sock.settimeout(line.silence_s)
+        return super().getresponse(*args, **more)  # type: ignore[misc]
+
+
+def _line_of_this_thread() -> Line | None:
+    line: Line | None = getattr(_this_thread, "line", None)
+    if line is not None and line.is_cut:
+        raise ConnectionAbortedError("nobody waits for the answer")
+    return line
+
+
+def make_cuttable(pool_classes: dict[str, Any]) -> dict[str, Any]:
+    """Return kinds of pools for each scheme, made of those of a pool manager, whose connections know their `Line`."""
+    return {scheme: _pool_of_cuttable(kind) for scheme, kind in pool_classes.items()}
+
+
+def _pool_of_cuttable(kind: Any) -> Any:  # noqa: ANN401
+    connection = type(kind.ConnectionCls.__name__, (_Cuttable, kind.ConnectionCls), {})
+    return type(kind.__name__, (kind,), {"ConnectionCls": connection})
