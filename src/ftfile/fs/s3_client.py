@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +94,11 @@ class S3Client:
         self._client.meta.events.register_last("before-call.s3", _ask_no_leave)
         self._client.meta.events.register("before-send.s3", _send_in_pieces)
         self._client.meta.events.register("before-parse.s3", self._require_whole)
-        http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
-        http._pool_classes_by_scheme = make_cuttable(http._pool_classes_by_scheme)  # noqa: SLF001
-        http._manager.pool_classes_by_scheme = http._pool_classes_by_scheme  # noqa: SLF001
+        # A library that has them elsewhere leaves threads to calls that take too long; all else is as it is.
+        with contextlib.suppress(AttributeError):
+            http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
+            http._pool_classes_by_scheme = make_cuttable(http._pool_classes_by_scheme)  # noqa: SLF001
+            http._manager.pool_classes_by_scheme = http._pool_classes_by_scheme  # noqa: SLF001
 
     def send(self, operation: str, path: str, where: str, method: str, **parameters: object) -> Mapping[str, Any]:
         """Send one request and return the answer.
