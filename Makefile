@@ -17,7 +17,7 @@ NEWER_PYTHONS := 3.12 3.13
 
 # Of the unit tests, what the inner loop need not wait for.
 LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_matrix.py sink/test_memory_of_tasks.py)
-LONGER += tests/unit/testing/test_page.py
+LONGER += tests/unit/testing/test_page.py tests/unit/fs/test_broken_lines.py
 
 # Tests start hundreds of Pythons: each would compile all of ftfile where that is forbidden to write down what it made.
 unexport PYTHONDONTWRITEBYTECODE
@@ -105,7 +105,7 @@ unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' && set -x && \
-	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark $(LONGER:%=--ignore=%); fi
+	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark $(patsubst %,--ignore=%,$(filter-out %_lines.py,$(LONGER))); fi
 
 .PHONY: mutants
 mutants: environment ## make every known mistake in the protocol, and see each one caught (minutes)
