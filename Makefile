@@ -58,7 +58,7 @@ crash: environment ## every crash and every fault, enumerated; and the longer on
 
 .PHONY: server-tests
 server-tests: java hdfs-jars s3-server environment ## the next two at once, since servers are often waited for
-	$(call pytest,.venv,servers) -n 4 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs
+	$(call pytest,.venv,servers) -n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs
 
 .PHONY: hdfs-tests
 hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
