@@ -79,7 +79,8 @@ def due_of(out: str, query_id: str) -> list[DueJob]:
 
 
 def planner_of(query_id: str = "a") -> RollingPlanner:
-    return next(planner for (_, owner), planner in writer._planners.items() if owner == query_id)  # noqa: SLF001
+    *_, latest = (planner for (_, owner), planner in writer._planners.items() if owner == query_id)  # noqa: SLF001
+    return latest
 
 
 class TestQueries:
