@@ -63,6 +63,11 @@ class TestMoto(S3Contract):
     def test_names_with_a_line_feed(self, filesystem: FileSystem) -> None:
         self.check_name(filesystem, "new\nline")
 
+    @pytest.mark.parametrize("is_gone", [True])
+    def test_what_is_not_there_is_not_copied(self, filesystem: FileSystem, *, is_gone: bool) -> None:
+        """Of a range that is longer than the file, moto copies what is there, and compares no lengths."""
+        super().test_what_is_not_there_is_not_copied(filesystem, is_gone=is_gone)
+
     @pytest.fixture
     def server(self, moto: Store) -> Store:
         return moto

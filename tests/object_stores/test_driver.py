@@ -25,7 +25,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs import s3
+from ftfile.fs import s3_upload
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.s3_bucket import S3Bucket
 from ftfile.fs.s3_errors import remote_error
@@ -108,7 +108,7 @@ class TestLargeFiles:
     def test_they_are_copied_within_the_store(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, like_aws: bool
     ) -> None:
-        monkeypatch.setattr(s3, "COPY_PART_BYTES", 5 * MIB)
+        monkeypatch.setattr(s3_upload, "COPY_BYTES_MAX", 8 * MIB)
         fs = opened(store, **SMALL_PARTS)
         write(fs, "large", self.CONTENT)
         write(fs, "taken", b"taken")
@@ -120,7 +120,7 @@ class TestLargeFiles:
             fs.rename("warm-up", "moved")
             with pytest.raises(AlreadyExists):
                 fs.rename("moved", "taken")
-        assert wire.counts()["copy part"] == 6
+        assert wire.counts()["copy part"] == 4
         assert wire.counts()["read"] == 0
         assert fs.read("moved") == self.CONTENT
         assert fs.stat("moved").identity == before.identity

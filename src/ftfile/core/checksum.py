@@ -8,6 +8,8 @@ __all__ = ("Crc32", "checksum", "matches")
 
 Buffer = bytes | bytearray | memoryview
 
+_KIND = "crc32:"
+
 
 class Crc32:
     """A running CRC-32 (the polynomial of gzip and zip) over the bytes fed so far."""
@@ -21,14 +23,27 @@ class Crc32:
         """Add the next bytes."""
         self._value = isal_zlib.crc32(data, self._value)
 
+    def extend(self, other: str, length: int) -> None:
+        """Add the next bytes by what is known of them.
+
+        Args:
+            other: their checksum.
+            length: how many they are.
+
+        Raises:
+            ValueError: the kind of `other` is not known to this version.
+        """
+        _require_known(other)
+        self._value = isal_zlib.crc32_combine(self._value, int(other.removeprefix(_KIND), 16), length)
+
     def text(self) -> str:
         """Return `crc32:` and 8 hex digits for all bytes fed so far."""
-        return f"crc32:{self._value:08x}"
+        return f"{_KIND}{self._value:08x}"
 
 
 def checksum(data: Buffer) -> str:
     """Return the checksum text of `data`."""
-    return f"crc32:{isal_zlib.crc32(data):08x}"
+    return f"{_KIND}{isal_zlib.crc32(data):08x}"
 
 
 def matches(data: Buffer, expected: str) -> bool:
@@ -37,6 +52,10 @@ def matches(data: Buffer, expected: str) -> bool:
     Raises:
         ValueError: the kind of `expected` is not known to this version.
     """
-    if not expected.startswith("crc32:"):
-        raise ValueError(f"unknown kind of checksum {expected!r}: read it with a newer ftfile")
+    _require_known(expected)
     return checksum(data) == expected
+
+
+def _require_known(text: str) -> None:
+    if not text.startswith(_KIND):
+        raise ValueError(f"unknown kind of checksum {text!r}: read it with a newer ftfile")

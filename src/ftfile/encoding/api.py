@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -134,6 +134,16 @@ class Joiner(ABC):
             rows: how many are in it and not skipped.
             skip_rows: rows at its start that are in another part.
         """
+
+    def take_unseen(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002
+        """Take a whole segment without looking into it, if that can be done and no part ends within it; say whether.
+
+        Args:
+            size_bytes: of it.
+            rows: in it.
+            append: appends it to the target.
+        """
+        return False
 
     @abstractmethod
     def is_full(self) -> bool:

@@ -90,23 +90,36 @@ class LineJoiner(Joiner):
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         """See `Joiner.take`; exact to the row. What is left of a segment is told by its data, never by rows."""
         assert not skip_rows, "the rest of a line segment starts later in the spool"
-        limits, end = self._limits, self._size_bytes + len(data)
-        too_many = limits.max_rows is not None and self.rows + rows > limits.max_rows
-        too_long = limits.max_bytes is not None and (
-            end > limits.max_bytes if limits.strict else end >= limits.max_bytes
-        )
         taken = rows
-        if too_many or too_long:
+        if not self._has_room(len(data), rows):
             ends = self._row_ends(data)
             taken = min(self._fitting(ends), rows)
             data = data[: int(ends[taken - 1])] if taken else b""
-            self._is_full = taken < rows or not limits.strict
+            self._is_full = taken < rows or not self._limits.strict
         self._target.write(data)
-        self._size_bytes += len(data)
-        self.rows += taken
-        if limits.max_rows is not None and self.rows >= limits.max_rows:
-            self._is_full = True
+        self._count(len(data), taken)
         return Taken(taken, len(data))
+
+    def take_unseen(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:
+        """See `Joiner.take_unseen`."""
+        if not self._has_room(size_bytes, rows):
+            return False
+        append()
+        self._count(size_bytes, rows)
+        return True
+
+    def _has_room(self, size_bytes: int, rows: int) -> bool:
+        """Say whether no limit is within, or at the end of, so much more; a limit of rows may be at the end."""
+        limits, end = self._limits, self._size_bytes + size_bytes
+        if limits.max_rows is not None and self.rows + rows > limits.max_rows:
+            return False
+        return limits.max_bytes is None or (end <= limits.max_bytes if limits.strict else end < limits.max_bytes)
+
+    def _count(self, size_bytes: int, rows: int) -> None:
+        self._size_bytes += size_bytes
+        self.rows += rows
+        if self._limits.max_rows is not None and self.rows >= self._limits.max_rows:
+            self._is_full = True
 
     def _fitting(self, ends: NDArray[np.integer]) -> int:
         limits, count = self._limits, len(ends)

@@ -51,6 +51,8 @@ class Capabilities:
             file, or is left empty.
         stream_bytes: how much memory a file that is being written may take.
         path_bytes_max: how long a path below the root may be; None where there is no limit.
+        copy_bytes_min: from which length on a range is copied within the store by `OutputStream.copy_from`, where
+            streams offer `copy`; what is shorter is read and written for less.
     """
 
     driver: str
@@ -70,6 +72,7 @@ class Capabilities:
     stream_bytes: int = 0
     blank_ends: bool = True
     path_bytes_max: int | None = None
+    copy_bytes_min: int = 0
 
     def fault_of(self, path: str, more_bytes: int = 0) -> str | None:
         """Return why the store does not keep a path, as in "it … ", or None.
@@ -131,7 +134,7 @@ class OutputStream(ABC):
         return self._state != "open"
 
     def has_capability(self, name: str) -> bool:
-        """Say whether this very stream gives `hflush`, `hsync` or `abort`; answers after close, too."""
+        """Say whether this very stream gives `hflush`, `hsync`, `abort` or `copy`; answers after close, too."""
         return name.lower() in self._capabilities
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -148,6 +151,29 @@ class OutputStream(ABC):
                 self._write(view)
             self._position += view.nbytes
         return view.nbytes
+
+    def copy_from(self, path: str, offset: int, length: int) -> None:
+        """Append a range of a finished file of the same store; the store copies it, and nobody here sees the bytes.
+
+        What is wrong may turn out as late as in `close`.
+
+        Args:
+            path: of that file.
+            offset: of the first byte.
+            length: how many; all of them are in the file.
+
+        Raises:
+            Unsupported: this stream, or the store, cannot.
+            NotFound: the file, or the range, is not there.
+            StreamClosed: after close, abort or a failure.
+        """
+        with self._lock:
+            self._require_open("copy_from")
+            if not self.has_capability("copy"):
+                raise Unsupported("copy_from", self.path, "this stream copies nothing; ask has_capability first")
+            with self._failing_for_good():
+                self._copy_from(path, offset, length)
+            self._position += length
 
     def flush(self) -> None:  # noqa: B027 - no driver has to do anything
         """Do nothing that anyone may rely on; cheap, allowed after close."""
@@ -229,6 +255,9 @@ class OutputStream(ABC):
 
     @abstractmethod
     def _write(self, data: memoryview) -> None: ...
+
+    def _copy_from(self, path: str, offset: int, length: int) -> None:  # noqa: B027 - see `copy_from`
+        """Never reached without the capability."""
 
     def _hflush(self) -> None:
         self._hsync()

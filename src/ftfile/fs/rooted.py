@@ -28,6 +28,11 @@ class RootedFileSystem(WrapperFileSystem):
         self.prefix = prefix
         self._root_durable = not prefix
 
+    def inner_path(self, path: str) -> str:
+        """Return the path below the prefix."""
+        # What is malformed, such as "../x", stays so when joined: the driver refuses it.
+        return join(self.prefix, path)
+
     @property
     def capabilities(self) -> Capabilities:
         """Return those of the inner file system, below the prefix."""
@@ -38,37 +43,37 @@ class RootedFileSystem(WrapperFileSystem):
 
     def prove(self, directory: str) -> None:
         """Make sure that the store keeps what the capabilities say."""
-        self.inner.prove(self._below(directory))
+        self.inner.prove(self.inner_path(directory))
 
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
-        stream = WrapperStream(self.inner.create(self._below(path)), self)
+        stream = WrapperStream(self.inner.create(self.inner_path(path)), self)
         stream.path = path
         return stream
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading."""
-        file = WrapperFile(self.inner.open(self._below(path)), self)
+        file = WrapperFile(self.inner.open(self.inner_path(path)), self)
         file.path = path
         return file
 
     def read(self, path: str) -> bytes:
         """Return all bytes of a file in one go."""
-        return self.inner.read(self._below(path))
+        return self.inner.read(self.inner_path(path))
 
     def stat(self, path: str) -> FileInfo:
         """Return what is at `path`."""
-        return dataclasses.replace(self.inner.stat(self._below(path)), path=path)
+        return dataclasses.replace(self.inner.stat(self.inner_path(path)), path=path)
 
     def list(self, path: str) -> list[FileInfo]:
         """Return the direct children of a directory."""
         cut = len(self.prefix) + 1 if self.prefix else 0
-        children = self.inner.list(self._below(path))
+        children = self.inner.list(self.inner_path(path))
         return [dataclasses.replace(child, path=child.path[cut:]) for child in children]
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
-        self.inner.make_directories(self._below(path))
+        self.inner.make_directories(self.inner_path(path))
         if not self._root_durable:
             directory = self.prefix
             while directory:
@@ -78,28 +83,24 @@ class RootedFileSystem(WrapperFileSystem):
 
     def sync_directory(self, path: str) -> None:
         """Make all names in the directory durable."""
-        self.inner.sync_directory(self._below(path))
+        self.inner.sync_directory(self.inner_path(path))
 
     def rename(self, source: str, target: str) -> None:
         """Move a file, never over anything."""
-        self.inner.rename(self._below(source), self._below(target))
+        self.inner.rename(self.inner_path(source), self.inner_path(target))
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole, durable file in one step."""
-        self.inner.create_exclusive(self._below(path), content)
+        self.inner.create_exclusive(self.inner_path(path), content)
 
     def put(self, path: str, content: bytes) -> None:
         """Write a hint over whatever is there."""
-        self.inner.put(self._below(path), content)
+        self.inner.put(self.inner_path(path), content)
 
     def delete(self, path: str) -> None:
         """Delete a file."""
-        self.inner.delete(self._below(path))
+        self.inner.delete(self.inner_path(path))
 
     def remove_directory(self, path: str) -> bool:
         """Remove a directory if it is empty."""
-        return self.inner.remove_directory(self._below(path))
-
-    def _below(self, path: str) -> str:
-        # What is malformed, such as "../x", stays so when joined: the driver refuses it.
-        return join(self.prefix, path)
+        return self.inner.remove_directory(self.inner_path(path))

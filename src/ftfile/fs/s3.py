@@ -19,7 +19,7 @@ from ftfile.fs.paths import join, parent_of, room_below
 from ftfile.fs.s3_bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket
 from ftfile.fs.s3_client import CONCURRENCY
 from ftfile.fs.s3_errors import TooLargeToCopy
-from ftfile.fs.s3_settings import S3Settings
+from ftfile.fs.s3_settings import PART_BYTES_MIN, S3Settings
 from ftfile.fs.s3_upload import S3Upload
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("S3FileSystem", "open_location")
 
-# Copied by one request of this length each, where one request cannot copy all.
-COPY_PART_BYTES = 512 << 20
-
-_STREAM_CAPABILITIES = frozenset({"abort"})
+_STREAM_CAPABILITIES = frozenset({"abort", "copy"})
 
 
 class S3FileSystem(FileSystem):
@@ -57,6 +54,7 @@ class S3FileSystem(FileSystem):
             implied_directories=True,
             stream_bytes=bucket.settings.part_bytes,
             path_bytes_max=room_below(bucket.prefix, KEY_BYTES_MAX),
+            copy_bytes_min=PART_BYTES_MIN,
         )
 
     def __repr__(self) -> str:
@@ -175,7 +173,7 @@ class S3FileSystem(FileSystem):
 
     def _copy(self, source: str, target: str) -> None:
         """Copy by one request, or where the file is too large for that, by several."""
-        key, origin = self._bucket.key("rename", target), self._origin(source)
+        key, origin = self._bucket.key("rename", target), self._bucket.origin("rename", source)
         try:
             self._bucket.settle(
                 "rename",
@@ -197,19 +195,13 @@ class S3FileSystem(FileSystem):
 
     def _copy_in_parts(self, source: str, target: str, head: Mapping[str, Any]) -> None:
         """Copy by several requests within the store."""
-        origin, size_bytes = self._origin(source), int(head["ContentLength"])
         upload = S3Upload(self._bucket, "rename", target, head["Metadata"].get(ID))
         try:
-            for start in range(0, size_bytes, COPY_PART_BYTES):
-                end = min(start + COPY_PART_BYTES, size_bytes)
-                upload.copy(origin, f"bytes={start}-{end - 1}")
+            upload.copy(source, 0, int(head["ContentLength"]))
             upload.complete()
         except BaseException:
             upload.abort()
             raise
-
-    def _origin(self, source: str) -> dict[str, str]:
-        return {"Bucket": self._bucket.name, "Key": self._bucket.key("rename", source)}
 
     def _copies_on_condition(self, directory: str) -> bool:
         """Return whether the store also keeps conditions of copies; the first time, try it in a directory.
@@ -286,6 +278,17 @@ class _S3Stream(OutputStream):
             self._send()
         self._buffer += data
 
+    def _copy_from(self, path: str, offset: int, length: int) -> None:
+        """Copy a part, or parts; none but a file's last may be short, so what is buffered is filled up first."""
+        missing = max(0, PART_BYTES_MIN - len(self._buffer)) if self._buffer else 0
+        if length - missing < PART_BYTES_MIN:
+            missing = length
+        if missing:
+            self._write(memoryview(self._bucket.read_range("copy_from", path, offset, missing)))
+        if missing < length:
+            self._send()
+            self._started().copy(path, offset + missing, length - missing)
+
     def _hsync(self) -> None:
         """Never reached: the capability is missing."""
 
@@ -305,10 +308,14 @@ class _S3Stream(OutputStream):
         return self._bucket.discard(self.path, self._identity)
 
     def _send(self) -> None:
+        if self._buffer:
+            part, self._buffer = self._buffer, bytearray()
+            self._started().send(part)
+
+    def _started(self) -> S3Upload:
         if self._upload is None:
             self._upload = S3Upload(self._bucket, "write", self.path, self._identity)
-        part, self._buffer = self._buffer, bytearray()
-        self._upload.send(part)
+        return self._upload
 
 
 class _S3File(InputFile):
@@ -322,7 +329,7 @@ class _S3File(InputFile):
         if self._bucket is None:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         length = min(length, self.size_bytes - offset)
-        return self._bucket.read_range(self.path, offset, length) if length > 0 else b""
+        return self._bucket.read_range("read_at", self.path, offset, length) if length > 0 else b""
 
     def close(self) -> None:
         """Release the file; idempotent."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ftfile.fs.s3_client import S3Client
     from ftfile.fs.s3_settings import S3Settings
 
-__all__ = ("ID", "KEY_BYTES_MAX", "NEW", "S3Bucket")
+__all__ = ("ID", "KEY_BYTES_MAX", "NEW", "S3Bucket", "byte_range")
 
 ID = "ftfile-id"
 KEY_BYTES_MAX = 1024
@@ -31,6 +31,11 @@ NEW = {"IfNoneMatch": "*"}
 _OF_ALL_TRIES = (AlreadyExists, NotFound, TooLargeToCopy)
 
 Result = TypeVar("Result")
+
+
+def byte_range(offset: int, length: int) -> str:
+    """Return a range as HTTP has it: with its last byte."""
+    return f"bytes={offset}-{offset + length - 1}"
 
 
 class S3Bucket:
@@ -186,9 +191,9 @@ class S3Bucket:
 
         return self.looking(operation, path, attempt)
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
+    def read_range(self, operation: str, path: str, offset: int, length: int) -> bytes:
         """Return the bytes of a range that is in the file."""
-        return self.read("read_at", path, length, Range=f"bytes={offset}-{offset + length - 1}")[0]
+        return self.read(operation, path, length, Range=byte_range(offset, length))[0]
 
     def looking(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Call what changes nothing, for an operation that may be another."""
@@ -215,6 +220,10 @@ class S3Bucket:
             if not page.get("IsTruncated"):
                 return
             parameters["ContinuationToken"] = page["NextContinuationToken"]
+
+    def origin(self, operation: str, path: str) -> dict[str, str]:
+        """Return how requests for copies name what is copied."""
+        return {"Bucket": self.name, "Key": self.key(operation, path)}
 
     def directory_key(self, operation: str, path: str) -> str:
         """Return how the names of the objects in a directory begin."""

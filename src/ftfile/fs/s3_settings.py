@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.location import Location
 
-__all__ = ("SETTINGS", "S3Settings")
+__all__ = ("PART_BYTES_MIN", "SETTINGS", "S3Settings")
 
 SETTINGS = (
     "endpoint",
@@ -32,7 +32,7 @@ SETTINGS = (
 
 _ADDRESSING = ("auto", "path", "virtual")
 # What S3 takes for all parts of a file but the last.
-_LEAST_PART_BYTES = 5 << 20
+PART_BYTES_MIN = 5 << 20
 _KEYS = ("accessKeyVariable", "secretKeyVariable")
 _VALUES = ("accesskey", "secretkey", "sessiontoken", "accesskeyid", "secretaccesskey", "key", "secret", "token")
 _ELSEWHERE = (
@@ -125,6 +125,6 @@ def _part_bytes(given: Mapping[str, str]) -> int:
         size_bytes = parse_size_bytes(text)
     except ValueError:
         size_bytes = 0
-    if size_bytes < _LEAST_PART_BYTES:
+    if size_bytes < PART_BYTES_MIN:
         raise ConfigError(f"storage.partSize={text!r}: it takes a size of 5MiB or more, such as 16MiB")
     return size_bytes

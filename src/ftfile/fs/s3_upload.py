@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import AlreadyExists, StorageError, Unavailable, Unsupported
-from ftfile.fs.s3_bucket import ID, NEW
+from ftfile.core.errors import AlreadyExists, NotFound, StorageError, Unavailable, Unsupported
+from ftfile.fs.s3_bucket import ID, NEW, byte_range
 from ftfile.fs.s3_client import PARTS_AT_ONCE
 from ftfile.fs.s3_errors import UploadGone
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ("PARTS_MAX", "S3Upload")
 
 PARTS_MAX = 10_000
+# One request could copy ten times as much, and would be waited for accordingly.
+COPY_BYTES_MAX = 512 << 20
 
 
 class S3Upload:
@@ -43,6 +47,7 @@ class S3Upload:
         self._id: str = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
         self._pool = ThreadPoolExecutor(PARTS_AT_ONCE)
         self._parts: list[Future[str]] = []
+        self._size_bytes = 0
         self._taken = False
 
     def send(self, content: bytes | bytearray) -> None:
@@ -51,22 +56,24 @@ class S3Upload:
         Raises:
             Unsupported: it is one part too many.
         """
+        self._size_bytes += len(content)
         self._start(lambda number: self._part(number, "upload_part", Body=content)["ETag"])
 
-    def copy(self, origin: dict[str, str], byte_range: str) -> None:
-        """Copy the next part from another object, likewise.
+    def copy(self, source: str, offset: int, length: int) -> None:
+        """Copy the next parts from another object, likewise: as few as requests can copy, of about one length."""
+        origin, count = self._bucket.origin(self._operation, source), -(-length // COPY_BYTES_MAX)
+        self._size_bytes += length
+        bounds = [offset + length * place // count for place in range(count + 1)]
+        for start, end in itertools.pairwise(bounds):
+            self._start(functools.partial(self._copy, source, origin, byte_range(start, end - start)))
 
-        Args:
-            origin: bucket and key.
-            byte_range: as in an HTTP header.
-        """
-
-        def copy(number: int) -> str:
-            answer = self._part(number, "upload_part_copy", CopySource=origin, CopySourceRange=byte_range)
-            tag: str = answer["CopyPartResult"]["ETag"]
-            return tag
-
-        self._start(copy)
+    def _copy(self, source: str, origin: Mapping[str, str], copied: str, number: int) -> str:
+        try:
+            answer = self._part(number, "upload_part_copy", CopySource=origin, CopySourceRange=copied)
+        except NotFound as error:
+            raise NotFound(self._operation, source, error.detail) from error
+        tag: str = answer["CopyPartResult"]["ETag"]
+        return tag
 
     def complete(self) -> None:
         """Make the file of its parts where there is none.
@@ -93,6 +100,7 @@ class S3Upload:
                 Key=self._key,
                 UploadId=self._id,
                 MultipartUpload={"Parts": parts},
+                MpuObjectSize=self._size_bytes,
                 **NEW,
             )
         except AlreadyExists:

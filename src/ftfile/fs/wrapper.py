@@ -31,6 +31,10 @@ class WrapperFileSystem(FileSystem):
         del operation, path
         return call()
 
+    def inner_path(self, path: str) -> str:
+        """Return what the inner file system calls a path."""
+        return path
+
     @property
     def capabilities(self) -> Capabilities:
         """Return those of the inner file system."""
@@ -108,6 +112,10 @@ class WrapperStream(OutputStream):
 
     def _write(self, data: memoryview) -> None:
         self._owner.around("write", self.path, lambda: self._inner.write(data))
+
+    def _copy_from(self, path: str, offset: int, length: int) -> None:
+        source = self._owner.inner_path(path)
+        self._owner.around("copy_from", self.path, lambda: self._inner.copy_from(source, offset, length))
 
     def _hflush(self) -> None:
         self._owner.around("hflush", self.path, self._inner.hflush)

@@ -8,7 +8,7 @@ from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.chain import Chain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ftfile.encoding.api import ByteWriter
     from ftfile.keys.keys import Keys
@@ -124,9 +124,20 @@ class FilteredFile:
             plain_bytes: how much is in them.
         """
         self.flush()
-        self._plain_bytes += plain_bytes
         self._append(frames)
-        self._count(plain_bytes, len(frames))
+        self._count_moved(plain_bytes, len(frames))
+
+    def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
+        """Have somebody append what is in no envelope to the target itself: plain bytes, or whole frames of this chain.
+
+        Args:
+            append: does it.
+            plain_bytes: how much is in it.
+        """
+        self.flush()
+        before = self._target.position
+        append()
+        self._count_moved(plain_bytes, self._target.position - before)
 
     def flush(self) -> None:
         """End the open frame, if there is one."""
@@ -150,6 +161,10 @@ class FilteredFile:
         frame = self._chain.frame(data)
         self._append(frame)
         self._count(len(data), len(frame))
+
+    def _count_moved(self, plain_bytes: int, framed_bytes: int) -> None:
+        self._plain_bytes += plain_bytes
+        self._count(plain_bytes, framed_bytes)
 
     def _count(self, plain_bytes: int, framed_bytes: int) -> None:
         self._framed_plain_bytes += plain_bytes

@@ -63,6 +63,11 @@ class StagedFile:
         self._crc.update(data)
         return self._stream.write(data)
 
+    def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
+        """Append a range of another file, whose checksum is known; see `OutputStream.copy_from`."""
+        self._stream.copy_from(path, offset, length)
+        self._crc.extend(checksum, length)
+
     def end(self, durability: Durability) -> None:
         """Make the content durable, as far as it is asked for; the driver makes the name so."""
         if durability == "hsync":

@@ -50,7 +50,8 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             content is so by `hsync` alone, what a writer buffers dies with it, and nothing tells two files apart. In
             `webhdfs`, besides, content leaves the writer when the file is closed, in pieces, durable at the end:
             one whose writer dies in between is short, and looks complete. In `s3` a file is there as a whole, and
-            durable, in one step, directories are there with what is in them, and a rename is a copy and a deletion.
+            durable, in one step, directories are there with what is in them, a rename is a copy and a deletion, and
+            ranges of any length are copied.
         disk: what is there from the beginning, durable.
         history: steps done since, which need not be durable; see `first_point`.
         notes: that belong to the time before.
@@ -78,6 +79,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             all_hosts=store == "s3",
             shown="at_close" if store == "s3" else "at_create",
             implied_directories=store == "s3",
+            copy_bytes_min=int(store == "s3"),
         )
         for operation in history:
             self._volume.do(operation)

@@ -25,6 +25,7 @@ import pytest
 
 from ftfile.core.errors import NotADirectory, NotFound, StreamClosed, Unsupported
 from ftfile.testing.contract_support import make_directory, write
+from ftfile.testing.copy_contract import CopyContract
 from ftfile.testing.exclusive_contract import ExclusiveContract
 from ftfile.testing.stream_contract import OutputStreamContract
 
@@ -57,7 +58,7 @@ ODD_NAMES = (
 MALFORMED_PATHS = ("/absolute", "trailing/", "a//b", "..", "a/../b", "a/..", ".", "./a", "a/./b", "nul\0byte")
 
 
-class FileSystemContract(OutputStreamContract, ExclusiveContract):
+class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
     """All tests of a driver.
 
     A decorator passes the suite as its driver does: nothing in it depends on the driver's name.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ("OutputStreamContract",)
 
-_NAMES = ("hflush", "hsync", "abort")
+_NAMES = ("hflush", "hsync", "abort", "copy")
 
 
 class OutputStreamContract(WritingContract):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ftfile.core.errors import AlreadyExists, StreamClosed
+from ftfile.core.errors import AlreadyExists, NotFound, StreamClosed
 from ftfile.fs.api import InputFile, OutputStream
 from ftfile.fs.paths import join, parent_of
 from ftfile.testing.disk import Disk, Inode, Operation, apply
@@ -154,9 +154,17 @@ class _UploadingStream(_BufferingStream):
 
 
 class _ObjectStream(_BufferingStream):
-    """Is nowhere until it is closed, and then there at once."""
+    """Is nowhere until it is closed, and then there at once; copies what is there already."""
 
-    offered = frozenset({"abort"})
+    offered = frozenset({"abort", "copy"})
+
+    def _copy_from(self, path: str, offset: int, length: int) -> None:
+        with self._volume.lock:
+            source = VolumeFile(path, self._volume, self._volume.live.tree.file_at("copy_from", path))
+        copied = source.read_at(offset, length)
+        if len(copied) != length:
+            raise NotFound("copy_from", path, f"{len(copied)} bytes are at {offset}, not {length}")
+        self._buffer += copied
 
     def _close(self) -> None:
         with self._volume.lock:

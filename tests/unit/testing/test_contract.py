@@ -173,6 +173,22 @@ def later_each_time(info: FileInfo) -> FileInfo:
     return dataclasses.replace(info, modified_ms=next(times))
 
 
+def copy_early(stream: Any, path: str, offset: int, length: int) -> None:
+    held, stream._buffer = stream._buffer, bytearray()  # noqa: SLF001
+    real_copy(stream, path, offset, length)
+    stream._buffer += held  # noqa: SLF001
+
+
+def copy_uncounted(stream: Any, path: str, offset: int, length: int) -> None:
+    stream._copy_from(path, offset, length)  # noqa: SLF001
+
+
+def copy_what_is_there(stream: Any, path: str, offset: int, length: int) -> None:
+    number = stream._volume.live.tree.find(path)  # noqa: SLF001
+    if number:
+        stream._buffer += stream._volume.live.inodes[number].content[offset : offset + length]  # noqa: SLF001
+
+
 class NoLock:
     def __enter__(self) -> None: ...
 
@@ -188,6 +204,7 @@ real_put, real_create, real_rename = CrashingFileSystem.put, CrashingFileSystem.
 real_delete, real_exclusive = CrashingFileSystem.delete, CrashingFileSystem.create_exclusive
 real_close, real_write, real_init = OutputStream.close, OutputStream.write, OutputStream.__init__
 real_has_capability = OutputStream.has_capability
+real_copy = cast("Any", OBJECT)._copy_from  # noqa: SLF001
 times = itertools.count(10**15)
 
 # The test that sees it, the store, and what is wrong with it.
@@ -248,6 +265,12 @@ MISTAKES: list[tuple[str, Store, dict[tuple[Any, str], Any]]] = [
     ("os43_abort_discards", "s3", {(OutputStream, "abort"): abort_that_forgets}),
     ("os43_abort_after", "disk", {(OutputStream, "abort"): abort_that_forgets}),
     ("a_failure_inside_with", "disk", {(OutputStream, "__exit__"): lambda stream, *_: stream.close()}),
+    ("copies_without", "disk", {(OutputStream, "copy_from"): nothing}),
+    ("copied_ranges", "s3", {(OBJECT, "_copy_from"): copy_early}),
+    ("copied_ranges", "s3", {(OutputStream, "copy_from"): copy_uncounted}),
+    ("what_was_copied_stays", "s3", {(CrashingFileSystem, "delete"): delete_another}),
+    ("what_is_not_there", "s3", {(OBJECT, "_copy_from"): copy_what_is_there}),
+    ("copies_end", "s3", {(OutputStream, "_require_open"): nothing}),
     ("rename_never_overwrites", "disk", {(CrashingFileSystem, "rename"): rename_over}),
     ("create_exclusive_never_overwrites", "disk", {(CrashingFileSystem, "create_exclusive"): exclusive_over}),
     ("of_many_exclusive_creations", "disk", {(CrashingFileSystem, "create_exclusive"): exclusive_over}),
@@ -269,7 +292,8 @@ def play(name: str, fs: FileSystem) -> None:
     with pytest.MonkeyPatch.context() as patch:
         more = {"os12": (patch,), "os13_close_waits": ("hsync", patch)}
         arguments = next((found for start, found in more.items() if name.startswith(f"test_{start}")), ())
-        keywords = {"is_large": False} if "os43_abort_discards" in name else {}
+        more_by_name = {"os43_abort_discards": {"is_large": False}, "what_is_not_there": {"is_gone": False}}
+        keywords: dict[str, bool] = next((found for part, found in more_by_name.items() if part in name), {})
         getattr(Contract(), name)(fs, *arguments, **keywords)
 
 

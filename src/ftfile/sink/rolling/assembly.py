@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.layout import storage_identity
 from ftfile.commit.model import SourceRange
 from ftfile.commit.sealed import keys_of
-from ftfile.core.checksum import checksum, matches
-from ftfile.core.errors import CorruptData
+from ftfile.core.checksum import checksum
+from ftfile.core.errors import CorruptData, Unsupported
+from ftfile.core.logs import get_logger
 from ftfile.encoding.api import Limits
 from ftfile.encoding.registry import format_from_definition
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.sink.filtered import FilteredFile, chain_of
 from ftfile.sink.message import Assembled, StagedPart
 from ftfile.sink.rolling.groups import live_bytes
-from ftfile.sink.rolling.joining import SAMPLE_BYTES, make_joiner, merging_saves, unwrapped
+from ftfile.sink.rolling.joining import SAMPLE_BYTES, Target, make_joiner, merging_saves
+from ftfile.sink.rolling.pieces import Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem
     from ftfile.sink.rolling.joining import PartJoiner
+    from ftfile.sink.rolling.pieces import Piece
     from ftfile.sink.staging import Stage, StagedFile
 
 __all__ = ("Assembler", "file_schema_of", "job_payload")
 
 PARTS_MAX = 16
+
+_log = get_logger(__name__)
 
 
 def job_payload(limits: Limits, *, keep_tail: bool) -> dict[str, Any]:
@@ -81,6 +85,7 @@ class Assembler:
         self._stage = stage
         self._definitions = definitions
         self._known_at = known_at
+        self._copies = True
 
     def can_do(self, job: DueJob) -> bool:
         """Say whether the encoding of the job's segments is known here."""
@@ -92,49 +97,31 @@ class Assembler:
         Raises:
             FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
         """
+        try:
+            return self._assembled(job, copies=self._copies)
+        except Unsupported as error:
+            if not self._copies:
+                raise
+            # Some that speak like S3 copy no ranges.
+            _log.warning("files are made by reading what they are made of: %s", error)
+            self._copies = False
+            return self._assembled(job, copies=False)
+
+    def _assembled(self, job: DueJob, *, copies: bool) -> Assembled:
         encoding = self._definitions[job.inputs[0].encoding]
         keys = keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
-        pieces: Iterator[tuple[Add, bytes]]
-        pieces = ((segment, self._unwrapped(file_format, segment)) for segment in job.inputs)
-        sample = _first(pieces, SAMPLE_BYTES) if chain.framing else []
-        merge = merging_saves(chain, [data for _, data in sample])
-        pieces = itertools.chain(sample, pieces)
+        pieces = Pieces(self._fs, job.inputs, file_format, keys, copies=copies)
+        merge = bool(chain.framing) and merging_saves(chain, pieces.sample(SAMPLE_BYTES))
         work = _Job(self._stage, job, _Kind(file_format, file_schema_of(encoding), chain, merge))
+        rest = iter(pieces)
         try:
-            while work.wants_more() and (piece := next(pieces, None)) is not None:
-                work.take(*piece)
+            while work.wants_more() and (piece := next(rest, None)) is not None:
+                work.take(piece)
             return work.end(self._known_at)
         except BaseException:
             work.drop()
             raise
-
-    def _unwrapped(self, file_format: Format, segment: Add) -> bytes:
-        return unwrapped(file_format, segment, self._read(segment), keys_of(self._fs))
-
-    def _read(self, segment: Add) -> bytes:
-        with self._fs.open(segment.path) as file:
-            data = file.read_at(segment.offset, segment.length)
-        if len(data) != segment.length or not matches(data, segment.checksum):
-            raise CorruptData(
-                segment.path,
-                f"{segment.length} bytes at {segment.offset} with {segment.checksum}",
-                f"{len(data)} bytes with {checksum(data)}",
-                "Another program changed it: restore it from a copy",
-            )
-        return data
-
-
-def _first(pieces: Iterator[tuple[Add, bytes]], size_bytes: int) -> list[tuple[Add, bytes]]:
-    """Take pieces until they come to that size; at least one."""
-    first: list[tuple[Add, bytes]] = []
-    taken = 0
-    for piece in pieces:
-        first.append(piece)
-        taken += len(piece[1])
-        if taken >= size_bytes:
-            break
-    return first
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +137,7 @@ class _Kind:
         """Start a part."""
         identity = storage_identity("part", file.path)
         target, file_format = FilteredFile(file, self.chain, identity), self.format.for_file(identity)
-        joiner = make_joiner(file_format, self.schema, self.chain, target, limits, merge=self.merge)
+        joiner = make_joiner(file_format, self.schema, self.chain, Target(file, target), limits, merge=self.merge)
         return _OpenPart(file, target, joiner, [])
 
 
@@ -183,8 +170,9 @@ class _Job:
         )
         return fills_one or not self._parts or not self._job.payload["keepTail"]
 
-    def take(self, segment: Add, data: bytes) -> None:
+    def take(self, piece: Piece) -> None:
         """Put a segment's rows into parts, as far as they are wanted."""
+        segment = piece.segment
         self._used.append(segment)
         rows, start, skipped = segment.rows, 0, segment.skip_rows
         while rows and self.wants_more():
@@ -193,7 +181,7 @@ class _Job:
                 self._files.append(file)
                 self._open = self._kind.open(file, self._limits)
             part = self._open
-            taken = part.joiner.take(segment, data, start, rows, skipped)
+            taken = part.joiner.take(piece, start, rows, skipped)
             if taken.data_start:
                 part.ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
                 start += taken.data_start
@@ -210,7 +198,7 @@ class _Job:
         if rows:
             rest = replace(segment, id=f"{segment.id}.rest", rows=rows, skip_rows=skipped)
             if start:
-                found = data[start:]
+                found = piece.data[start:]
                 rest = replace(rest, offset=segment.offset + start, length=len(found), logical_length=len(found))
                 rest = replace(rest, checksum=checksum(found))
             self._rests.append(rest)

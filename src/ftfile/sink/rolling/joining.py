@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ftfile.commit.layout import storage_identity
 from ftfile.encoding.api import LineFormat, Taken
 from ftfile.filters.api import BadStream
-from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_piece, naming
+from ftfile.filters.decoded import naming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,12 +17,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ftfile.commit.model import Add
     from ftfile.encoding.api import Format, Joiner, Limits
-    from ftfile.keys.keys import Keys
+    from ftfile.filters.chain import Chain
     from ftfile.sink.filtered import FilteredFile
+    from ftfile.sink.rolling.pieces import Piece
+    from ftfile.sink.staging import StagedFile
 
-__all__ = ("SAMPLE_BYTES", "PartJoiner", "make_joiner", "merging_saves", "unwrapped")
+__all__ = ("SAMPLE_BYTES", "PartJoiner", "Target", "make_joiner", "merging_saves")
 
 # What is looked at to decide whether frames are small.
 SAMPLE_BYTES = 256 << 10
@@ -34,6 +34,18 @@ MERGED_SHARE_MAX = 0.9
 _STRICT_ROUNDS = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a part goes: the file, and what filters the bytes on their way there."""
+
+    file: StagedFile
+    filtered: FilteredFile
+
+    def copy(self, piece: Piece) -> None:
+        """Append a segment that may be copied."""
+        self.filtered.write_beside(lambda: piece.copy_to(self.file), piece.segment.logical_length)
+
+
 class PartJoiner(Protocol):
     """One part being made of segments."""
 
@@ -41,12 +53,11 @@ class PartJoiner(Protocol):
     def rows(self) -> int:
         """Return how many are in it."""
 
-    def take(self, segment: Add, data: bytes, start: int, rows: int, skip_rows: int) -> Taken:
+    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
         """Take rows until the part is full: all, or fewer.
 
         Args:
-            segment: whose.
-            data: of all of it, as `unwrapped` gives it.
+            piece: whose.
             start: of the data, where rows that are in no part begin.
             rows: how many are left.
             skip_rows: rows from `start` on that are in another part.
@@ -63,7 +74,7 @@ class PartJoiner(Protocol):
 
 
 def make_joiner(
-    file_format: Format, schema: pa.Schema, chain: Chain, target: FilteredFile, limits: Limits, *, merge: bool
+    file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
 ) -> PartJoiner:
     """Start a part.
 
@@ -77,29 +88,7 @@ def make_joiner(
     """
     if chain.filters and isinstance(file_format, LineFormat):
         return _FrameJoiner(file_format, schema, chain, target, limits, merge=merge)
-    return _PlainJoiner(file_format.joiner(schema, target, limits), target)
-
-
-def unwrapped(file_format: Format, segment: Add, data: bytes, keys: Keys | None) -> bytes:
-    """Return the data of a segment as joiners take it: the frames of lines, or what is in no filter at all.
-
-    Args:
-        file_format: of its rows.
-        segment: whose.
-        data: of all of it.
-        keys: of the directory; None where it is not encrypted.
-
-    Raises:
-        CorruptData: it is not what the segment's filters make.
-    """
-    if not segment.filters:
-        return data
-    chain = Chain.for_reading(segment.filters, keys)
-    identity = storage_identity("segment", segment.path, segment.offset)
-    if not isinstance(file_format, LineFormat):
-        return decoded_piece(data, chain, identity, segment.path)
-    with naming(segment.path):
-        return chain.unseal(data, identity)
+    return _PlainJoiner(file_format.joiner(schema, target.filtered, limits), target)
 
 
 def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
@@ -116,7 +105,7 @@ def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
 class _PlainJoiner:
     """Plain data by the joiner of the format."""
 
-    def __init__(self, joiner: Joiner, target: FilteredFile) -> None:
+    def __init__(self, joiner: Joiner, target: Target) -> None:
         self._joiner = joiner
         self._target = target
 
@@ -124,7 +113,13 @@ class _PlainJoiner:
     def rows(self) -> int:
         return self._joiner.rows
 
-    def take(self, segment: Add, data: bytes, start: int, rows: int, skip_rows: int) -> Taken:  # noqa: ARG002
+    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
+        length, is_whole = piece.segment.length, not start and not skip_rows
+        if piece.may_be_copied and is_whole:
+            copied = self._joiner.take_unseen(length, rows, lambda: self._target.copy(piece))
+            if copied:
+                return Taken(rows, length)
+        data = piece.data
         return self._joiner.take(data[start:] if start else data, rows, skip_rows)
 
     def is_full(self) -> bool:
@@ -132,7 +127,7 @@ class _PlainJoiner:
 
     def finish(self) -> None:
         self._joiner.finish()
-        self._target.finish()
+        self._target.filtered.finish()
 
 
 class _FrameJoiner:
@@ -143,7 +138,7 @@ class _FrameJoiner:
         file_format: LineFormat,
         schema: pa.Schema,
         chain: Chain,
-        target: FilteredFile,
+        target: Target,
         limits: Limits,
         *,
         merge: bool,
@@ -151,21 +146,27 @@ class _FrameJoiner:
         self.rows = 0
         self._format = file_format
         self._chain = chain
-        self._target = target
+        self._file = target
+        self._target = target.filtered
         self._limits = limits
         self._merge = merge
         self._is_full = False
-        file_format.encoder(schema, target)  # writes what stands at the head
+        file_format.encoder(schema, target.filtered)  # writes what stands at the head
 
-    def take(self, segment: Add, data: bytes, start: int, rows: int, skip_rows: int) -> Taken:
+    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
         assert not start, "the rest of a filtered segment is told by its rows"
-        if not self._merge and not skip_rows and self._has_room(rows, len(data)):
-            self._target.write_frames(data, segment.logical_length)
+        segment = piece.segment
+        if piece.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
+            self._file.copy(piece)
+            self.rows += rows
+            taken = rows
+        elif not self._merge and not skip_rows and self._has_room(rows, len(piece.data)):
+            self._target.write_frames(piece.data, segment.logical_length)
             self.rows += rows
             taken = rows
         else:
             with naming(segment.path):
-                plain = self._chain.open_frames(data)
+                plain = self._chain.open_frames(piece.data)
             taken = self._take_rows(plain, rows, skip_rows)
         limits = self._limits
         if (limits.max_rows is not None and self.rows >= limits.max_rows) or (
