@@ -148,8 +148,8 @@ FRAMES = (
     wrong(
         "frames of others overtake what was written before",
         "sink/filtered.py",
-        "self.flush()\n        self._plain_bytes += plain_bytes",
-        "self._plain_bytes += plain_bytes",
+        "self.flush()\n        self._append(frames)",
+        "self._append(frames)",
         f"{SINK}::TestSizes::test_random_batches_and_limits",
     ),
     wrong(
@@ -162,15 +162,15 @@ FRAMES = (
     wrong(
         "frames are taken whole although some of their rows are in a part already",
         "sink/rolling/joining.py",
-        "if not self._merge and not skip_rows and self._has_room(rows, len(data)):",
-        "if not self._merge and self._has_room(rows, len(data)):",
+        "elif not self._merge and not skip_rows and self._has_room(rows, len(piece.data)):",
+        "elif not self._merge and self._has_room(rows, len(piece.data)):",
         f"{SINK}::TestSizes::test_random_batches_and_limits",
     ),
     wrong(
         "the logical length of joined frames is that on storage",
         "sink/rolling/joining.py",
-        "self._target.write_frames(data, segment.logical_length)",
-        "self._target.write_frames(data, len(data))",
+        "self._target.write_frames(piece.data, segment.logical_length)",
+        "self._target.write_frames(piece.data, len(piece.data))",
         f"{SINK}::test_every_format_codec_and_rolling",
     ),
     wrong(

@@ -7,7 +7,7 @@ from tests.mutants.mutant import FLUSH_RACE, ROLLING, ROLLING_CRASHES, ROLLING_F
 SEGMENTS = (
     wrong(
         "a segment's checksum is not verified when a part is made of it",
-        "sink/rolling/assembly.py",
+        "sink/rolling/pieces.py",
         "if len(data) != segment.length or not matches(data, segment.checksum):",
         "if len(data) != segment.length:",
         f"{ROLLING}::TestFailures",
@@ -266,4 +266,57 @@ OPEN_FOR_LONG = (
     ),
 )
 
-ROLLED = (*SEGMENTS, *JOBS, *RULES, *FLUSHES, *QUERIES, *OPEN_FOR_LONG)
+COPIED = "tests/unit/sink/test_copies.py"
+
+COPIES = (
+    dropped(
+        "copied bytes are missing in checksums",
+        "sink/staging.py",
+        "self._crc.extend(checksum, length)",
+        f"{COPIED}::test_whole_segments_are_copied",
+    ),
+    wrong(
+        "a segment is copied past the limit",
+        "encoding/segments.py",
+        "        if not self._has_room(size_bytes, rows):\n            return False\n",
+        "",
+        f"{COPIED}::test_a_segment_that_a_file_ends_in_is_read",
+    ),
+    wrong(
+        "copied rows are not counted",
+        "encoding/segments.py",
+        "        append()\n        self._count(size_bytes, rows)\n",
+        "        append()\n",
+        f"{COPIED}::test_files_are_the_same_as_if_all_were_read",
+    ),
+    wrong(
+        "the rest of a segment is copied from its beginning",
+        "sink/rolling/joining.py",
+        "length, is_whole = piece.segment.length, not start and not skip_rows",
+        "length, is_whole = piece.segment.length, True",
+        f"{COPIED}::test_files_are_the_same_as_if_all_were_read",
+    ),
+    wrong(
+        "what is encrypted is copied",
+        "sink/rolling/pieces.py",
+        "            and chain.framing == chain.filters\n",
+        "",
+        f"{COPIED}::test_what_must_be_made_anew_is_read",
+    ),
+    wrong(
+        "a store that copies no ranges makes no files",
+        "sink/rolling/assembly.py",
+        "            if not self._copies:\n",
+        "            if True:\n",
+        f"{COPIED}::test_a_store_that_copies_no_ranges_is_read_from",
+    ),
+    wrong(
+        "rows before copied frames stand after them",
+        "sink/filtered.py",
+        "        self.flush()\n        before = self._target.position\n",
+        "        before = self._target.position\n",
+        f"{COPIED}::test_frames_stand_in_order",
+    ),
+)
+
+ROLLED = (*SEGMENTS, *JOBS, *RULES, *FLUSHES, *QUERIES, *OPEN_FOR_LONG, *COPIES)

@@ -185,6 +185,37 @@ def test_files_stay_open_over_batches_and_are_assembled(sink: Sink) -> None:
     assert all(path.startswith(("letter=x/", "letter=y/")) for path in sink.data())
 
 
+@pytest.mark.parametrize(
+    ("options", "copied", "sent"),
+    [
+        ({}, 3, 0),
+        # What stands at the head is too short for a part of its own.
+        ({"fileFormat": "csv", "header": "true", "nullValue": "-"}, 2, 1),
+    ],
+    ids=["text", "csv"],
+)
+def test_large_segments_are_copied_within_the_store(
+    each_store: Store, tmp_path: Path, options: dict[str, str], copied: int, sent: int
+) -> None:
+    sink = Sink(each_store, tmp_path / "checkpoint")
+    query = sink.query(maxBatchesPerFile="3", **options)
+    texts = [letter * (3 << 20) for letter in "abcdef"]
+    for batch in range(3):
+        query.run(batch, [rows(*texts[2 * batch : 2 * batch + 2])])
+    assert not sink.data()
+    planned = query.plan()
+    with Wire(each_store)() as wire:
+        message = query.run_task(planned, query.identity(3), 0, [])
+    sink_writer.SinkWriter.plan(query.config()).commit([message], 3)
+    assert (wire.counts()["copy part"], wire.counts()["part"]) == (copied, sent)
+    head = ["value"] if "header" in options else []
+    check_directory(open_filesystem(sink.url, settings=each_store.settings), rows_of=lambda content: content.split())
+    (name,) = sink.data()
+    found = client(each_store.endpoint).get_object(Bucket=BUCKET, Key=f"{sink.directory}/{name}")["Body"].read()
+    assert found.decode().split() == head + texts
+    assert sink.open().to_arrow()["value"].to_pylist() == texts
+
+
 @pytest.mark.parametrize("publish", ["copy", "direct"])
 def test_compacting_dropping_and_vacuum(sink: Sink, publish: str) -> None:
     query = sink.query(publish=publish)

@@ -34,7 +34,7 @@ class Piece:
         copies: the store's copies may be used.
 
     Attributes:
-        may_be_copied: its bytes can stand in a part as they are, and the store copies ranges of that length.
+        may_be_copied: its bytes are bound to no place, and the store copies ranges of that length.
     """
 
     def __init__(self, fs: FileSystem, segment: Add, file_format: Format, chain: Chain, *, copies: bool) -> None:
@@ -44,12 +44,10 @@ class Piece:
         self._chain = chain
         self._data: bytes | None = None
         capabilities = fs.capabilities
-        # What is encrypted is bound to its place.
         self.may_be_copied = (
             copies
             and "copy" in capabilities.stream_capabilities
             and segment.length >= capabilities.copy_bytes_min
-            and isinstance(file_format, LineFormat)
             and chain.framing == chain.filters
         )
 
