@@ -12,6 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import Cell, Table, percentile
+from benchmarks.store_assembly import assembly_table
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.writer import SinkWriter
@@ -65,6 +66,7 @@ def run(settings: Settings) -> list[Table]:
     stream_bytes = SMOKE_STREAM_BYTES if settings.smoke else STREAM_BYTES
     with servers.versity() if servers.VERSITY.exists() else servers.moto() as store:
         tables = _measured(_s3(store, stream_bytes), smoke=settings.smoke)
+        tables.append(assembly_table(store, smoke=settings.smoke))
     if azure.what_is_missing():
         return tables
     with azure.azurite() as store:
