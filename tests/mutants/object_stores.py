@@ -174,6 +174,27 @@ MAKING = (
 
 COPIES = (
     wrong(
+        "a part that is too short comes before a copied one",
+        "fs/s3.py",
+        "missing = max(0, PART_BYTES_MIN - len(self._buffer)) if self._buffer else 0",
+        "missing = 0",
+        "tests/object_stores/test_contract.py::TestMoto::test_copied_ranges_stand_where_they_were_appended",
+    ),
+    wrong(
+        "a range is copied from its beginning although that was sent",
+        "fs/s3.py",
+        "copy(path, offset + missing, length - missing)",
+        "copy(path, offset, length - missing)",
+        "tests/object_stores/test_contract.py::TestMoto::test_copied_ranges_stand_where_they_were_appended",
+    ),
+    wrong(
+        "a range that is large is copied once for each of its parts",
+        "fs/s3_upload.py",
+        "byte_range(start, end - start)",
+        "byte_range(offset, length)",
+        "tests/object_stores/test_driver.py::TestLargeFiles::test_they_are_copied_within_the_store",
+    ),
+    wrong(
         "copies are thought to keep conditions everywhere",
         "fs/s3.py",
         "if self._copies_on_condition(parent_of(source)):",

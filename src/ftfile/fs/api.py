@@ -8,18 +8,13 @@ following `OutcomeUnknown`. All methods may be called from several threads.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from ftfile.core.errors import NotFound, StreamClosed, Unsupported
+from ftfile.core.errors import NotFound
+from ftfile.fs.output_stream import OutputStream
 from ftfile.fs.paths import fault_of, length_fault
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
 
 __all__ = ("Capabilities", "Durability", "FileInfo", "FileSystem", "InputFile", "OutputStream")
 
@@ -103,173 +98,6 @@ class FileInfo:
     modified_ms: int
     is_directory: bool = False
     identity: str | None = None
-
-
-class OutputStream(ABC):
-    """A file being written, after Hadoop's output-stream specification.
-
-    `write` takes any buffer, which the caller may reuse at once, and is safe to call from several threads.
-    `flush` promises nothing. `hflush` and `hsync` do what they say or raise `Unsupported`. `close` is idempotent;
-    a failure of it or of `hsync` is final: the file does not count as written. Leaving a `with` block by an exception
-    aborts, so that a partial file is never left looking complete.
-
-    A driver implements the underscored methods; this class keeps the rules.
-    """
-
-    def __init__(self, path: str, capabilities: frozenset[str]) -> None:
-        self.path = path
-        self._capabilities = capabilities
-        self._position = 0
-        self._state: Literal["open", "closed", "aborted", "failed"] = "open"
-        self._lock = threading.RLock()
-
-    @property
-    def position(self) -> int:
-        """Return the number of bytes accepted so far."""
-        return self._position
-
-    @property
-    def closed(self) -> bool:
-        """Return whether the stream takes no more bytes."""
-        return self._state != "open"
-
-    def has_capability(self, name: str) -> bool:
-        """Say whether this very stream gives `hflush`, `hsync`, `abort` or `copy`; answers after close, too."""
-        return name.lower() in self._capabilities
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append all of `data` and return its length in bytes.
-
-        Raises:
-            StreamClosed: after close, abort or a failure.
-            OutOfSpace: the store is full; the stream is unusable from then on.
-        """
-        view = memoryview(data).cast("B")
-        with self._lock:
-            self._require_open("write")
-            with self._failing_for_good():
-                self._write(view)
-            self._position += view.nbytes
-        return view.nbytes
-
-    def copy_from(self, path: str, offset: int, length: int) -> None:
-        """Append a range of a finished file of the same store; the store copies it, and nobody here sees the bytes.
-
-        What is wrong may turn out as late as in `close`.
-
-        Args:
-            path: of that file.
-            offset: of the first byte.
-            length: how many; all of them are in the file.
-
-        Raises:
-            Unsupported: this stream, or the store, cannot.
-            NotFound: the file, or the range, is not there.
-            StreamClosed: after close, abort or a failure.
-        """
-        with self._lock:
-            self._require_open("copy_from")
-            if not self.has_capability("copy"):
-                raise Unsupported("copy_from", self.path, "this stream copies nothing; ask has_capability first")
-            with self._failing_for_good():
-                self._copy_from(path, offset, length)
-            self._position += length
-
-    def flush(self) -> None:  # noqa: B027 - no driver has to do anything
-        """Do nothing that anyone may rely on; cheap, allowed after close."""
-
-    def hflush(self) -> None:
-        """Make all bytes so far visible to new readers.
-
-        Raises:
-            Unsupported: this stream cannot.
-        """
-        self._sync("hflush")
-
-    def hsync(self) -> None:
-        """Make all bytes so far visible and durable on the device; a failure is final.
-
-        Raises:
-            Unsupported: this stream cannot.
-        """
-        self._sync("hsync")
-
-    def close(self) -> None:
-        """End the file and release every lock; idempotent.
-
-        Raises:
-            StorageError: now or in an earlier call, the file must not count as written; `abort` discards it.
-        """
-        with self._lock:
-            if self._state in {"closed", "aborted"}:
-                return
-            self._require_open("close")
-            self._state = "failed"
-            self._close()
-            self._state = "closed"
-
-    def abort(self) -> bool:
-        """Discard the file where that can be done; idempotent, a later close writes nothing.
-
-        Returns:
-            Whether nothing is left of the file.
-        """
-        with self._lock:
-            if self._state in {"closed", "aborted"}:
-                return False
-            self._state = "aborted"
-            return self._abort()
-
-    def __enter__(self) -> OutputStream:  # noqa: PYI034 - typing.Self comes with Python 3.11
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.close()
-        finally:
-            self.abort()
-
-    def _sync(self, kind: Literal["hflush", "hsync"]) -> None:
-        with self._lock:
-            self._require_open(kind)
-            if not self.has_capability(kind):
-                raise Unsupported(kind, self.path, f"this stream has no {kind}; ask has_capability first")
-            with self._failing_for_good():
-                self._hsync() if kind == "hsync" else self._hflush()
-
-    @contextlib.contextmanager
-    def _failing_for_good(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            # After a failed write or sync nothing is known of the file: it is never used again.
-            self._state = "failed"
-            raise
-
-    def _require_open(self, operation: str) -> None:
-        if self._state != "open":
-            raise StreamClosed(operation, self.path, f"the stream is {self._state}; open a new file under a new name")
-
-    @abstractmethod
-    def _write(self, data: memoryview) -> None: ...
-
-    def _copy_from(self, path: str, offset: int, length: int) -> None:  # noqa: B027 - see `copy_from`
-        """Never reached without the capability."""
-
-    def _hflush(self) -> None:
-        self._hsync()
-
-    @abstractmethod
-    def _hsync(self) -> None: ...
-
-    @abstractmethod
-    def _close(self) -> None: ...
-
-    @abstractmethod
-    def _abort(self) -> bool: ...
 
 
 class InputFile(ABC):
