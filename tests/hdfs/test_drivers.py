@@ -8,6 +8,7 @@ import getpass
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.parse
@@ -420,6 +421,36 @@ def test_the_lease_of_a_killed_writer_blocks_nobody(fs: FileSystem, url: str) ->
     fs.delete("staged")
     fs.delete("renamed")
     assert {info.path for info in fs.list("")} == {"hint", "staged-2"}
+
+
+FORKED = """\
+import os, sys
+from ftfile.fs.registry import open_filesystem
+urls = sys.argv[1:]
+used = [open_filesystem(url) for url in urls]
+for fs in used:
+    fs.make_directories("")
+    fs.put("hint", b"mine")
+child = os.fork()
+if child == 0:
+    for fs in used:
+        fs.create_exclusive("of-the-child", fs.read("hint"))
+    del used[:], fs
+    print("done", flush=True)
+    sys.exit()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), *[fs.read("of-the-child") for fs in used])
+"""
+
+
+def test_a_fork_of_who_is_connected_goes_on_and_ends(urls: list[str]) -> None:
+    code = [sys.executable, "-W", "ignore", "-c", FORKED, *urls]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        try:
+            told, _ = parent.communicate(timeout=60)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+    assert told.split() == ["done", "0", "b'mine'", "b'mine'"]
 
 
 def status_of(cluster: MiniCluster, path: str) -> dict[str, Any]:

@@ -7,10 +7,12 @@ the caller's back.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import math
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import (
@@ -87,10 +89,10 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def __init__(self, url: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
         super().__init__(f"{url}{root}", root, settings, clock)
         self._url = url
-        self._lock = threading.Lock()
-        self._connected: tuple[int, hdfs_native.Client] | None = None
-        self._hints: dict[str, Future[None]] = {}
         self._replicated: set[str] = set()
+        self._connected: hdfs_native.Client | None = None
+        self._begin()
+        _opened.add(self)
 
     def __repr__(self) -> str:
         return f"NativeHdfsFileSystem({self._url!r}, {self.root!r})"
@@ -152,13 +154,22 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             with contextlib.suppress(StorageError), Answers("put", path, self.where):
                 run_within(self._settings.timeout_s, closing.result)
 
+    def begin_in_fork(self) -> None:
+        """Leave the parent's client alone: its threads are not here, and its end would wait for them for ever."""
+        if self._connected is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connected))  # it never ends
+            self._connected = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._hints: dict[str, Future[None]] = {}
+
     def _client(self) -> hdfs_native.Client:
-        # The library's threads do not survive a fork.
-        process = os.getpid()
         with self._lock:
-            if self._connected is None or self._connected[0] != process:
-                self._connected = process, _connect(self._url, self._settings)
-            return self._connected[1]
+            if self._connected is None:
+                self._connected = _connect(self._url, self._settings)
+            return self._connected
 
     def writer(self, full: str, *, overwrite: bool) -> RawFileWriter:
         """Begin a file."""
@@ -215,6 +226,17 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             writer.write(content)
             writer.hsync()
         writer.close()
+
+
+_opened: weakref.WeakSet[NativeHdfsFileSystem] = weakref.WeakSet()
+
+
+def _begin_in_fork() -> None:
+    for fs in _opened:
+        fs.begin_in_fork()
+
+
+os.register_at_fork(after_in_child=_begin_in_fork)
 
 
 def open_location(location: Location) -> FileSystem:
