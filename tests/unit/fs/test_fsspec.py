@@ -437,6 +437,22 @@ def test_large_files_are_sent_copied_and_read_in_pieces(monkeypatch: pytest.Monk
     assert not filesystem.exists("file")
 
 
+class Raced(Objects):
+    """Another publisher of the same file is always faster in deleting it."""
+
+    def _rm(self, path: str) -> None:
+        super()._rm(path)
+        raise FileNotFoundError(path)
+
+
+def test_a_file_whose_old_name_another_publisher_deleted_is_moved() -> None:
+    known_as("raced", Raced)
+    filesystem = open_filesystem(f"raced://{next(names)}")
+    filesystem.create_exclusive("file", b"content")
+    filesystem.rename("file", "moved")
+    assert [info.path for info in filesystem.list("")] == ["moved"]
+
+
 class Failing(Objects):
     """Fails at one of its changes, before or after it took effect."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.errors import StaleFiles, Unavailable
+from ftfile.core.errors import ConfigError, StaleFiles, Unavailable
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink import writer as sink_writer
 from ftfile.testing.by_reference import PickledByReference
@@ -20,8 +20,9 @@ from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.sink.message import TaskCommit
     from ftfile.upkeep.vacuum import VacuumReport
 
@@ -210,3 +211,30 @@ def test_dead_letters_and_rows_that_wait_are_staged_as_elsewhere(direct: Direct)
         query.run(0, [rows("a", "b" * 20)])
         assert len(ftfile.open(url).dead_letters()) == 1
         assert len(direct.data()) == 1
+
+
+def test_where_files_are_seen_while_they_are_written_it_is_refused_at_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="publish=direct: the file system 'local' shows files while they are written"):
+        MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text", "publish": "direct"}).plan()
+    assert not [*tmp_path.iterdir()]
+
+
+class Watched(WrapperFileSystem, PickledByReference):
+    """Remembers how many notes there were when a file was begun under its final name."""
+
+    def __init__(self, direct: Direct) -> None:
+        super().__init__(direct.fs)
+        self._direct = direct
+        self.notes: list[int] = []
+
+    def create(self, path: str) -> OutputStream:
+        if not path.startswith("_ftfile/"):
+            self.notes.append(len(self._direct.notes()))
+        return super().create(path)
+
+
+def test_the_note_of_a_file_is_there_before_the_file(direct: Direct) -> None:
+    watched = Watched(direct)
+    with mounted(watched) as url:
+        direct.query(url).write(0, [rows("a"), rows("b")])
+    assert watched.notes == [1, 2]
