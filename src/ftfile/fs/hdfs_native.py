@@ -64,6 +64,7 @@ _CAPABILITIES = Capabilities(
     concurrency=16,
     forbidden=FORBIDDEN,
     patient=True,
+    stream_bytes=CHUNK_BYTES + KEPT_BYTES,
 )
 
 # Waiting is the driver's business: the library would try for minutes, beyond every time limit.

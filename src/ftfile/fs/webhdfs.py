@@ -44,6 +44,7 @@ _CAPABILITIES = Capabilities(
     concurrency=16,
     forbidden=FORBIDDEN,
     patient=True,
+    stream_bytes=CHUNK_BYTES,
 )
 
 Result = TypeVar("Result")

@@ -324,6 +324,16 @@ def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> No
         web.rename("a", "b")
 
 
+def test_what_is_held_of_a_file_that_is_being_written_is_told(fs: FileSystem) -> None:
+    stream, most = fs.create("file"), 0
+    for _ in range(32):
+        stream.write(bytes(100_000))
+        held = [thing for thing in vars(stream).values() if isinstance(thing, bytearray)]
+        most = max(most, sum(map(len, held)))
+    stream.abort()
+    assert 900_000 < most <= fs.capabilities.stream_bytes
+
+
 @pytest.mark.parametrize("path", ["a:b", ".snapshot/a"])
 def test_names_that_hdfs_does_not_have_are_refused_before_it_is_asked(path: str, fs: FileSystem, names: Names) -> None:
     with pytest.raises(Unsupported, match=r"colon|keeps for itself"):
