@@ -33,7 +33,7 @@ from ftfile.fs.s3_upload import S3Upload
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.contract_support import write
 from ftfile.testing.repeatable import repeatable
-from tests.object_stores.servers import BUCKET, CREDENTIALS, client
+from tests.object_stores.servers import BUCKET, CREDENTIALS, PROFILES, client
 from tests.object_stores.test_sink import Sink, rows
 from tests.object_stores.wire import FAULTS, Fault, Wire
 
@@ -472,6 +472,16 @@ class TestCredentials:
         (tmp_path / "credentials").write_text(f"[writer]\n{text}")
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
         opened(store, profile="writer").create_exclusive("file", b"")
+
+    def test_those_that_were_renewed_are_taken_without_a_new_process(
+        self, real: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "credentials").write_text(PROFILES.replace("[wrong]", "[renewed]"))
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+        with pytest.raises(PermissionDenied, match="does not know these credentials"):
+            opened(real, profile="renewed").create_exclusive("file", b"")
+        (tmp_path / "credentials").write_text(PROFILES.replace("[right]", "[renewed]"))
+        opened(real, profile="renewed").create_exclusive("file", b"")
 
     def test_wrong_ones_are_refused_by_the_store(self, real: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {"WRONG_KEY": "ftfile-access", "WRONG_SECRET": "T0PSECRET"}.items():

@@ -34,6 +34,11 @@ class PerProcess(Generic[Key, Made]):
                 self._made[key] = self._make(key)
             return self._made[key]
 
+    def forget(self, key: Key) -> None:
+        """Make it anew when it is asked for again."""
+        with self._lock:
+            self._made.pop(key, None)
+
     def _begin_anew(self) -> None:
         # A thread that is not here may have held the lock.
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, St
 from ftfile.fs.deadline import NoThreadError, limit_s, run_within
 from ftfile.fs.lines import Line, make_cuttable
 from ftfile.fs.per_process import PerProcess
-from ftfile.fs.s3_errors import READING, remote_error
+from ftfile.fs.s3_errors import READING, UNKNOWN_USER, remote_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,6 +68,7 @@ class S3Client:
         except ImportError as error:
             raise ConfigError(f"s3:// needs a package that is not there ({error}): pip install 'ftfile[s3]'") from error
         self._errors = botocore.exceptions
+        self._settings = settings
         self._timeout_s = settings.timeout_s
         self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)
         self.proven: dict[str, bool] = {}
@@ -199,6 +200,9 @@ class S3Client:
         if isinstance(error, known.ClientError):
             told, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             text = {"code": str(told.get("Code", "")), "message": str(told.get("Message", ""))}
+            if text["code"] in UNKNOWN_USER:
+                # The library reads files of credentials once: who asks again may find others there.
+                _clients.forget(self._settings)
             return remote_error(operation, path, where, status=status, **text)
         if isinstance(
             error, known.NoCredentialsError | known.PartialCredentialsError | known.CredentialRetrievalError

@@ -18,7 +18,7 @@ from ftfile.core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("READING", "TooLargeToCopy", "UploadGone", "remote_error")
+__all__ = ("READING", "UNKNOWN_USER", "TooLargeToCopy", "UploadGone", "remote_error")
 
 
 class UploadGone(StorageError):
@@ -80,6 +80,9 @@ _MEANINGS: Mapping[str, tuple[type[StorageError], str]] = {
     "AuthorizationHeaderMalformed": (StorageError, _ELSEWHERE),
     "IllegalLocationConstraintException": (StorageError, _ELSEWHERE),
 }
+
+# Who asks is not known, or not any more.
+UNKNOWN_USER = frozenset(code for code, (_, advice) in _MEANINGS.items() if advice is _UNKNOWN_USER)
 
 # Answers to HEAD have no body, and those of what stands between have another one.
 _STATUSES: Mapping[int, tuple[type[StorageError], str]] = {
