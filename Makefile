@@ -45,7 +45,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 
 .PHONY: test
 test: tests_passed := --tests-passed
-test: clean-reports java hdfs-jars s3-server azure-server lint unit crash server-tests object-store-tests spark smoke-spark unit-pythons mutants ## everything that must pass
+test: clean-reports java hdfs-jars store-jars s3-server azure-server lint unit crash server-tests object-store-tests spark smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
@@ -73,7 +73,7 @@ object-store-tests: s3-server azure-server environment ## the tests on servers o
 	$(call pytest,.venv,object-stores) -n 2 --dist loadscope tests/object_stores
 
 .PHONY: long
-long: java hdfs-jars s3-server azure-server environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
+long: java hdfs-jars store-jars s3-server azure-server environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
@@ -87,7 +87,7 @@ kills: java environment ## two streams into one directory in an application that
 	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
 
 .PHONY: spark
-spark: java hdfs-jars parquet-jar s3-server azure-server environment ## the tests in the newest Spark
+spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 .PHONY: smoke-spark
@@ -152,6 +152,10 @@ hdfs-jars:
 .PHONY: parquet-jar
 parquet-jar:
 	@.ci/parquet-jar
+
+.PHONY: store-jars
+store-jars:
+	@.ci/store-jars
 
 .PHONY: s3-server
 s3-server:

@@ -22,6 +22,7 @@ CONTAINER = "container"
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 # Those that every Azurite has.
 ACCOUNT = "devstoreaccount1"
+HADOOP_HOST = f"{ACCOUNT}.dfs.core.windows.net"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
@@ -45,6 +46,18 @@ class AzureStore(Store):
         return {"connection_string": f"env:{CONNECTION}"}
 
     @property
+    def hadoop_settings(self) -> dict[str, str]:
+        """Return what Hadoop's client must be told: Azurite has blobs alone, no TLS, and an address of its own."""
+        return {
+            "fs.azure.abfs.endpoint": self.endpoint.removeprefix("http://"),
+            f"fs.azure.account.key.{HADOOP_HOST}": KEY,
+            "fs.azure.account.hns.enabled": "false",
+            "fs.azure.fns.account.service.type": "BLOB",
+            "fs.azure.always.use.https": "false",
+            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+        }
+
+    @property
     def connection(self) -> str:
         """Return what that variable must hold."""
         blobs = f"BlobEndpoint={self.endpoint}/{ACCOUNT}"
@@ -59,6 +72,10 @@ class AzureStore(Store):
     def secrets(self) -> tuple[str, ...]:
         """Return what of that is told nowhere."""
         return (KEY,)
+
+    def hadoop_url(self, url: str) -> str:
+        """Return a URL below its root in the spelling of Hadoop's client."""
+        return url.replace(self.url, f"{self.url}@{HADOOP_HOST}")
 
     def kept(self, url: str) -> list[str]:
         """Return all that it has below `_ftfile` of a directory, past the driver: names, metadata and content."""

@@ -85,6 +85,15 @@ class Store:
         return {"endpoint": self.endpoint, "region": "us-east-1"}
 
     @property
+    def hadoop_settings(self) -> dict[str, str]:
+        """Return what Hadoop's client must be told; credentials it finds in the environment."""
+        return {
+            "fs.s3a.endpoint": self.endpoint,
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+        }
+
+    @property
     def credentials(self) -> tuple[str, ...]:
         """Return what those who ask must show."""
         return tuple(CREDENTIALS.values())
@@ -93,6 +102,10 @@ class Store:
     def secrets(self) -> tuple[str, ...]:
         """Return what of that is told nowhere."""
         return self.credentials
+
+    def hadoop_url(self, url: str) -> str:
+        """Return a URL below its root in the spelling of Hadoop's client."""
+        return url.replace("s3://", "s3a://")
 
     def kept(self, url: str) -> list[str]:
         """Return all that it has below `_ftfile` of a directory, past the driver: names, metadata and content."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib.util
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 
 from tests.ci_scripts import run_script
 from tests.object_stores import azure, conftest, servers
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,25 @@ def test_building_a_server_says_what_is_missing_and_goes_on(script: str, said: s
     assert run.returncode == 0
     assert said in run.stderr
     assert not list((tmp_path / ".servers").rglob("stamp")), "it is taken for built"
+
+
+def test_bringing_the_clients_of_hadoop_says_that_maven_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "tests/spark").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/spark/pom.xml", tmp_path / "tests/spark")
+    run = run_script("store-jars", tmp_path)
+    assert run.returncode == 1
+    assert "install Maven (apt-get install maven" in run.stderr
+    assert not list((tmp_path / ".jars").rglob("stamp")), "they are taken for brought"
+
+
+def test_the_clients_of_hadoop_are_of_the_version_that_spark_has() -> None:
+    pyspark = importlib.util.find_spec("pyspark")
+    assert pyspark is not None
+    assert pyspark.origin is not None
+    [client] = (Path(pyspark.origin).parent / "jars").glob("hadoop-client-api-*.jar")
+    pom = (ROOT / "tests/spark/pom.xml").read_text()
+    versions = re.findall(r"<artifactId>hadoop-(?:aws|azure)</artifactId>\s*<version>(.*?)</version>", pom)
+    assert [f"hadoop-client-api-{version}.jar" for version in versions] == [client.name] * 2
 
 
 def test_the_tests_say_what_they_leave_out(

@@ -20,6 +20,8 @@ pytest.register_assert_rewrite("tests.spark.store_scenarios", "tests.spark.waiti
 
 ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
+# Hadoop's clients of S3 and Azure.
+STORE_JARS = ROOT / ".jars/stores"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.driver.extraClassPath", str(PARQUET_JAR))
+        .config("spark.driver.extraClassPath", f"{PARQUET_JAR}{os.pathsep}{STORE_JARS}/*")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
         .getOrCreate()

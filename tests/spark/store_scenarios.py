@@ -1,4 +1,4 @@
-"""A stream onto a store that Spark itself knows nothing of: what each of them must carry, in Spark."""
+"""A stream onto an object store: what each of them must carry, in Spark, and what Spark's own readers then find."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.crash.share import THOROUGH
 from tests.spark import deadly_files
 from tests.spark.deadly_files import Death
 from tests.spark.killing import run_until_killed
-from tests.spark.scripted_source import Row, Script, run, start
+from tests.spark.scripted_source import SCHEMA, Row, Script, run, start
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tests.object_stores.servers import Store
 
 __all__ = ("BATCHES", "Paths", "StoreScenarios", "assert_nothing_told", "check", "options")
+
+STORE_JARS = Path(__file__).parents[2] / ".jars/stores"
 
 Paths = dict[str, Any]
 BATCHES: list[list[list[Row]]] = [
@@ -55,8 +57,25 @@ def assert_nothing_told(secrets: tuple[str, ...], *told: str) -> None:
     assert not found, f"of {len(told)} texts {len(found)} hold credentials, the first is {found[0][:2000]}"
 
 
-def check(spark: SparkSession, paths: Paths) -> None:
-    """Check that ftfile by itself and in Spark find all rows once, in files that a plain lister sees, too."""
+def rows_of_plain_readers(spark: SparkSession, paths: Paths, file_format: str) -> list[Any]:
+    """Return what Spark reads by Hadoop's client of the store, knowing nothing of ftfile."""
+    if not (STORE_JARS / "stamp").exists():
+        pytest.fail("Hadoop's clients of S3 and Azure are not here: run .ci/store-jars, as `make spark` does")
+    url, settings = paths["hadoop"]
+    frame = spark.read.schema(SCHEMA).format(file_format).options(**settings).load(url)
+    return sorted(map(tuple, frame.select("id", "word").collect()))
+
+
+def check(spark: SparkSession, paths: Paths, plain: str | None = "json") -> None:
+    """Check that ftfile by itself and in Spark find all rows once, in files that plain listers see, too.
+
+    Args:
+        spark: the session.
+        paths: of the test.
+        plain: format of the files, for Spark's own readers; none where they are promised nothing.
+    """
+    if plain is not None:
+        assert rows_of_plain_readers(spark, paths, plain) == ROWS
     table = ftfile.open(paths["out"], storage=paths["storage"]).to_arrow()
     assert sorted(zip(*(table.column(name).to_pylist() for name in ("id", "word")), strict=True)) == ROWS
     frame = spark.read.format("ftfile").options(**options(paths)).load(paths["out"])
@@ -83,11 +102,13 @@ class StoreScenarios:
     @pytest.fixture
     def paths(self, store: Store, tmp_path: Path) -> Paths:
         """Output of one test on the store; its checkpoint, which needs Spark's own client, on the disk."""
+        directory = next(_directories)
         return {
-            "out": f"{store.url}/{next(_directories)}",
+            "out": f"{store.url}/{directory}",
             "checkpoint": str(tmp_path / "checkpoint"),
             "script": tmp_path / "script",
             "storage": store.settings,
+            "hadoop": (store.hadoop_url(f"{store.url}/{directory}"), store.hadoop_settings),
         }
 
     @pytest.fixture(params=SHAPES if THOROUGH else ["drawn"])
@@ -102,7 +123,8 @@ class StoreScenarios:
         script = Script(paths["script"]).write(BATCHES, available=0)
         script.fail(batch=0, partition=1, times=1)
         run(spark, paths, script, 3, **options(paths, **shape))
-        check(spark, paths)
+        plain = "json" if shape["publish"] == "copy" else None
+        check(spark, paths, plain)
         files = ftfile.open(paths["out"], storage=paths["storage"]).files()
         directories = {file.path.rpartition("/")[0] for file in files}
         assert directories == ({f"word={name}" for name in WORDS} if "partitionBy" in shape else {""})
@@ -112,7 +134,7 @@ class StoreScenarios:
         query = start(spark, paths, **options(paths, **shape))
         query.processAllAvailable()
         query.stop()
-        check(spark, paths)
+        check(spark, paths, plain)
 
     def test_files_that_stay_open_are_finished_when_the_stream_ends(self, attached: SparkSession, paths: Paths) -> None:
         script = Script(paths["script"]).write(BATCHES, available=0)
@@ -129,13 +151,16 @@ class StoreScenarios:
         when = random.Random(seed).choice(["before", "after"])
         order = Path(os.environ[deadly_files.ORDER])
         Death(when, whole=False).order(order)
+        partitioned = options(paths, fileFormat="parquet", partitionBy="word")
         with pytest.raises(StreamingQueryException):
-            run(spark, paths | {"out": f"deadly+{paths['out']}"}, script, 3, **options(paths))
+            run(spark, paths | {"out": f"deadly+{paths['out']}"}, script, 3, **partitioned)
         assert not order.exists()
         fs = open_filesystem(paths["out"], settings=paths["storage"])
         assert len(fs.list("_ftfile/log")) == {"before": 1, "after": 2}[when]
-        run(spark, paths, script, 3, **options(paths))
-        check(spark, paths)
+        assert fs.list("_ftfile/staged")
+        assert not rows_of_plain_readers(spark, paths, "parquet"), "what is not published is seen"
+        run(spark, paths, script, 3, **partitioned)
+        check(spark, paths, "parquet")
 
     def test_an_application_is_killed_in_the_middle_of_a_commit(
         self, spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
