@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +12,7 @@ import fsspec
 
 from ftfile.core.errors import ConfigError, NotFound, StorageError, Unavailable, Unsupported
 from ftfile.fs.api import FileInfo
-from ftfile.fs.deadline import run_within
+from ftfile.fs.deadline import NoThreadError, run_within
 from ftfile.fs.fsspec_errors import remote_error
 from ftfile.fs.paths import fault_of, join, require_valid
 from ftfile.fs.per_process import PerProcess
@@ -41,6 +42,7 @@ def client_of(url: str, settings: FsspecSettings) -> FsspecClient:
 
     Raises:
         ConfigError: the implementation is not installed, or it refuses its arguments.
+        Unavailable: it does not come to an end.
     """
     return _clients.of((url, settings))
 
@@ -67,9 +69,14 @@ class FsspecClient:
             self._root: str = kind._strip_protocol(url).rstrip("/")  # noqa: SLF001
             arguments = {**found, **settings.arguments()}
             # What others wrote is seen at once only by who keeps no listings.
-            self._store: Any = kind(**arguments, use_listings_cache=False, skip_instance_cache=True)
+            make = functools.partial(kind, **arguments, use_listings_cache=False, skip_instance_cache=True)
+            # Some ask the store already.
+            self._store: Any = run_within(self._timeout_s, make)
         except ConfigError:
             raise
+        except (TimeoutError, NoThreadError) as error:
+            text = f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store is away, or silent"
+            raise Unavailable("open", "", text) from error
         except Exception as error:
             raise ConfigError(
                 f"{url!r}: fsspec cannot open it ({type(error).__name__}: {error}): install the package that it names "

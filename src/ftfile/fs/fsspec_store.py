@@ -144,6 +144,7 @@ def open_location(location: Location) -> FileSystem:
 
     Raises:
         ConfigError: a setting is wrong, or the implementation is not installed.
+        Unavailable: it does not come to an end.
     """
     fs = FsspecFileSystem(location.url, FsspecSettings.of(location))
     _ = fs.client

@@ -88,6 +88,7 @@ def open_filesystem(
 
     Raises:
         ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
+        Unavailable: a driver that asks the store at once has no answer.
     """
     parsed = parse(url)
     location = Location(parsed.scheme, parsed.authority, parsed.path, dict(settings or {}), clock)

@@ -284,6 +284,31 @@ def test_every_call_ends() -> None:
     open_filesystem(f"silent://{next(names)}").prove("")
 
 
+class SilentAtFirst(Objects):
+    """Asks the store when it is opened, which does not answer while it is told not to."""
+
+    waits: ClassVar[list[threading.Event]] = []
+
+    def __init__(self, **arguments: Any) -> None:
+        for wait in self.waits:
+            wait.wait(10)
+        super().__init__(**arguments)
+
+
+def test_opening_ends_and_is_tried_anew() -> None:
+    known_as("silentatfirst", SilentAtFirst)
+    where, settings = f"silentatfirst://{next(names)}", {"calltimeout": "0.1"}
+    answer = threading.Event()
+    SilentAtFirst.waits.append(answer)
+    try:
+        with pytest.raises(Unavailable, match=r"TimeoutError when fsspec opened.*no answer within 0\.1 s"):
+            open_filesystem(where, settings=settings)
+    finally:
+        SilentAtFirst.waits.clear()
+        answer.set()
+    open_filesystem(where, settings=settings).create_exclusive("file", b"data")
+
+
 @pytest.mark.parametrize(
     ("error", "reading", "changing"),
     [
