@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.share import THOROUGH
 from tests.object_stores import azure, servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.object_stores.servers import Store
+
+# It is the slower one.
+MOTO_SHARE = 0.1
 
 pytest.register_assert_rewrite("ftfile.testing")
 
@@ -49,10 +54,16 @@ def start_real() -> Iterator[Store]:
 real = pytest.fixture(scope="session", name="real")(start_real)
 
 
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> Store:
-    """Return the real server where there is one: it is also the faster one."""
-    found: Store = request.getfixturevalue("moto" if servers.what_is_missing() else "real")
+def drawn_server(what_for: str) -> str:
+    """Return the real one where there is one, and moto for a share."""
+    return "moto" if servers.what_is_missing() or random.Random(what_for).random() < MOTO_SHARE else "real"
+
+
+@pytest.fixture(params=["moto", "real"] if THOROUGH else None)
+def store(request: pytest.FixtureRequest, seed: int) -> Store:
+    """Return each server in `make long`, else the one that is drawn for this test."""
+    name = getattr(request, "param", None) or drawn_server(f"{seed} {request.node.nodeid}")
+    found: Store = request.getfixturevalue(name)
     return found
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
+import ftfile
+from ftfile.commit import bases, keeping
 from ftfile.core.errors import FtfileError
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.contract_support import write
 from ftfile.testing.repeatable import repeatable
+from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.test_driver import uploads
 from tests.object_stores.test_sink import Sink, rows
 from tests.object_stores.wire import FAULTS, Fault, Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.object_stores.servers import Store
@@ -38,31 +42,56 @@ class Stream:
     def __init__(self, store: Store, checkpoint: Path, publish: str, **options: str) -> None:
         self.sink = Sink(store, checkpoint)
         self.direct = publish == "direct"
-        self._query = self.sink.query(publish=publish, **options)
-        self._letters: list[str] = []
+        self.query = self.sink.query(publish=publish, **options)
+        self.letters: list[str] = []
         self.run()
 
     def run(self, wire: Wire | None = None) -> FtfileError | None:
-        """Run the next batch, and return what it raised."""
-        batch = len(self._letters) // 2
-        self._letters += [f"{batch}a", f"{batch}b"]
-        tasks = [rows(f"{batch}a"), rows(f"{batch}b")]
+        """Do the next steps, and return what one raised."""
         error = None
-        if wire is not None:
-            with wire():
-                try:
-                    self._query.run(batch, tasks)
-                except FtfileError as raised:
-                    error = raised
-        if wire is None or error is not None:
-            self._query.restart()
-            self._query.run(batch, tasks[::-1])
+        for step in self.steps():
+            if wire is not None and error is None:
+                with wire():
+                    try:
+                        step()
+                    except FtfileError as raised:
+                        error = raised
+                if error is None:
+                    continue
+            self.query.restart()
+            step()
         return error
 
+    def steps(self) -> Iterator[Callable[[], object]]:
+        """Yield what may be repeated: a batch."""
+        batch = len(self.letters) // 2
+        self.letters += [f"{batch}a", f"{batch}b"]
+        tasks = itertools.cycle(([rows(f"{batch}a"), rows(f"{batch}b")], [rows(f"{batch}b"), rows(f"{batch}a")]))
+        yield lambda: self.query.run(batch, next(tasks))
+
     def check(self) -> None:
-        self._query.restart()
+        self.query.restart()
         self.run()
-        self.sink.checked(*self._letters, direct=self.direct)
+        self.sink.checked(*self.letters, direct=self.direct)
+
+
+class RollingStream(Stream):
+    """In each run what two batches wrote becomes a file, in the tasks of the next, and small files one."""
+
+    def __init__(self, store: Store, checkpoint: Path, publish: str, **options: str) -> None:
+        super().__init__(store, checkpoint, publish, maxBatchesPerFile="2", **options)
+
+    def steps(self) -> Iterator[Callable[[], object]]:
+        """Yield two batches and a compaction."""
+        yield from super().steps()
+        yield from super().steps()
+        yield lambda: ftfile.compact(self.sink.url, storage=self.sink.store.settings)
+
+    def check(self) -> None:
+        ftfile.flush(self.sink.url, storage=self.sink.store.settings)
+        self.query.restart()
+        self.sink.checked(*self.letters)
+        assert "compact" in {version.operation for version in self.sink.open().history()}
 
 
 # How files get their names: by copies that keep conditions, as on AWS; by hand, as the stores here need it; at once.
@@ -90,6 +119,37 @@ def test_a_fault_that_passes_is_survived(store: Store, tmp_path: Path, how: str,
     stream.check()
 
 
+@pytest.fixture
+def many_bases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no run have much more to read than the one before."""
+    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
+
+
+@pytest.fixture(params=["copy", "by hand"] if THOROUGH else ["drawn"])
+def like_aws(request: pytest.FixtureRequest, seed: int) -> bool:
+    how = random.Random(f"{seed} {request.node.name}").choice(["copy", "by hand"])
+    return (how if request.param == "drawn" else request.param) == "copy"
+
+
+@pytest.mark.usefixtures("many_bases")
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_fault_that_passes_is_survived_where_files_are_assembled(
+    store: Store, tmp_path: Path, seed: int, like_aws: bool, fault: Fault
+) -> None:
+    """At every request; in the suite at some, and of those that only look at fewer."""
+    step = 1 if THOROUGH else 5 if fault.conditional else 9 if fault.changes else 48
+    stream = RollingStream(store, tmp_path, "copy")
+    for at in itertools.count(seed % step, step):
+        wire = Wire(store, fault, at, like_aws=like_aws)
+        error = stream.run(wire)
+        if wire.hit is None:
+            break
+        assert error is None, f"{fault} at request {at}, {wire.hit}: {error!r}"
+    assert at >= 12
+    stream.check()
+
+
 @pytest.mark.parametrize(("fault", "how"), [case for case in CASES if not case[0].conditional], ids=str)
 def test_a_fault_that_stays_loses_and_doubles_nothing(store: Store, tmp_path: Path, how: str, fault: Fault) -> None:
     # Nobody waits, but each try is a request.
@@ -102,6 +162,30 @@ def test_a_fault_that_stays_loses_and_doubles_nothing(store: Store, tmp_path: Pa
             break
         assert error is not None or wire.hit == "put", f"{fault} from request {at}, {wire.hit}: nobody noticed"
     assert at > 1, "no request met it"
+    stream.check()
+
+
+@pytest.fixture(params=[fault for fault in FAULTS if not fault.conditional] if THOROUGH else ["drawn"], ids=str)
+def staying(request: pytest.FixtureRequest, seed: int) -> Fault:
+    drawn = random.Random(seed).choice([fault for fault in FAULTS if not fault.conditional])
+    return drawn if request.param == "drawn" else request.param
+
+
+@pytest.mark.usefixtures("many_bases")
+def test_a_fault_that_stays_loses_and_doubles_nothing_where_files_are_assembled(
+    store: Store, tmp_path: Path, seed: int, like_aws: bool, staying: Fault
+) -> None:
+    options = {"storage.patience": "1", "publishTimeout": "3s"}
+    stream = RollingStream(store, tmp_path, "copy", **options)
+    step = (2 if THOROUGH else 9) if staying.changes else (7 if THOROUGH else 45)
+    for at in itertools.count(seed % step, step):
+        wire = Wire(store, staying, at, FOR_EVER, settings=options, like_aws=like_aws)
+        error = stream.run(wire)
+        if wire.hit is None:
+            break
+        # What only saves work may fail.
+        assert error is not None or wire.hit in {"put", "delete"}, f"from request {at}, {wire.hit}: nobody noticed"
+    assert at > step, "no request met it"
     stream.check()
 
 

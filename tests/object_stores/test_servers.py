@@ -48,9 +48,9 @@ def test_the_clients_of_hadoop_are_of_the_version_that_spark_has() -> None:
     assert [f"hadoop-client-api-{version}.jar" for version in versions] == [client.name] * 2
 
 
-def test_the_tests_say_what_they_leave_out(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tests_say_what_they_leave_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "VERSITY", tmp_path)
+    assert {conftest.drawn_server(f"test {number}") for number in range(100)} == {"moto", "real"}
     monkeypatch.setattr(servers, "VERSITY", tmp_path / "versitygw")
     monkeypatch.setattr(azure, "AZURITE", tmp_path)
     said = "\n".join(conftest.pytest_report_header())
@@ -58,4 +58,4 @@ def test_the_tests_say_what_they_leave_out(
     assert "Azure is left out" in said
     with pytest.raises(pytest.skip.Exception, match="moto is tried alone"):
         next(conftest.start_real())
-    assert request.getfixturevalue("store") is request.getfixturevalue("moto")
+    assert {conftest.drawn_server(f"test {number}") for number in range(100)} == {"moto"}

@@ -53,8 +53,10 @@ class Fault:
 FAULTS = (
     Fault(effect=True),
     Fault(effect=False),
+    # Of a race for a name; whatever changes an object may meet another change of it.
     Fault(effect=False, status=409, code="ConditionalRequestConflict", conditional=True),
-    # Something between us and the store sent it twice.
+    Fault(effect=False, status=409, code="OperationAborted", changes=True),
+    # Something between us and the store sent it twice; there is no 412 where no condition was.
     Fault(effect=True, status=412, code="PreconditionFailed", conditional=True),
     Fault(effect=True, status=500, code="InternalError", changes=True),
     Fault(effect=False, status=500, code="InternalError"),
