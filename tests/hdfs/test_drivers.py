@@ -31,7 +31,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs import webhdfs, webhdfs_client
+from ftfile.fs import hdfs_native_close, webhdfs, webhdfs_client
 from ftfile.fs.deadline import start as run_later
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.contract_support import write
@@ -325,6 +325,23 @@ def test_a_no_without_a_reason_is_an_error(
     monkeypatch.setattr(webhdfs_client.WebClient, "remove", lambda *_: False)
     with pytest.raises(NotFound):
         fs.delete("file")
+
+
+def test_a_file_is_closed_before_the_library_notices(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_behind: set[Any] = set()
+    monkeypatch.setattr(hdfs_native_close, "_left_behind", left_behind)
+    monkeypatch.setattr(hdfs_native_close, "WAITS_S", (0.003,) * 100)
+    fs = opened(cluster.url + next(_directories), blockSize="65536")
+    before = cluster.bean("FSNamesystem")["NumFilesUnderConstruction"]
+    noticed = 0
+    for size_bytes in (1, 65_537, 200_000, 2 << 20):
+        fs.create_exclusive(f"{size_bytes}", b"x" * size_bytes)
+        noticed += not left_behind
+        left_behind.clear()
+    # What is left open would be recovered by the NameNode, at some time.
+    assert cluster.bean("FSNamesystem")["NumFilesUnderConstruction"] == before
+    # Of the last one the blocks are full: there nobody can tell.
+    assert 1 <= noticed < 4, "all were waited for, or none"
 
 
 # ------------------------------------------------------------------------------- servers that die, writers that die

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import dropped, wrong
 
 DRIVERS = "tests/unit/fs/test_hdfs_drivers.py"
+CLOSE = "tests/unit/fs/test_hdfs_native_close.py"
 DURABILITY = "tests/unit/sink/test_durability.py"
 DEADLINE = "tests/unit/fs/test_deadline.py"
 
@@ -124,7 +125,35 @@ ON_HDFS = (
         "if False:",
         DRIVERS,
     ),
-    wrong("the process ends amid a call", "fs/deadline.py", "wait([*_running], EXIT_WAIT_S)", "None", DEADLINE),
+    wrong("the process ends amid a call", "fs/deadline.py", "while _running and", "while False and", DEADLINE),
+    wrong(
+        "the process ends amid a call that another one began",
+        "fs/deadline.py",
+        "while _running and SYSTEM_CLOCK.monotonic_s() < deadline_s:",
+        "for _ in [1]:",
+        DEADLINE,
+    ),
+    wrong(
+        "the native driver has a file recovered that is not closed",
+        "fs/hdfs_native_close.py",
+        "if client.get_content_summary(full).space_consumed == space_bytes:",
+        "if True:",
+        CLOSE,
+    ),
+    wrong(
+        "the native driver takes an open file of full blocks for a closed one",
+        "fs/hdfs_native_close.py",
+        " or size_bytes % status.blocksize == 0",
+        "",
+        CLOSE,
+    ),
+    wrong(
+        "the native driver takes a file for closed that the library could not close",
+        "fs/hdfs_native_close.py",
+        "    closing.result()\n",
+        "    wait([closing])\n",
+        CLOSE,
+    ),
 )
 
 DURABLE_AS_ASKED = (

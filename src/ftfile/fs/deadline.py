@@ -10,6 +10,8 @@ from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ftfile.core.clock import SYSTEM_CLOCK
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -73,7 +75,15 @@ def _forget() -> None:
 # Threads do not survive a fork.
 os.register_at_fork(after_in_child=_forget)
 
-atexit.register(lambda: wait([*_running], EXIT_WAIT_S))
+
+def _wait_at_exit() -> None:
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + EXIT_WAIT_S
+    # Calls may begin others.
+    while _running and SYSTEM_CLOCK.monotonic_s() < deadline_s:
+        wait([*_running], deadline_s - SYSTEM_CLOCK.monotonic_s())
+
+
+atexit.register(_wait_at_exit)
 
 
 def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:

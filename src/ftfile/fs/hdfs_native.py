@@ -1,7 +1,7 @@
 """The native HDFS driver: Hadoop's own protocol by `hdfs-native`, without a JVM; it syncs, and is the faster one.
 
-Closing a file takes that library half a second, whatever its size: see docs/hdfs.md. A hint is therefore closed behind
-the caller's back.
+Closing a file would take that library half a second, whatever its size: see `hdfs_native_close`. A hint is closed
+behind the caller's back.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ftfile.fs.deadline import limit_s, run_within, start
 from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hadoop_surroundings import USER, current_user
+from ftfile.fs.hdfs_native_close import close_early
 from ftfile.fs.hdfs_native_errors import CODED, Answers
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         full = self._full("put", path)
         writer = self.do("put", path, lambda: self.writer(full, overwrite=True))
         self.do("put", path, lambda: writer.write(content))
-        closing = start(writer.close)
+        closing = start(lambda: self.finish(full, writer, len(content)))
         with self._lock:
             self._hints[path] = closing
 
@@ -183,6 +184,10 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         # Not the library's file object: it would close, and so complete, a file that failed when it is forgotten.
         return self._client().inner.create(full, options)
 
+    def finish(self, full: str, writer: RawFileWriter, size_bytes: int) -> None:
+        """End a file to which so much was written."""
+        close_early(self._client(), full, writer, size_bytes)
+
     def _require_replicated(self, full: str) -> None:
         """Look whether a new file is replicated: once for each directory, whose files are all alike.
 
@@ -226,7 +231,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             self._require_replicated(full)
             writer.write(content)
             writer.hsync()
-        writer.close()
+        self.finish(full, writer, len(content))
 
 
 _opened: weakref.WeakSet[NativeHdfsFileSystem] = weakref.WeakSet()
@@ -305,7 +310,7 @@ class _NativeStream(OutputStream):
 
     def _close(self) -> None:
         self._send()
-        self._run("close", lambda writer: writer.close())
+        self._run("close", lambda writer: self._fs.finish(self._full, writer, self._position))
 
     def _abort(self) -> bool:
         # Deleting the file takes it from its writer, whose lease ends with it.

@@ -32,6 +32,13 @@ class Names:
     # Of new files; those that are erasure-coded take no number.
     replicas: int = 3
     coded: bool = False
+    block_bytes: int = 1 << 27
+    # The library closes a file only when it is open no more; each open one with what its blocks count, of which the
+    # last is not reported, or is.
+    slow: bool = False
+    unreported: bool = False
+    open_files: dict[str, int] = field(default_factory=dict)
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     def ask(self, text: str) -> None:
         self.asked.append(text)
@@ -89,8 +96,25 @@ class NativeClient:
             raise FileNotFoundError(path)
         length = len(self._names.files.get(path, b""))
         return SimpleNamespace(
-            isdir=path in self._names.directories, length=length, modification_time=0, replication=self._names.replicas
+            isdir=path in self._names.directories,
+            length=length,
+            modification_time=0,
+            replication=self._names.replicas,
+            blocksize=self._names.block_bytes,
         )
+
+    def get_content_summary(self, path: str) -> SimpleNamespace:
+        self._names.ask("summary")
+        with self._names.changed:
+            assert self._names.changed.wait_for(lambda: path in self._names.open_files, 10)
+            return SimpleNamespace(space_consumed=self._names.open_files[path] * self._names.replicas)
+
+    def recover_lease(self, path: str) -> bool:
+        self._names.ask("recover")
+        with self._names.changed:
+            del self._names.open_files[path]
+            self._names.changed.notify_all()
+        return True
 
     def set_replication(self, path: str, replication: int) -> bool:
         self._names.ask(f"replication {path} {replication}")
@@ -116,6 +140,13 @@ class NativeWriter:
     def close(self) -> None:
         self._names.ask("close")
         self._names.keep(self._path, self._content)
+        if self._names.slow:
+            with self._names.changed:
+                size_bytes = self._names.block_bytes if self._names.unreported else len(self._content)
+                self._names.open_files[self._path] = size_bytes
+                self._names.changed.notify_all()
+                assert self._names.changed.wait_for(lambda: self._path not in self._names.open_files, 10)
+            self._names.ask("closed")
 
 
 class NativeReader:

@@ -23,8 +23,14 @@ def test_a_call_that_hangs_is_left_to_itself() -> None:
     assert run_within(5, lambda: "next") == "next"
 
 
-def test_the_process_does_not_end_amid_a_call() -> None:
-    code = "import time\nfrom ftfile.fs.deadline import start\nstart(lambda: (time.sleep(0.3), print('ended')))"
+@pytest.mark.parametrize("call", ["end", "lambda: (time.sleep(0.2), start(end))"])
+def test_the_process_does_not_end_amid_a_call(call: str) -> None:
+    code = f"""
+import time
+from ftfile.fs.deadline import start
+end = lambda: (time.sleep(0.3), print("ended"))
+start({call})
+"""
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"ended\n"
 
 
