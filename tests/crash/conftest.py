@@ -1,0 +1,40 @@
+"""What makes thousands of recoveries a minute: records that were decoded already are not decoded again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit import log
+from ftfile.commit.record_format import decode_record
+from ftfile.testing import log_check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.commit.model import Record
+
+KEPT = 10_000
+
+
+@lru_cache(KEPT)
+def _decoded(content: bytes, path: str) -> Record:
+    def no_companion(companion: str) -> bytes:
+        raise AssertionError(companion)
+
+    return decode_record(content, path, no_companion)
+
+
+def _decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
+    """Decode as ever what has a companion, which may be missing."""
+    return decode_record(content, path, read_companion) if b'"companion"' in content else _decoded(content, path)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def records_decoded_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (log, log_check):
+            patch.setattr(module, "decode_record", _decode_once)
+        yield
