@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import getpass
+import http.client
 import itertools
 import json
 import os
@@ -290,6 +291,31 @@ def test_an_upload_that_is_cut_short_does_not_count(cluster: MiniCluster, monkey
     with pytest.raises(Unavailable):
         fs.create_exclusive("exclusive", b"x" * 1000)
     assert not fs.exists("exclusive")
+
+
+@pytest.mark.parametrize("block_bytes", [1 << 20, 1024])
+def test_bytes_that_changed_on_the_way_are_no_file(
+    cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, block_bytes: int
+) -> None:
+    fs = opened(cluster.web_url + next(_directories), blockSize=str(block_bytes))
+    content = bytes(range(251)) * 11_000
+    for size_bytes in (0, 1, 511, 512, 1024, 5_000, 3 * block_bytes, len(content)):
+        write(fs, f"streamed-{size_bytes}", content[:size_bytes])
+        fs.create_exclusive(f"exclusive-{size_bytes}", content[:size_bytes])
+    assert caplog.text == "", "what was written was compared"
+    real = http.client.HTTPConnection.send
+
+    def send(connection: http.client.HTTPConnection, data: bytes) -> None:
+        sent = bytes(data)
+        real(connection, sent.replace(b"secret", b"SECRET"))
+
+    monkeypatch.setattr(http.client.HTTPConnection, "send", send)
+    for text in (b"secret", content + b"secret"):
+        with pytest.raises(StorageError, match="other bytes than were sent"):
+            write(fs, "new", text)
+        with pytest.raises(StorageError, match="other bytes than were sent"):
+            fs.create_exclusive("new", text)
+        assert not fs.exists("new")
 
 
 def test_a_store_that_lost_bytes_makes_no_exclusive_file(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:

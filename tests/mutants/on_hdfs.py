@@ -6,6 +6,7 @@ from tests.mutants.mutant import dropped, wrong
 
 DRIVERS = "tests/unit/fs/test_hdfs_drivers.py"
 CLOSE = "tests/unit/fs/test_hdfs_native_close.py"
+CHECKSUM = "tests/unit/fs/test_hadoop_checksum.py"
 DURABILITY = "tests/unit/sink/test_durability.py"
 DEADLINE = "tests/unit/fs/test_deadline.py"
 
@@ -13,7 +14,7 @@ ON_HDFS = (
     dropped(
         "an exclusive file on HDFS is not measured",
         "fs/hadoop.py",
-        "self._measure(path, temporary, len(content))",
+        "self._compare(path, temporary, content)",
         DRIVERS,
     ),
     wrong("tries of an exclusive file on HDFS share a name", "fs/hadoop.py", "{SYSTEM_IDS.unique()}", "0", DRIVERS),
@@ -65,6 +66,41 @@ ON_HDFS = (
         "self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data",
         "self._sent = self._sent if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data",
         DRIVERS,
+    ),
+    wrong(
+        "bytes that changed on the way by WebHDFS are a file",
+        "fs/webhdfs.py",
+        "elif found != checksum.digest():",
+        "elif False:",
+        CHECKSUM,
+    ),
+    wrong(
+        "a file by WebHDFS is not compared when it is closed",
+        "fs/webhdfs.py",
+        "        if self._checksum is not None:\n            self._fs.verify(",
+        "        if False:\n            self._fs.verify(",
+        CHECKSUM,
+    ),
+    wrong(
+        "a record by WebHDFS is not compared",
+        "fs/webhdfs.py",
+        "if content and checksum is not None:",
+        "if False:",
+        CHECKSUM,
+    ),
+    wrong(
+        "what HDFS stores as other bytes is compared with what was sent",
+        "fs/webhdfs.py",
+        'if status.get("encBit") or',
+        "if",
+        CHECKSUM,
+    ),
+    wrong(
+        "the checksum of a file forgets where chunks end",
+        "fs/hadoop_checksum.py",
+        "        self._rest += view[whole:]\n",
+        "",
+        CHECKSUM,
     ),
     wrong(
         "WebHDFS is asked for no sync", "fs/webhdfs.py", '"CREATE,OVERWRITE,SYNC_BLOCK"', '"CREATE,OVERWRITE"', DRIVERS

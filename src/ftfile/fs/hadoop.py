@@ -95,7 +95,7 @@ class HadoopFileSystem(FileSystem):
         try:
             self.patiently(write)
             temporary = tried[-1]
-            self._measure(path, temporary, len(content))
+            self._compare(path, temporary, content)
             self.do("create_exclusive", path, lambda: self._move(temporary, full))
             tried.pop()
         except OutcomeUnknown:
@@ -188,8 +188,11 @@ class HadoopFileSystem(FileSystem):
         except StorageError as error:
             raise type(error)(operation, path, error.detail) from error
 
-    def _measure(self, path: str, full: str, length: int) -> None:
-        found = self._look("create_exclusive", path, full).size_bytes
+    def _compare(self, path: str, full: str, content: bytes) -> None:
+        """Look whether what was written is there."""
+        self._require_length(path, self._look("create_exclusive", path, full).size_bytes, len(content))
+
+    def _require_length(self, path: str, found: int, length: int) -> None:
         if found != length:
             raise StorageError("create_exclusive", path, f"{found} of {length} bytes reached {self.where}")
 

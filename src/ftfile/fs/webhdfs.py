@@ -1,7 +1,8 @@
 """The WebHDFS driver: HDFS over HTTP, without a JVM and without compiled code.
 
 An upload whose connection breaks leaves a short file that looks complete, so a file counts only once the DataNode has
-said that it closed it. `create` first makes an empty file, exclusively; the content then replaces that file by its own.
+said that it closed it. The DataNode computes checksums of what arrives; they are compared with those of what was sent.
+`create` first makes an empty file, exclusively; the content then replaces that file by its own.
 """
 
 from __future__ import annotations
@@ -10,9 +11,20 @@ import contextlib
 import getpass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ftfile.core.errors import AlreadyExists, ConfigError, NotFound, OutcomeUnknown, StorageError, StreamClosed
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    StreamClosed,
+    Unsupported,
+)
+from ftfile.core.logs import get_logger
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.hadoop import HadoopFileSystem
+from ftfile.fs.hadoop_checksum import HadoopChecksum, digest_of
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hadoop_surroundings import current_user, is_kerberos
 from ftfile.fs.hadoop_tokens import find_token
@@ -49,6 +61,8 @@ _CAPABILITIES = Capabilities(
 
 Result = TypeVar("Result")
 
+_log = get_logger(__name__)
+
 
 class WebHdfsFileSystem(HadoopFileSystem):
     """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
@@ -64,6 +78,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         super().__init__(f"{' or '.join(urls)}{root}", root, settings, clock)
         self._urls = urls
         self._client = self._connect()
+        self._tells_checksums = True
 
     def __repr__(self) -> str:
         return f"WebHdfsFileSystem({self._urls!r}, {self.root!r})"
@@ -116,13 +131,36 @@ class WebHdfsFileSystem(HadoopFileSystem):
         """Return what tells the file from another of its name."""
         return int(self._client.status(full)["fileId"])
 
-    def begin(self, operation: str, path: str, full: str) -> tuple[int, Upload]:
-        """Begin to send the content of a file that is there, empty, and return its number as well.
+    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload]:
+        """Begin to send the content of a file that is there, empty, and return its status as well.
 
         A DataNode that does not take the connection has not touched the file: another one is asked for.
         """
-        number = self.do("stat", path, lambda: self.file_number(full))
-        return number, self.do(operation, path, lambda: self.upload(full, overwrite=True))
+        status = self.do("stat", path, lambda: self._client.status(full))
+        return status, self.do(operation, path, lambda: self.upload(full, overwrite=True))
+
+    def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
+        """Compare a file that was closed, and is not empty, with what was sent.
+
+        Raises:
+            StorageError: other bytes are there.
+        """
+        try:
+            found = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
+        except (Unsupported, PermissionDenied):
+            found = None
+        if found is None:
+            if self._tells_checksums:
+                _log.warning(
+                    "%s tells no checksums to compare: of its files the lengths are known to be right", self.where
+                )
+            self._tells_checksums = False
+        elif found != checksum.digest():
+            detail = (
+                f"other bytes than were sent reached {self.where}, though as many: something on the way changes them "
+                "(a proxy, a network card, memory); hdfs:// has checksums on its way"
+            )
+            raise StorageError(operation, path, detail)
 
     def wait_until_replaced(self, full: str, file_number: int) -> None:
         """Wait a while until another file, or none, has the name."""
@@ -173,6 +211,14 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def _write_whole(self, full: str, content: bytes) -> None:
         self._upload_all(full, content, overwrite=True)
+
+    def _compare(self, path: str, full: str, content: bytes) -> None:
+        status = self.do("stat", path, lambda: self._client.status(full))
+        self._require_length(path, int(status["length"]), len(content))
+        checksum = _checksum_for(status)
+        if content and checksum is not None:
+            checksum.update(content)
+            self.verify("create_exclusive", path, full, checksum)
 
     def _explain(self, full_source: str, full_target: str) -> None:
         """Say what a server meant that answers a rename with false, and no reason.
@@ -232,6 +278,7 @@ class _WebStream(OutputStream):
         self._chunk = bytearray()
         self._upload: Upload | None = None
         self._empty_file = 0
+        self._checksum: HadoopChecksum | None = None
 
     def _write(self, data: memoryview) -> None:
         if len(self._chunk) + data.nbytes < CHUNK_BYTES:
@@ -239,9 +286,9 @@ class _WebStream(OutputStream):
             return
         upload = self._started("write")
         with Answers("write", self.path, self._fs.where):
-            upload.send(self._chunk)
+            self._send(upload, self._chunk)
             self._chunk.clear()
-            upload.send(data)
+            self._send(upload, data)
 
     def _hsync(self) -> None:
         """Never reached: the capability is missing."""
@@ -251,8 +298,10 @@ class _WebStream(OutputStream):
             return
         upload = self._started("close")
         with Answers("close", self.path, self._fs.where):
-            upload.send(self._chunk)
+            self._send(upload, self._chunk)
             upload.finish()
+        if self._checksum is not None:
+            self._fs.verify("close", self.path, self._full, self._checksum)
 
     def _abort(self) -> bool:
         if self._upload is not None:
@@ -263,8 +312,14 @@ class _WebStream(OutputStream):
 
     def _started(self, operation: str) -> Upload:
         if self._upload is None:
-            self._empty_file, self._upload = self._fs.begin(operation, self.path, self._full)
+            status, self._upload = self._fs.begin(operation, self.path, self._full)
+            self._empty_file, self._checksum = int(status["fileId"]), _checksum_for(status)
         return self._upload
+
+    def _send(self, upload: Upload, data: bytearray | memoryview) -> None:
+        upload.send(data)
+        if self._checksum is not None:
+            self._checksum.update(data)
 
 
 class _WebFile(InputFile):
@@ -284,6 +339,16 @@ class _WebFile(InputFile):
     def close(self) -> None:
         """Release the file; idempotent."""
         self._fs = None
+
+
+def _checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
+    """Return what computes the checksum of a file with such a status, or None where HDFS has one of other bytes.
+
+    Those of an encryption zone are of the encrypted content, those of erasure coding of stripes.
+    """
+    if status.get("encBit") or status.get("ecBit") or status.get("ecPolicy"):
+        return None
+    return HadoopChecksum(int(status["blockSize"]))
 
 
 def _info(path: str, status: dict[str, Any]) -> FileInfo:

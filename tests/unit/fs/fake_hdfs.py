@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
+from ftfile.fs.hadoop_checksum import HadoopChecksum
+
 
 @dataclass
 class Names:
@@ -27,6 +29,12 @@ class Names:
     losses: dict[str, list[Exception]] = field(default_factory=dict)
     # Bytes of each file that get lost on the way.
     swallowed: int = 0
+    # Bytes change on the way, and their number does not.
+    flipped: bool = False
+    # What HDFS says that its checksums are.
+    algorithm: str = "MD5-of-0MD5-of-512CRC32C"
+    # More of the status of a file.
+    more: dict[str, object] = field(default_factory=dict)
     # How long it takes to write.
     takes_s: float = 0
     # Of new files; those that are erasure-coded take no number.
@@ -53,6 +61,8 @@ class Names:
             raise pending.pop(0)
 
     def keep(self, path: str, content: bytes) -> None:
+        if self.flipped and content:
+            content = bytes([content[0] ^ 1]) + content[1:]
         self.files[path] = content[: len(content) - self.swallowed]
 
     def rename(self, source: str, target: str) -> None:
@@ -202,13 +212,28 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        path, _ = self._taken_apart()
+        path, query = self._taken_apart()
+        if query["op"] == "GETFILECHECKSUM":
+            self._tell_checksum(path)
+            return
         self.names.ask("GETFILESTATUS")
         if path not in self.names.files and path not in self.names.directories:
             self._refuse(FileNotFoundError(path))
             return
         kind, length = "DIRECTORY" if path in self.names.directories else "FILE", len(self.names.files.get(path, b""))
-        self._reply({"FileStatus": {"type": kind, "length": length, "modificationTime": 0, "fileId": 1}})
+        status = {"type": kind, "length": length, "modificationTime": 0, "fileId": 1, "blockSize": 1 << 20}
+        self._reply({"FileStatus": status | self.names.more})
+
+    def _tell_checksum(self, path: str) -> None:
+        try:
+            self.names.ask("GETFILECHECKSUM")
+        except Exception as error:
+            self._refuse(error)
+            return
+        checksum = HadoopChecksum(1 << 20)
+        checksum.update(self.names.files[path])
+        found = b"\0\0\2\0" + b"\0" * 8 + checksum.digest()
+        self._reply({"FileChecksum": {"algorithm": self.names.algorithm, "bytes": found.hex(), "length": len(found)}})
 
     def do_DELETE(self) -> None:
         path, _ = self._taken_apart()

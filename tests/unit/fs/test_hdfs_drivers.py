@@ -88,7 +88,13 @@ class TestExclusive:
     def test_the_same_by_http(self, web: FileSystem, names: Names) -> None:
         web.create_exclusive("log", b"content")
         assert names.files == {"/out/log": b"content"}
-        assert names.asked == ["CREATE CREATE,OVERWRITE,SYNC_BLOCK true", "CONTENT", "GETFILESTATUS", "RENAME NONE"]
+        assert names.asked == [
+            "CREATE CREATE,OVERWRITE,SYNC_BLOCK true",
+            "CONTENT",
+            "GETFILESTATUS",
+            "GETFILECHECKSUM",
+            "RENAME NONE",
+        ]
 
     def test_is_not_made_of_less_than_was_sent(self, fs: FileSystem, names: Names) -> None:
         names.swallowed = 1
