@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.sink.message import TaskCommit
+    from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.volume import Store
 
 Result = TypeVar("Result")
@@ -67,10 +68,17 @@ FAULTS = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Draw from the matrix of stores, scenarios and faults: each store meets each fault, and each of its scenarios."""
+    """Draw from the matrix of stores, scenarios and faults: each store meets each fault, and each of its scenarios.
+
+    Where the scenario is given, the disk meets each fault, and each other store two.
+    """
+    rng = random.Random(metafunc.config.option.seed)
+    if "model" in metafunc.fixturenames:
+        drawn = {model: FAULTS if THOROUGH or model == "disk" else rng.sample([*FAULTS], 2) for model in STORES}
+        models = [pytest.param(model, FAULTS[name], id=f"{model}-{name}") for model in drawn for name in drawn[model]]
+        metafunc.parametrize(("model", "fault"), models)
     if "store" not in metafunc.fixturenames:
         return
-    rng = random.Random(metafunc.config.option.seed)
     cells = []
     for store, (_, scenarios) in STORES.items():
         dealt = itertools.cycle(rng.sample(scenarios, len(scenarios)))
@@ -133,58 +141,68 @@ def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed:
     assert raised, "no fault was noticed"
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_at_every_call_of_a_commit_that_is_called_again(fault: Fault) -> None:
+def batches_on(model: str) -> tuple[Callable[[], FileSystem], Scenario]:
+    """Return what makes an empty store, and `BATCHES` as they are written to it."""
+    store, scenarios = STORES[model]
+    scenario = next(each for each in scenarios if each.name == BATCHES.name)
+    return lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario
+
+
+def checked(scenario: Scenario, fs: FileSystem) -> DirectoryReport:
+    return check_directory(fs, direct=scenario.options == DIRECT)
+
+
+def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, fault: Fault) -> None:
     """With the same messages: whoever called it may not know how it ended, and their files may be committed."""
+    make, scenario = batches_on(model)
     messages: list[TaskCommit] = []
-    batch = BATCHES.batches[0]
+    batch = scenario.batches[0]
 
     def written() -> FileSystem:
-        fs = CrashingFileSystem(clock=CLOCK)
-        messages[:] = BATCHES.query(fs, "a").write(0, BATCHES.deal(batch, tasks=2))
+        fs = make()
+        messages[:] = scenario.query(fs, "a").write(0, scenario.deal(batch, tasks=2))
         return fs
 
     def commit(fs: FileSystem) -> None:
-        BATCHES.query(fs, "a").commit(0, messages)
+        scenario.query(fs, "a").commit(0, messages)
 
     for run in fault_sweep(fault, written, commit):
         with told(str(run)):
             commit(run.file_system)
-            report = BATCHES.check(run.file_system, [batch.note])
+            report = scenario.check(run.file_system, [batch.note])
             assert report.live_rows == report.visible_rows == batch.rows
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_at_every_call_of_a_batch_write(fault: Fault) -> None:
+def test_a_fault_at_every_call_of_a_batch_write(model: str, fault: Fault) -> None:
     """No batch id shows a second try to be one: what succeeded is there once, what failed at most once."""
-
+    make, scenario = batches_on(model)
     batch = Batch("ab")
 
     def write(fs: FileSystem) -> None:
-        BATCHES.query(fs, "a").run_job(SYSTEM_IDS.unique(), BATCHES.deal(batch, tasks=2))
+        scenario.query(fs, "a").run_job(SYSTEM_IDS.unique(), scenario.deal(batch, tasks=2))
 
-    for run in fault_sweep(fault, lambda: CrashingFileSystem(clock=CLOCK), write):
+    for run in fault_sweep(fault, make, write):
         with told(str(run)):
-            rows = check_directory(run.file_system).live_rows
+            rows = checked(scenario, run.file_system).live_rows
             assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
-            assert check_directory(run.file_system).visible_rows == rows + batch.rows
+            assert checked(scenario, run.file_system).visible_rows == rows + batch.rows
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(fault: Fault) -> None:
+def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(model: str, fault: Fault) -> None:
     """Whatever happened to the first try, after the second its rows are there once."""
+    make, scenario = batches_on(model)
     batch = Batch("ab", "transaction", "app", 7)
 
     def write(fs: FileSystem) -> None:
-        BATCHES.run_batch(batch, BATCHES.query(fs, "app"))
+        scenario.run_batch(batch, scenario.query(fs, "app"))
 
-    for run in fault_sweep(fault, lambda: CrashingFileSystem(clock=CLOCK), write):
+    for run in fault_sweep(fault, make, write):
         with told(str(run)):
-            rows = check_directory(run.file_system).live_rows
+            rows = checked(scenario, run.file_system).live_rows
             assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
-            assert check_directory(run.file_system).visible_rows == batch.rows
+            assert checked(scenario, run.file_system).visible_rows == batch.rows
 
 
 class Damaged(WrapperFileSystem, PickledByReference):

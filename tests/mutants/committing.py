@@ -65,7 +65,7 @@ FOUND = (
         "        for add in proposal.adds if head.finds(proposal.author) else ():\n"
         "            if log.fs.exists(add.path):\n"
         "                log.fs.delete(add.path)\n",
-        f"{FAULTS}_of_a_commit_that_is_called_again[PermissionDenied before]",
+        f"{FAULTS}_of_a_commit_that_is_called_again[disk-PermissionDenied before]",
     ),
     dropped(
         "a replay is not compared with what was recorded",

@@ -47,6 +47,13 @@ MAKING = (
         RESENT,
     ),
     wrong(
+        "two changes of one object that meet are an error",
+        "fs/s3_errors.py",
+        '    "OperationAborted": (Unavailable, _CONFLICT),\n',
+        "",
+        f"{FAULTS}::test_a_fault_that_passes_is_survived[409 OperationAborted before-copy]",
+    ),
+    wrong(
         "a lost answer is taken for a refusal",
         "fs/s3_client.py",
         'return OutcomeUnknown(operation, path, f"the reply',
@@ -327,6 +334,13 @@ BY_FSSPEC = (
         "        file.closed = True\n",
         "        pass\n",
         f"{FSSPEC}::test_what_keeps_its_word_passes_and_nothing_is_left",
+    ),
+    wrong(
+        "what fsspec opens may take for ever",
+        "fs/fsspec_client.py",
+        "run_within(self._timeout_s, make)",
+        "make()",
+        f"{FSSPEC}::test_opening_ends_and_is_tried_anew",
     ),
     wrong(
         "a lost answer of fsspec is taken for a refusal",

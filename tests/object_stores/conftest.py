@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tests.object_stores.servers import Store
 
-# It is the slower one.
-MOTO_SHARE = 0.1
+# Of the tests that run on one server, those on moto, which is the slower one.
+MOTO_SHARE = 0.5 if THOROUGH else 0.1
 
 pytest.register_assert_rewrite("ftfile.testing")
 
@@ -59,11 +59,10 @@ def drawn_server(what_for: str) -> str:
     return "moto" if servers.what_is_missing() or random.Random(what_for).random() < MOTO_SHARE else "real"
 
 
-@pytest.fixture(params=["moto", "real"] if THOROUGH else None)
+@pytest.fixture
 def store(request: pytest.FixtureRequest, seed: int) -> Store:
-    """Return each server in `make long`, else the one that is drawn for this test."""
-    name = getattr(request, "param", None) or drawn_server(f"{seed} {request.node.nodeid}")
-    found: Store = request.getfixturevalue(name)
+    """Return the server that is drawn for this test."""
+    found: Store = request.getfixturevalue(drawn_server(f"{seed} {request.node.nodeid}"))
     return found
 
 

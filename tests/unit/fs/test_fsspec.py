@@ -291,7 +291,7 @@ class SilentAtFirst(Objects):
 
     def __init__(self, **arguments: Any) -> None:
         for wait in self.waits:
-            wait.wait(10)
+            wait.wait(3)
         super().__init__(**arguments)
 
 
