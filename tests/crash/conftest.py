@@ -9,7 +9,6 @@ import pytest
 
 from ftfile.commit import log
 from ftfile.commit.record_format import decode_record
-from ftfile.testing import log_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +33,8 @@ def _decode_once(content: bytes, path: str, read_companion: Callable[[str], byte
 
 @pytest.fixture(autouse=True, scope="session")
 def records_decoded_once() -> Iterator[None]:
+    from ftfile.testing import log_check  # noqa: PLC0415 - others register its assertions first
+
     with pytest.MonkeyPatch.context() as patch:
         for module in (log, log_check):
             patch.setattr(module, "decode_record", _decode_once)
