@@ -33,7 +33,7 @@ def _decode_once(content: bytes, path: str, read_companion: Callable[[str], byte
 
 @pytest.fixture(autouse=True, scope="session")
 def records_decoded_once() -> Iterator[None]:
-    from ftfile.testing import log_check  # noqa: PLC0415 - others register its assertions first
+    from ftfile.testing import log_check
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (log, log_check):
