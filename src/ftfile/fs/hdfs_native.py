@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ("NativeHdfsFileSystem", "open_location")
 
 # A call costs more than copying so much.
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 256 << 10
 # A stream remembers what it sent until it is more than this.
 KEPT_BYTES = 2 << 20
 # The library may wait for ever for a DataNode that died: of what can be sent again, no call without data takes longer.

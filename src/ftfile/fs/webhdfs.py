@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ("WebHdfsFileSystem", "open_location")
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 256 << 10
 ABORT_WAIT_S = 2.0
 
 _STREAM_CAPABILITIES = frozenset({"abort"})

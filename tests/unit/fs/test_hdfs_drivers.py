@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
+MIB = 1 << 20
 LOST = RuntimeError("connection reset by peer")
 NOT_READY = RuntimeError(
     'RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Name node is in safe mode")'
@@ -205,7 +206,7 @@ class TestNativeStreams:
     def test_a_large_one_is_not_as_it_is_not_at_hand_any_more(self, native: FileSystem, names: Names) -> None:
         stream = native.create("file")
         for _ in range(3):
-            stream.write(b"x" * native_driver.CHUNK_BYTES)
+            stream.write(b"x" * MIB)
         names.errors["hsync"] = [LOST]
         with pytest.raises(OutcomeUnknown):
             stream.hsync()
@@ -233,7 +234,7 @@ class TestNativeStreams:
 
         stream = native.create("file")
         for _ in range(2):
-            stream.write(b"x" * native_driver.CHUNK_BYTES)
+            stream.write(b"x" * MIB)
         monkeypatch.setattr(native_driver, "run_within", run)
         names.errors["hsync"] = [LOST]
         stream.hsync()
@@ -332,12 +333,12 @@ def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> No
 
 def test_what_is_held_of_a_file_that_is_being_written_is_told(fs: FileSystem) -> None:
     stream, most = fs.create("file"), 0
-    for _ in range(32):
-        stream.write(bytes(100_000))
+    for _ in range(128):
+        stream.write(bytes(25_000))
         held = [thing for thing in vars(stream).values() if isinstance(thing, bytearray)]
         most = max(most, sum(map(len, held)))
     stream.abort()
-    assert 900_000 < most <= fs.capabilities.stream_bytes
+    assert 225_000 < most <= fs.capabilities.stream_bytes
 
 
 @pytest.mark.parametrize("path", ["a:b", ".snapshot/a"])
