@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError, OutOfSpace
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, OutOfSpace, Unsupported
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
@@ -134,6 +134,11 @@ def test_options_of_hdfs_act_and_are_checked(cluster: MiniCluster, url: str) -> 
     assert (status["replication"], status["blockSize"], status["permission"]) == (2, 65536, "640")
     with pytest.raises(ConfigError, match="multiples of 512 bytes"):
         MicroBatch(url, COLUMNS, TEXT | {"blockSize": "1000"}).plan()
+    # What only the server knows is tried before the query starts.
+    for refused in ({"blockSize": "512"}, {"replication": "700"}):
+        with pytest.raises(Unsupported, match="set another " + "".join(refused)):
+            MicroBatch(f"{url}-new", COLUMNS, TEXT | refused).plan()
+    assert open_filesystem(f"{url}-new").list("_ftfile") == []
 
 
 def test_a_name_that_hdfs_cannot_store_is_a_bad_record_or_escaped(url: str) -> None:

@@ -17,7 +17,9 @@ ON_HDFS = (
         "self._compare(path, temporary, content)",
         DRIVERS,
     ),
-    wrong("tries of an exclusive file on HDFS share a name", "fs/hadoop.py", "{SYSTEM_IDS.unique()}", "0", DRIVERS),
+    wrong(
+        "tries of an exclusive file on HDFS share a name", "fs/hadoop.py", "]}/.{SYSTEM_IDS.unique()}", "]}/.0", DRIVERS
+    ),
     wrong("the native driver does not sync a record", "fs/hdfs_native.py", "            writer.hsync()\n", "", DRIVERS),
     dropped(
         "the native driver writes erasure-coded files",
@@ -168,6 +170,27 @@ ON_HDFS = (
         "while _running and SYSTEM_CLOCK.monotonic_s() < deadline_s:",
         "for _ in [1]:",
         DEADLINE,
+    ),
+    wrong(
+        "what files on HDFS are to have is not tried at start",
+        "fs/hadoop.py",
+        "if asked is None or (self.where, asked) in _proven:",
+        "if True:",
+        DRIVERS,
+    ),
+    wrong(
+        "a trial of what files on HDFS are to have is left there",
+        "fs/hadoop.py",
+        "        finally:\n            self.discard(full)\n",
+        "        finally:\n            pass\n",
+        DRIVERS,
+    ),
+    wrong(
+        "a native call without a thread is taken for one whose reply was lost",
+        "fs/hdfs_native_errors.py",
+        "if isinstance(error, NoThreadError):",
+        "if False:",
+        DRIVERS,
     ),
     wrong(
         "the native driver has a file recovered that is not closed",

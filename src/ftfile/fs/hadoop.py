@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.errors import AlreadyExists, NotADirectory, NotFound, OutcomeUnknown, StorageError, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger
 from ftfile.fs.api import FileInfo, FileSystem
 from ftfile.fs.hadoop_errors import NotEmpty
 from ftfile.fs.hadoop_settings import require_hdfs_name
@@ -27,6 +28,11 @@ __all__ = ("HadoopFileSystem",)
 _PATH_MAX = 8_000
 
 Result = TypeVar("Result")
+
+_log = get_logger(__name__)
+
+# Roots, and what their files are to have, that were tried.
+_proven: set[tuple[str, tuple[int | None, int | None, int]]] = set()
 
 
 class HadoopFileSystem(FileSystem):
@@ -49,6 +55,33 @@ class HadoopFileSystem(FileSystem):
     def within_limits(self, capabilities: Capabilities) -> Capabilities:
         """Return capabilities with the length of paths below the root."""
         return dataclasses.replace(capabilities, path_bytes_max=room_below(self._prefix, _PATH_MAX))
+
+    def prove(self, directory: str) -> None:
+        """Try what new files are to have, where something was asked for, once per process, with an empty file.
+
+        Raises:
+            Unsupported: the server does not take it.
+        """
+        asked = self._settings.of_files
+        if asked is None or (self.where, asked) in _proven:
+            return
+        self.make_directories(directory)
+        path = join(directory, f".{SYSTEM_IDS.unique()}.tmp")
+        full = self._full("create_exclusive", path)
+        try:
+            self.patiently(lambda: self._write_temporary(path, full, b""))
+            mode = self.do("stat", path, lambda: self._mode(full))
+        finally:
+            self.discard(full)
+        if mode != self._settings.file_mode:
+            _log.warning(
+                "files below %s get the permission %o, and not the filePermission %o that was asked for: look at the "
+                "ACLs that the directory hands down (hdfs dfs -getfacl)",
+                self.where,
+                mode,
+                self._settings.file_mode,
+            )
+        _proven.add((self.where, asked))
 
     def stat(self, path: str) -> FileInfo:
         """Return what is at `path`."""
@@ -161,6 +194,10 @@ class HadoopFileSystem(FileSystem):
     @abstractmethod
     def _make(self, full: str, mode: int) -> bool:
         """Make a directory and its parents, and return the server's answer."""
+
+    @abstractmethod
+    def _mode(self, full: str) -> int:
+        """Return the permissions of what is there."""
 
     @abstractmethod
     def _move(self, full_source: str, full_target: str) -> None:

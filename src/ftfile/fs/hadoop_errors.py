@@ -80,8 +80,8 @@ _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
         "no DataNode takes data: look whether they run and have space (hdfs dfsadmin -report)",
     ),
     ("Authentication failure", PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
-    ("block size", Unsupported, "blockSize is not what HDFS takes"),
-    ("replication", Unsupported, "replication is not what HDFS takes"),
+    ("block size", Unsupported, "set another blockSize, or none for that of HDFS"),
+    ("replication", Unsupported, "set another replication, or none for that of HDFS"),
 )
 
 

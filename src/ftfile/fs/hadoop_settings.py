@@ -52,6 +52,12 @@ class HadoopSettings:
     directory_mode: int = _DIRECTORY_MODE
     surroundings: Surroundings = field(default_factory=Surroundings)
 
+    @property
+    def of_files(self) -> tuple[int | None, int | None, int] | None:
+        """Return what new files are to have, or None where nothing was asked for."""
+        asked = self.replication, self.block_size, self.file_mode
+        return None if asked == (None, None, _FILE_MODE) else asked
+
     @classmethod
     def of(cls, location: Location) -> HadoopSettings:
         """Read the settings of a location.

@@ -131,7 +131,8 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         full = self._full("put", path)
         writer = self.do("put", path, lambda: self.writer(full, overwrite=True))
         self.do("put", path, lambda: writer.write(content))
-        closing = start(lambda: self.finish(full, writer, len(content)))
+        with Answers("put", path, self.where):
+            closing = start(lambda: self.finish(full, writer, len(content)))
         with self._lock:
             self._hints[path] = closing
 
@@ -218,6 +219,9 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def _make(self, full: str, mode: int) -> bool:
         self._client().mkdirs(full, mode, create_parent=True)
         return True
+
+    def _mode(self, full: str) -> int:
+        return int(self._client().get_file_info(full).permission)
 
     def _move(self, full_source: str, full_target: str) -> None:
         self._client().rename(full_source, full_target, overwrite=False)

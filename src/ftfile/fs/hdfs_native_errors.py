@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ftfile.core.errors import (
     AlreadyExists,
@@ -14,11 +13,10 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
+from ftfile.fs.answers import Translation
+from ftfile.fs.deadline import NoThreadError
 from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.hadoop_tokens import lack_of_tokens
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ("CODED", "Answers")
 
@@ -35,27 +33,17 @@ _NO_SYNC = "hsync is not supported for erasure-coded files"
 _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
 
 
-class Answers:
+class Answers(Translation):
     """A `with` block in which the library's errors become the port's."""
 
-    __slots__ = ("_operation", "_path", "_where")
+    __slots__ = ()
 
-    def __init__(self, operation: str, path: str, where: str) -> None:
-        self._operation = operation
-        self._path = path
-        self._where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError | RuntimeError | NotImplementedError | ValueError):
-            raise self._translated(error) from error
+    errors = (OSError, RuntimeError, NotImplementedError, ValueError)
 
     def _translated(self, error: Exception) -> StorageError:
         operation, path, text = self._operation, self._path, str(error)
+        if isinstance(error, NoThreadError):
+            return Unavailable(operation, path, text)
         if isinstance(error, FileNotFoundError | IsADirectoryError):
             return NotFound(operation, path, f"nothing, or no file, is there below {self._where}: {_line(text)}")
         if isinstance(error, FileExistsError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 from ftfile.core.errors import (
     AlreadyExists,
@@ -17,9 +16,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from ftfile.fs.answers import Translation
 
 __all__ = ("Translated", "storage_error")
 
@@ -82,21 +79,13 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
     return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
 
 
-class Translated:
+class Translated(Translation):
     """A `with` block in which the operating system's errors become the port's."""
 
-    __slots__ = ("_operation", "_path", "_root")
+    __slots__ = ()
 
-    def __init__(self, operation: str, path: str, root: str) -> None:
-        self._operation = operation
-        self._path = path
-        self._root = root
+    errors = (OSError,)
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError):
-            raise storage_error(error, self._operation, self._path, self._root) from error
+    def _translated(self, error: Exception) -> StorageError:
+        assert isinstance(error, OSError)
+        return storage_error(error, self._operation, self._path, self._where)

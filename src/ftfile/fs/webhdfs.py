@@ -202,6 +202,9 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def _make(self, full: str, mode: int) -> bool:
         return self._client.make_directories(full, mode)
 
+    def _mode(self, full: str) -> int:
+        return int(self._client.status(full)["permission"], 8)
+
     def _move(self, full_source: str, full_target: str) -> None:
         if not self._client.move(full_source, full_target):
             self._explain(full_source, full_target)

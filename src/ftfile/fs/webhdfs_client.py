@@ -21,13 +21,13 @@ from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
 from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
+from ftfile.fs.answers import Translation
 from ftfile.fs.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.lines import Line, make_cuttable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
 __all__ = ("Answers", "Upload", "WebClient", "connect")
 
@@ -223,24 +223,12 @@ def _connect_timeout_s(timeout_s: float) -> float:
     return min(CONNECT_TIMEOUT_S, timeout_s / 2)
 
 
-class Answers:
+class Answers(Translation):
     """A `with` block in which what the servers and the network say becomes the port's errors."""
 
-    __slots__ = ("_operation", "_path", "_where")
+    __slots__ = ()
 
-    def __init__(self, operation: str, path: str, where: str) -> None:
-        self._operation = operation
-        self._path = path
-        self._where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, HdfsError | requests.RequestException | _ReplyLost | OSError | http.client.HTTPException):
-            raise self._translated(error) from error
+    errors = (HdfsError, requests.RequestException, _ReplyLost, OSError, http.client.HTTPException)
 
     def _translated(self, error: Exception) -> StorageError:
         if isinstance(error, HdfsError):

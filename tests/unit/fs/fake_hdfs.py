@@ -41,6 +41,7 @@ class Names:
     replicas: int = 3
     coded: bool = False
     block_bytes: int = 1 << 27
+    mode: int = 0o640
     # The library closes a file only when it is open no more; each open one with what its blocks count, of which the
     # last is not reported, or is.
     slow: bool = False
@@ -111,6 +112,7 @@ class NativeClient:
             modification_time=0,
             replication=self._names.replicas,
             blocksize=self._names.block_bytes,
+            permission=self._names.mode,
         )
 
     def get_content_summary(self, path: str) -> SimpleNamespace:
@@ -222,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         kind, length = "DIRECTORY" if path in self.names.directories else "FILE", len(self.names.files.get(path, b""))
         status = {"type": kind, "length": length, "modificationTime": 0, "fileId": 1, "blockSize": 1 << 20}
-        self._reply({"FileStatus": status | self.names.more})
+        self._reply({"FileStatus": status | {"permission": f"{self.names.mode:o}"} | self.names.more})
 
     def _tell_checksum(self, path: str) -> None:
         try:

@@ -23,8 +23,10 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
+from ftfile.fs import hadoop, hdfs_native_close
 from ftfile.fs import hdfs_native as native_driver
 from ftfile.fs import webhdfs as web_driver
+from ftfile.fs.deadline import NoThreadError
 from ftfile.fs.hadoop_errors import remote_error
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.clock import ManualClock
@@ -48,6 +50,10 @@ class SafeModeException(Exception):
 
 
 class StandbyException(Exception):
+    pass
+
+
+class IOException(Exception):
     pass
 
 
@@ -323,6 +329,59 @@ def test_settings_that_mean_nothing_are_refused_at_start(url: str, name: str, te
     for text in texts.split():
         with pytest.raises(ConfigError, match=f"{name}='{text}': it takes"):
             opened(url, **{name: text})
+
+
+BLOCK_REFUSED = "Specified block size is less than configured minimum value (dfs.namenode.fs-limits.min-block-size)"
+
+
+class TestTryingSettings:
+    @pytest.fixture(params=["hdfs", "webhdfs"])
+    def url(
+        self, request: pytest.FixtureRequest, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[str]:
+        del native  # it brings the library
+        monkeypatch.setattr(hadoop, "_proven", set())
+        with WebServer(names) as server:
+            yield server.url if request.param == "webhdfs" else "hdfs://namenode:8020/out"
+
+    def test_is_done_once_and_leaves_nothing(self, url: str, names: Names) -> None:
+        opened(url).prove("_ftfile")
+        assert names.asked == [], "nothing was asked for"
+        opened(url, filePermission="640").prove("_ftfile")
+        tried = len(names.asked)
+        assert tried > 0
+        opened(url, filePermission="640").prove("_ftfile")
+        assert len(names.asked) == tried
+        opened(url, filePermission="640", replication="2").prove("_ftfile")
+        assert len(names.asked) == 2 * tried
+        assert names.files == {}
+
+    def test_says_what_is_refused(self, url: str, names: Names) -> None:
+        for _ in range(2):
+            native = RuntimeError(f'RPCError("java.io.IOException", "{BLOCK_REFUSED}")')
+            names.errors = {"create": [native], "CREATE": [IOException(BLOCK_REFUSED)]}
+            with pytest.raises(Unsupported, match=r"min-block-size.*set another blockSize"):
+                opened(url, blockSize="512").prove("_ftfile")
+        assert names.files == {}
+
+    def test_says_what_a_server_made_of_a_permission(
+        self, url: str, names: Names, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        names.mode = 0o600
+        opened(url, filePermission="640").prove("_ftfile")
+        assert "the permission 600, and not the filePermission 640" in caplog.text
+
+
+def test_a_process_without_threads_has_done_nothing(native: FileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise NoThreadError("can't start new thread")
+
+    monkeypatch.setattr(native_driver, "start", refuse)
+    with pytest.raises(Unavailable, match="can't start new thread"):
+        native.put("hint", b"content")
+    monkeypatch.setattr(hdfs_native_close, "start", refuse)
+    with pytest.raises(Unavailable, match="can't start new thread"):
+        native.create_exclusive("log", b"content")
 
 
 def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> None:
