@@ -6,6 +6,7 @@ from tests.mutants.mutant import dropped, wrong
 
 PLACE = "tests/unit/sink/test_place.py"
 SHIPPED = "tests/unit/spark/test_shipping.py"
+MEMORY = "tests/unit/spark/test_datasource.py::test_what_other_processes_cannot_see_is_refused"
 HADOOP = "tests/unit/fs/test_hadoop_surroundings.py"
 
 SHIPPING = (
@@ -28,6 +29,18 @@ SHIPPING = (
         "    if place is not None or not _may_differ(fs):",
         "    if True:",
         PLACE,
+    ),
+    dropped(
+        "what is in the memory of one process is read in another",
+        "spark/reader.py",
+        'require_shared(directory.file_system, parsed["path"])',
+        MEMORY,
+    ),
+    dropped(
+        "what is in the memory of one process is written in another",
+        "spark/settings.py",
+        "require_shared(open_filesystem(config.path, settings=dict(config.publishing.settings)), config.path)",
+        MEMORY,
     ),
     wrong(
         "executors of any version are taken",

@@ -19,7 +19,7 @@ from ftfile.sink.place import check_place, find_place
 from ftfile.source.directory import Directory
 from ftfile.source.plan import pack
 from ftfile.source.reading import read_add, recorded_names
-from ftfile.spark.settings import absolute_options
+from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
     directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"))
+    require_shared(directory.file_system, parsed["path"])
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:
         raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-__all__ = ("absolute_options", "sink_config")
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("absolute_options", "require_shared", "sink_config")
 
 _PATHS = ("path", "checkpointlocation")
 
@@ -40,9 +42,20 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
             "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids already "
             "make each batch exactly once. Leave both out"
         )
-    if not open_filesystem(config.path, settings=dict(config.publishing.settings)).capabilities.shared:
-        raise ConfigError(f"path={config.path!r} lives inside one process: executors and readers could not see it")
+    require_shared(open_filesystem(config.path, settings=dict(config.publishing.settings)), config.path)
     return config
+
+
+def require_shared(fs: FileSystem, path: str) -> None:
+    """Look whether all processes see the same files: each of Spark's Python processes would have a store of its own.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    if not fs.capabilities.shared:
+        raise ConfigError(
+            f"path={path!r} lives inside one process: executors, writers and readers could not see each other's files"
+        )
 
 
 def _is_relative(path: str) -> bool:

@@ -23,6 +23,7 @@ from ftfile.spark.task_context import stream_task
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql.datasource import DataSourceReader
@@ -50,6 +51,23 @@ def rows_of(reader: DataSourceReader, partitions: Any) -> list[dict[str, Any]]:
             assert isinstance(batch, pa.RecordBatch)
             rows += batch.to_pylist()
     return rows
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda source: source.schema(),
+        lambda source: source.reader(SCHEMA),
+        lambda source: source.writer(SCHEMA, overwrite=False),
+        lambda source: source.streamWriter(SCHEMA, overwrite=False),
+    ],
+    ids=["schema", "read", "batch", "stream"],
+)
+def test_what_other_processes_cannot_see_is_refused(use: Callable[[FtFileDataSource], object]) -> None:
+    # The files may well be there, in this process.
+    MicroBatch("memory://store/out", {"id": "long", "word": "string"}).run(0, [[{"id": 1, "word": "a"}]])
+    with pytest.raises(ConfigError, match=r"memory://store/out.*inside one process"):
+        use(FtFileDataSource({"path": "memory://store/out"}))
 
 
 def test_the_entry_module_is_what_spark_looks_for() -> None:
