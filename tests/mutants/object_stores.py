@@ -6,6 +6,7 @@ from tests.mutants.mutant import dropped, wrong
 
 DIRECT = "tests/unit/sink/test_direct.py"
 CRASHES = "tests/crash/test_crash_enumeration.py::test_every_crash_on_s3"
+CLOSING = "tests/unit/sink/test_closing.py"
 DRIVER = "tests/object_stores/test_driver.py"
 CONTRACT = "tests/object_stores/test_contract.py::TestMoto"
 SINK = "tests/object_stores/test_sink.py"
@@ -164,6 +165,13 @@ MAKING = (
         f"{DRIVER}::TestLargeFiles",
     ),
     wrong(
+        "what a doubtful close may have made stays, and is said to be gone",
+        "fs/s3.py",
+        "return self._bucket.discard(self.path, self._identity)",
+        "return True",
+        f"{DRIVER}::TestSilence::test_what_a_doubtful_close_made_is_deleted_or_told",
+    ),
+    wrong(
         "an upload of what another completed is left to itself",
         "fs/s3_upload.py",
         "            self._taken = True\n",
@@ -207,6 +215,13 @@ COPIES = (
         "if self._copies_on_condition(parent_of(source)):",
         "if True:",
         f"{CONTRACT}::test_rename_never_overwrites",
+    ),
+    wrong(
+        "a copy by hand holds a file of any size",
+        "fs/s3.py",
+        "min(self._bucket.settings.part_bytes, HELD_BYTES_MAX)",
+        "self._bucket.settings.part_bytes",
+        f"{DRIVER}::TestLargeFiles::test_a_copy_by_hand_holds_no_large_file",
     ),
     wrong(
         "a copy by hand forgets who made it",
@@ -253,6 +268,20 @@ UNDER_FINAL_NAMES = (
         "sink/staging.py",
         "self.fs.create_exclusive(note, path.encode())",
         f"{DIRECT}::test_vacuum_deletes_what_nobody_committed_and_nothing_else",
+    ),
+    wrong(
+        "the note of a file comes after it",
+        "sink/staging.py",
+        "self.fs.create_exclusive(note, path.encode())\n        file = StagedFile(file_id, self.fs.create(path))",
+        "file = StagedFile(file_id, self.fs.create(path))\n        self.fs.create_exclusive(note, path.encode())",
+        f"{DIRECT}::test_the_note_of_a_file_is_there_before_the_file",
+    ),
+    wrong(
+        "files have final names where they are seen while they are written",
+        "sink/publishing.py",
+        'if capabilities.shown != "at_close":',
+        "if False:",
+        f"{DIRECT}::test_where_files_are_seen_while_they_are_written_it_is_refused_at_start",
     ),
     wrong(
         "vacuum deletes what is committed, too",
@@ -306,7 +335,52 @@ UNDER_FINAL_NAMES = (
     ),
 )
 
+CLOSED_SIDE_BY_SIDE = (
+    wrong(
+        "nobody hears of a close that failed early",
+        "sink/staging.py",
+        "            self._closing.popleft().result()\n        self._closing.append",
+        "            self._closing.popleft()\n        self._closing.append",
+        CLOSING,
+    ),
+    wrong(
+        "a file that could not be closed is not given up",
+        "sink/staging.py",
+        "            file.abort()\n            raise\n",
+        "            raise\n",
+        CLOSING,
+    ),
+    wrong(
+        "files are deleted before they are closed",
+        "sink/staging.py",
+        "        self._closing.clear()\n        self.settle()\n",
+        "        self._closing.clear()\n",
+        CLOSING,
+    ),
+)
+
 BY_FSSPEC = (
+    wrong(
+        "fsspec writes less than it is given, and nobody hears of it",
+        "fs/fsspec_client.py",
+        "        if written != len(content):\n",
+        "        if False:\n",
+        f"{FSSPEC}::test_what_is_written_short_is_no_file",
+    ),
+    wrong(
+        "a file of fsspec that cannot be finished is left to the garbage collector",
+        "fs/fsspec_client.py",
+        "            except BaseException:\n                _give_up(self._file)\n                raise\n",
+        "            finally:\n                pass\n",
+        f"{FSSPEC}::test_a_file_that_cannot_be_closed_is_given_up_at_once",
+    ),
+    wrong(
+        "a file that another publisher moved by fsspec is not moved",
+        "fs/fsspec_store.py",
+        "            with contextlib.suppress(NotFound):\n                self.client.delete",
+        "            with contextlib.suppress():\n                self.client.delete",
+        f"{FSSPEC}::test_a_file_whose_old_name_another_publisher_deleted_is_moved",
+    ),
     wrong(
         "by fsspec files are written over",
         "fs/fsspec_client.py",
@@ -365,4 +439,4 @@ BY_FSSPEC = (
     ),
 )
 
-OBJECT_STORES = (*MAKING, *COPIES, *UNDER_FINAL_NAMES, *BY_FSSPEC)
+OBJECT_STORES = (*MAKING, *COPIES, *UNDER_FINAL_NAMES, *CLOSED_SIDE_BY_SIDE, *BY_FSSPEC)

@@ -25,7 +25,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs import s3_upload
+from ftfile.fs import s3, s3_upload
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.s3_bucket import S3Bucket
 from ftfile.fs.s3_errors import remote_error
@@ -130,6 +130,20 @@ class TestLargeFiles:
         assert fs.read("moved") == self.CONTENT
         assert fs.stat("moved").identity == before.identity
         assert not uploads(store)
+
+    def test_a_copy_by_hand_holds_no_large_file(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(s3, "HELD_BYTES_MAX", 4)
+        fs = opened(store)
+        write(fs, "warm-up", b"four")
+        write(fs, "larger", b"larger")
+        fs.rename("warm-up", "warm")
+        with Wire(store)() as wire:
+            fs.rename("larger", "moved")
+        assert (wire.counts()["copy part"], wire.counts()["read"]) == (1, 0)
+        with Wire(store)() as wire:
+            fs.rename("warm", "held")
+        assert (wire.counts()["copy part"], wire.counts()["read"]) == (0, 1)
+        assert (fs.read("moved"), fs.read("held")) == (b"larger", b"four")
 
     def test_nothing_is_left_of_a_copy_that_another_completed(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
@@ -364,6 +378,22 @@ class TestSilence:
         _answers(fs, [(412, "PreconditionFailed"), (403, ""), (403, "ExpiredToken")])
         with repeatable(ManualClock(), SeededIds()), pytest.raises(OutcomeUnknown):
             fs.create_exclusive("file", b"")
+
+    def test_what_a_doubtful_close_made_is_deleted_or_told(self, store: Store) -> None:
+        fs = opened(store, patience="1")
+        for settled in (True, False):
+            stream = fs.create("file")
+            stream.write(b"data")
+            silent = Wire(store, Fault(effect=True), times=99, settings={"storage.patience": "1"})
+            with repeatable(ManualClock(), SeededIds()), silent():
+                with pytest.raises(OutcomeUnknown):
+                    stream.close()
+                if not settled:
+                    assert not stream.abort()
+            assert fs.exists("file")
+            if settled:
+                assert stream.abort()
+                assert not fs.exists("file")
 
     def test_patience_waits_for_it(self, store: Store) -> None:
         fs = opened(store)

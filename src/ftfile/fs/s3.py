@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ("S3FileSystem", "open_location")
 
+# Of a file that is copied by hand; each publisher may be at one.
+HELD_BYTES_MAX = 8 << 20
+
 _STREAM_CAPABILITIES = frozenset({"abort", "copy"})
 
 
@@ -187,7 +190,7 @@ class S3FileSystem(FileSystem):
     def _copy_by_hand(self, source: str, target: str) -> None:
         """Copy where the store takes no condition for copies, but does for what is sent, or made of parts."""
         head = self._bucket.head("rename", source)
-        if int(head["ContentLength"]) > self._bucket.settings.part_bytes:
+        if int(head["ContentLength"]) > min(self._bucket.settings.part_bytes, HELD_BYTES_MAX):
             self._copy_in_parts(source, target, head)
         else:
             content, answer = self._bucket.read("rename", source)

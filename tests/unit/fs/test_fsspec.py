@@ -462,6 +462,47 @@ def test_large_files_are_sent_copied_and_read_in_pieces(monkeypatch: pytest.Monk
     assert not filesystem.exists("file")
 
 
+class Short(Objects):
+    """Takes less than it is given."""
+
+    class file(ObjectFile):  # noqa: N801 - as fsspec names it
+        def write(self, data: Any) -> int:
+            return int(super().write(data[:-1]))
+
+
+def test_what_is_written_short_is_no_file() -> None:
+    known_as("short", Short)
+    filesystem = open_filesystem(f"short://{next(names)}", policy=RetryPolicy(attempts=1))
+    with pytest.raises(StorageError, match="3 bytes were taken of 4"):
+        filesystem.create_exclusive("file", b"four")
+    assert filesystem.list("") == []
+
+
+class Discarding(Objects):
+    """Remembers the files that were discarded; none can be closed."""
+
+    discarded: ClassVar[list[str]] = []
+
+    class file(ObjectFile):  # noqa: N801 - as fsspec names it
+        def close(self) -> None:
+            if not self.closed:
+                raise PermissionError("no")
+
+        def discard(self) -> None:
+            Discarding.discarded.append(self.path)
+
+
+def test_a_file_that_cannot_be_closed_is_given_up_at_once() -> None:
+    known_as("discarding", Discarding)
+    where = next(names)
+    stream = open_filesystem(f"discarding://{where}", policy=RetryPolicy(attempts=1)).create("file")
+    stream.write(b"content")
+    with pytest.raises(PermissionDenied):
+        stream.close()
+    # Nobody has to abort it, and the garbage collector closes what is left.
+    assert Discarding.discarded == [f"/{where}/file"]
+
+
 class Raced(Objects):
     """Another publisher of the same file is always faster in deleting it."""
 
