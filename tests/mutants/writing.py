@@ -54,6 +54,20 @@ DURABLE = (
 
 ATTEMPTS = (
     wrong(
+        "a link whose reply was lost is taken for one that was refused",
+        "fs/no_replace.py",
+        "        if not os.path.lexists(target) or not os.path.samefile(source, target):\n            raise\n",
+        "        raise\n",
+        f"{LOCAL}::test_so_is_that_of_a_rename_by_link",
+    ),
+    wrong(
+        "a link that was refused is taken for one whose reply was lost",
+        "fs/no_replace.py",
+        " or not os.path.samefile(source, target)",
+        "",
+        f"{LOCAL}::test_so_is_that_of_a_rename_by_link",
+    ),
+    wrong(
         "staged names have no unique part",
         "sink/staging.py",
         "-{self._identity.attempt}-{file_id}.{ending}",

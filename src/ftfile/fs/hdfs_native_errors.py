@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ftfile.core.errors import (
     AlreadyExists,
@@ -18,7 +19,10 @@ from ftfile.fs.deadline import NoThreadError
 from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.hadoop_tokens import lack_of_tokens
 
-__all__ = ("CODED", "Answers")
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ("CODED", "Answers", "is_panic")
 
 CODED = (
     "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
@@ -33,12 +37,25 @@ _NO_SYNC = "hsync is not supported for erasure-coded files"
 _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
 
 
+def is_panic(error: BaseException) -> bool:
+    """Return whether the library's Rust code panicked: a class that is no `Exception`, and that nothing exports."""
+    kind = type(error)
+    return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
+
+
 class Answers(Translation):
     """A `with` block in which the library's errors become the port's."""
 
     __slots__ = ()
 
     errors = (OSError, RuntimeError, NotImplementedError, ValueError)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and is_panic(error):
+            raise self._translated(RuntimeError(str(error))) from error
+        super().__exit__(kind, error, trace)
 
     def _translated(self, error: Exception) -> StorageError:
         operation, path, text = self._operation, self._path, str(error)

@@ -25,8 +25,8 @@ class Names:
     directories: set[str] = field(default_factory=lambda: {"/", "/out"})
     asked: list[str] = field(default_factory=list)
     # By what was asked: raised, once, before or after it was done.
-    errors: dict[str, list[Exception]] = field(default_factory=dict)
-    losses: dict[str, list[Exception]] = field(default_factory=dict)
+    errors: dict[str, list[BaseException]] = field(default_factory=dict)
+    losses: dict[str, list[BaseException]] = field(default_factory=dict)
     # Bytes of each file that get lost on the way.
     swallowed: int = 0
     # Bytes change on the way, and their number does not.
@@ -56,7 +56,7 @@ class Names:
     def answer(self, text: str) -> None:
         self._fail(self.losses, text)
 
-    def _fail(self, failures: dict[str, list[Exception]], text: str) -> None:
+    def _fail(self, failures: dict[str, list[BaseException]], text: str) -> None:
         pending = failures.get(text.partition(" ")[0], [])
         if pending:
             raise pending.pop(0)
@@ -239,7 +239,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         path, _ = self._taken_apart()
-        self.names.ask("DELETE")
+        try:
+            self.names.ask("DELETE")
+        except Exception as error:
+            self._refuse(error)
+            return
         self._reply({"boolean": self.names.files.pop(path, None) is not None})
 
     def do_PUT(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +29,7 @@ from ftfile.fs import webhdfs as web_driver
 from ftfile.fs.deadline import NoThreadError
 from ftfile.fs.hadoop_errors import remote_error
 from ftfile.fs.registry import open_filesystem
+from ftfile.fs.webhdfs_client import Upload
 from ftfile.testing.clock import ManualClock
 from tests.unit.fs.fake_hdfs import Names, WebServer, native_library
 
@@ -382,6 +383,70 @@ def test_a_process_without_threads_has_done_nothing(native: FileSystem, monkeypa
     monkeypatch.setattr(hdfs_native_close, "start", refuse)
     with pytest.raises(Unavailable, match="can't start new thread"):
         native.create_exclusive("log", b"content")
+
+
+NOT_EMPTY = "PathIsNotEmptyDirectoryException"
+
+
+class PathIsNotEmptyDirectoryException(Exception):
+    pass
+
+
+class TestDirectories:
+    def test_are_no_files_to_delete(self, fs: FileSystem, names: Names) -> None:
+        names.directories.add("/out/directory")
+        with pytest.raises(NotFound):
+            fs.delete("directory")
+        assert "delete" not in [each.lower() for each in names.asked]
+
+    def test_are_not_gone_as_long_as_something_is_in_them(self, fs: FileSystem, names: Names) -> None:
+        names.directories.add("/out/directory")
+        names.errors["delete"] = [RuntimeError(f'RPCError("org.apache.hadoop.fs.{NOT_EMPTY}", "it is not empty")')]
+        names.errors["DELETE"] = [PathIsNotEmptyDirectoryException("it is not empty")]
+        assert not fs.remove_directory("directory")
+
+
+def test_an_upload_is_given_up_when_its_file_is_there(web: FileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose connection breaks before would be made later, and be there for good."""
+    steps: list[str] = []
+    numbers = iter("1112")
+
+    def file_number(*_: object) -> int:
+        steps.append(f"number {next(numbers, 'none')}")
+        return int(steps[-1].split()[1])
+
+    def noted(kind: type, name: str) -> None:
+        real = getattr(kind, name)
+
+        def call(*args: object) -> object:
+            steps.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(kind, name, call)
+
+    monkeypatch.setattr(web_driver.WebHdfsFileSystem, "file_number", file_number)
+    noted(Upload, "cut")
+    noted(web_driver.WebHdfsFileSystem, "discard")
+    stream = web.create("file")
+    del steps[:]
+    stream.write(b"x" * web_driver.CHUNK_BYTES)
+    stream.abort()
+    assert steps == ["number 1", "number 1", "number 1", "number 2", "cut", "discard"]
+
+
+def test_a_panic_of_the_library_is_an_error_of_the_port(native: FileSystem, names: Names) -> None:
+    panic: Any = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+    names.files["/out/a"] = b"data"
+    names.errors["status"] = [panic("index out of range")]
+    names.errors["rename"] = [panic("index out of range")]
+    impatient = opened("hdfs://namenode:8020/out", patience="0")
+    with pytest.raises(Unavailable, match="index out of range"):
+        impatient.stat("a")
+    with pytest.raises(OutcomeUnknown, match="index out of range"):
+        native.rename("a", "b")
+    names.errors["status"] = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        native.stat("a")
 
 
 def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> None:

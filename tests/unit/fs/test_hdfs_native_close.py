@@ -74,6 +74,14 @@ def test_a_file_whose_blocks_are_complete_is_released(fs: FileSystem, names: Nam
     assert count(names, "recover") == 3
 
 
+def test_who_asks_for_a_hint_of_its_own_waits_until_it_is_closed(fs: FileSystem, names: Names) -> None:
+    names.unreported = True
+    with noticed(names):
+        fs.put("hint", b"content")
+        fs.stat("hint")
+        assert count(names, "closed") == 1
+
+
 def test_one_whose_last_block_is_not_is_left_alone(fs: FileSystem, names: Names) -> None:
     names.unreported = True
     with noticed(names):
@@ -94,9 +102,13 @@ def test_an_empty_one_has_nothing_to_wait_for(fs: FileSystem, names: Names) -> N
     assert (count(names, "summary"), count(names, "recover")) == (0, 0)
 
 
+PANIC = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+
 @pytest.mark.parametrize("what", ["summary", "recover"])
-def test_what_goes_wrong_beside_is_nobodys_error(fs: FileSystem, names: Names, what: str) -> None:
-    names.errors[what] = [RuntimeError("connection reset by peer")]
+@pytest.mark.parametrize("error", [RuntimeError("connection reset by peer"), PANIC("index out of range")])
+def test_what_goes_wrong_beside_is_nobodys_error(fs: FileSystem, names: Names, what: str, error: BaseException) -> None:
+    names.errors[what] = [error]
     with noticed(names):
         write(fs)
     assert names.files == {FULL: b"data"}

@@ -275,6 +275,27 @@ def test_a_lost_reply_of_link_is_recognised(local: LocalFileSystem, monkeypatch:
     assert [(info.path, info.size_bytes) for info in local.list("")] == [("file", 4)]
 
 
+def test_so_is_that_of_a_rename_by_link(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, lost = os.link, True
+    monkeypatch.setattr(ftfile.fs.no_replace, "_renameat2", lambda: None)
+
+    def link(source: str, target: str) -> None:
+        if lost:
+            real(source, target)
+        raise TimeoutError(errno.ETIMEDOUT, "the NFS server does not answer")
+
+    monkeypatch.setattr(os, "link", link)
+    local.put("source", b"data")
+    local.rename("source", "target")
+    assert [info.path for info in local.list("")] == ["target"]
+    lost = False
+    local.put("other", b"data")
+    for target in ("target", "free"):
+        with pytest.raises(StorageError):
+            local.rename("other", target)
+    assert sorted(info.path for info in local.list("")) == ["other", "target"]
+
+
 def test_a_rename_by_link_whose_unlink_fails_is_unknown(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
