@@ -171,6 +171,20 @@ ON_HDFS = (
         f"{DRIVERS}::test_an_upload_is_given_up_when_its_file_is_there",
     ),
     wrong(
+        "who writes a hint and is overtaken fails",
+        "fs/hadoop.py",
+        '            self._look("put", path, full)\n',
+        "            raise\n",
+        f"{DRIVERS}::TestHints",
+    ),
+    wrong(
+        "a hint in no directory is written",
+        "fs/hadoop.py",
+        '            self._look("put", path, full)\n',
+        "            pass\n",
+        f"{DRIVERS}::TestHints",
+    ),
+    wrong(
         "nobody waits for a hint of its own",
         "fs/hdfs_native.py",
         "        self._settle(path)\n",

@@ -139,6 +139,15 @@ class HadoopFileSystem(FileSystem):
             # A store that is away is asked once.
             all(map(self.discard, tried))
 
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there."""
+        full = self._full("put", path)
+        try:
+            self._put(path, full, content)
+        except NotFound:
+            # Another one is writing over it already; or there is no directory.
+            self._look("put", path, full)
+
     def delete(self, path: str) -> None:
         """Delete a file."""
         full = self._full("delete", path)
@@ -202,6 +211,10 @@ class HadoopFileSystem(FileSystem):
     @abstractmethod
     def _move(self, full_source: str, full_target: str) -> None:
         """Rename without overwriting."""
+
+    @abstractmethod
+    def _put(self, path: str, full: str, content: bytes) -> None:
+        """Write a hint."""
 
     @abstractmethod
     def _remove(self, full: str) -> bool:

@@ -126,9 +126,8 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         full = self._full("open", path)
         return _NativeFile(path, self.do("open", path, lambda: self._client().read(full)), self)
 
-    def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there; others see it a moment later, when it is closed."""
-        full = self._full("put", path)
+    def _put(self, path: str, full: str, content: bytes) -> None:
+        """Write a hint, which others see a moment later, when it is closed."""
         writer = self.do("put", path, lambda: self.writer(full, overwrite=True))
         self.do("put", path, lambda: writer.write(content))
         with Answers("put", path, self.where):

@@ -113,9 +113,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         full = self._full("read", path)
         return self.do("read", path, lambda: self._client.content(full, 0, None))
 
-    def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there."""
-        full = self._full("put", path)
+    def _put(self, path: str, full: str, content: bytes) -> None:
         self.do("put", path, lambda: self._write_whole(full, content))
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:

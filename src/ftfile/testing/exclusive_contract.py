@@ -153,3 +153,14 @@ class ExclusiveContract(ContractRaces):
         if not filesystem.capabilities.implied_directories:
             with pytest.raises(NotFound):
                 filesystem.put("no-directory/hint", b"")
+
+    def test_put_by_many_at_once_is_refused_to_none(self, filesystem: FileSystem) -> None:
+        def put(number: int) -> None:
+            client = self.second_client(filesystem)
+            for _ in range(10):
+                client.put("hint", b"%d" % number * (number + 1))
+                client.stat("hint")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(put, range(4)))
+        self.eventually(lambda: self.stored(filesystem, "hint") in {b"0", b"11", b"222", b"3333"})

@@ -434,6 +434,21 @@ def test_an_upload_is_given_up_when_its_file_is_there(web: FileSystem, monkeypat
     assert steps == ["number 1", "number 1", "number 1", "number 2", "cut", "discard"]
 
 
+class TestHints:
+    def test_who_is_overtaken_leaves_it_to_the_other(self, fs: FileSystem, names: Names) -> None:
+        overtaken = FileNotFoundError("/out/hint (inode 7) Holder one does not have any open files")
+        names.errors |= {"write": [overtaken], "CONTENT": [overtaken]}
+        names.files["/out/hint"] = b"of the other"
+        fs.put("hint", b"content")
+        assert names.errors["write"] == [] or names.errors["CONTENT"] == []
+
+    def test_where_there_is_no_directory_there_is_none(self, fs: FileSystem, names: Names) -> None:
+        names.errors |= {"create": [FileNotFoundError("a")], "CREATE": [FileNotFoundError("a")]}
+        with pytest.raises(NotFound) as caught:
+            fs.put("a/hint", b"content")
+        assert (caught.value.operation, caught.value.path) == ("put", "a/hint")
+
+
 def test_a_panic_of_the_library_is_an_error_of_the_port(native: FileSystem, names: Names) -> None:
     panic: Any = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
     names.files["/out/a"] = b"data"
