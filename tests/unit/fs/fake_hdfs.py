@@ -223,7 +223,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(FileNotFoundError(path))
             return
         kind, length = "DIRECTORY" if path in self.names.directories else "FILE", len(self.names.files.get(path, b""))
-        status = {"type": kind, "length": length, "modificationTime": 0, "fileId": 1, "blockSize": 1 << 20}
+        # What was uploaded is another file than the empty one that it replaced.
+        number = 1 + bool(length)
+        status = {"type": kind, "length": length, "modificationTime": 0, "fileId": number, "blockSize": 1 << 20}
         self._reply({"FileStatus": status | {"permission": f"{self.names.mode:o}"} | self.names.more})
 
     def _tell_checksum(self, path: str) -> None:

@@ -23,7 +23,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs import hadoop, hdfs_native_close
+from ftfile.fs import hadoop, hdfs_native_close, hdfs_native_files
 from ftfile.fs import hdfs_native as native_driver
 from ftfile.fs import webhdfs as web_driver
 from ftfile.fs.deadline import NoThreadError
@@ -70,6 +70,8 @@ def opened(url: str, **settings: str) -> FileSystem:
 @pytest.fixture
 def native(names: Names, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
     monkeypatch.setitem(sys.modules, "hdfs_native", native_library(names))
+    # Closing is quick here, on however slow a machine.
+    monkeypatch.setattr(hdfs_native_close, "WAITS_S", (60.0,))
     return opened("hdfs://namenode:8020/out")
 
 
@@ -220,7 +222,7 @@ class TestNativeStreams:
         assert names.asked.count("create /out/file True") == 0
 
     def test_many_bytes_have_more_time(self, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(native_driver, "SMALL_TIMEOUT_S", 0.1)
+        monkeypatch.setattr(hdfs_native_files, "SMALL_TIMEOUT_S", 0.1)
         content = b"x" * (16 << 20)
         names.takes_s = 0.2
         with native.create("file") as stream:
@@ -245,7 +247,10 @@ class TestNativeStreams:
         monkeypatch.setattr(native_driver, "run_within", run)
         names.errors["hsync"] = [LOST]
         stream.hsync()
-        assert limits == [native_driver.SMALL_TIMEOUT_S, native_driver.SMALL_TIMEOUT_S * 3]  # once more, with 2 MiB
+        assert limits == [
+            hdfs_native_files.SMALL_TIMEOUT_S,
+            hdfs_native_files.SMALL_TIMEOUT_S * 3,
+        ]  # once more, with 2 MiB
 
     @pytest.mark.parametrize("make", ["create", "create_exclusive"])
     def test_an_erasure_coded_file_is_refused_and_goes(self, native: FileSystem, names: Names, make: str) -> None:
@@ -476,7 +481,7 @@ def test_what_is_held_of_a_file_that_is_being_written_is_told(fs: FileSystem) ->
         stream.write(bytes(25_000))
         held = [thing for thing in vars(stream).values() if isinstance(thing, bytearray)]
         most = max(most, sum(map(len, held)))
-    stream.abort()
+    stream.close()
     assert 225_000 < most <= fs.capabilities.stream_bytes
 
 
