@@ -91,7 +91,7 @@ JOBS = (
         "sink/rolling/assembly.py",
         "            work.drop()\n",
         "            pass\n",
-        f"{ROLLING}::TestFailures",
+        f"{ROLLING}::TestFailures::test_what_was_staged_for_a_failed_job_is_dropped",
     ),
     wrong(
         "a file that was ended cannot be dropped",
