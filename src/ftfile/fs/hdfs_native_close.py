@@ -8,12 +8,14 @@ file whose blocks are all complete closes it as it is. The library's own second 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
+from ftfile.core.errors import StorageError
 from ftfile.fs.deadline import start
-from ftfile.fs.hdfs_native_errors import Answers, is_panic
+from ftfile.fs.hdfs_native_errors import Answers
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -46,15 +48,12 @@ def close_early(client: hdfs_native.Client, full: str, writer: RawFileWriter, si
     """
     closing = start(writer.close)
     if size_bytes and len(_left_behind) < LEFT_BEHIND_MAX:
-        try:
+        # Whatever is said here, the library's own answer is the one that counts.
+        with contextlib.suppress(StorageError), Answers("close", full, "HDFS"):
             if _is_released(client, full, size_bytes, closing):
                 _left_behind.add(closing)
                 closing.add_done_callback(_left_behind.discard)
                 return
-        except BaseException as error:
-            # Whatever is said here, the library's own answer is the one that counts.
-            if not (isinstance(error, Answers.errors) or is_panic(error)):
-                raise
     closing.result()
 
 

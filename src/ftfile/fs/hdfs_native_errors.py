@@ -22,7 +22,7 @@ from ftfile.fs.hadoop_tokens import lack_of_tokens
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ("CODED", "Answers", "is_panic")
+__all__ = ("CODED", "Answers")
 
 CODED = (
     "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
@@ -37,7 +37,7 @@ _NO_SYNC = "hsync is not supported for erasure-coded files"
 _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
 
 
-def is_panic(error: BaseException) -> bool:
+def _is_panic(error: BaseException) -> bool:
     """Return whether the library's Rust code panicked: a class that is no `Exception`, and that nothing exports."""
     kind = type(error)
     return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
@@ -53,7 +53,7 @@ class Answers(Translation):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and is_panic(error):
+        if error is not None and _is_panic(error):
             raise self._translated(RuntimeError(str(error))) from error
         super().__exit__(kind, error, trace)
 
