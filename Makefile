@@ -147,7 +147,7 @@ java:
 
 .PHONY: hdfs-jars
 hdfs-jars:
-	@.ci/hdfs-jars
+	@.ci/jars hdfs
 
 .PHONY: parquet-jar
 parquet-jar:
@@ -155,7 +155,7 @@ parquet-jar:
 
 .PHONY: store-jars
 store-jars:
-	@.ci/store-jars
+	@.ci/jars stores
 
 .PHONY: s3-server
 s3-server:

@@ -45,7 +45,7 @@ def class_path() -> list[Path]:
     servers = sorted(SERVERS.glob("hadoop-client-minicluster-*.jar"))
     if not servers:
         raise CannotStart(
-            f"the servers of HDFS are not in {SERVERS}: run .ci/hdfs-jars, as `make hdfs` and `make test` do. It needs "
+            f"the servers of HDFS are not in {SERVERS}: run .ci/jars hdfs, as `make hdfs` and `make test` do. It needs "
             "Maven the first time: install it (apt-get install maven, brew install maven), and put mvn on the PATH"
         )
     pyspark = importlib.util.find_spec("pyspark")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ci_scripts import run_script
 from tests.demo.process import list_processes
 from tests.hdfs import jars
 from tests.hdfs.jars import CannotStart, class_path, java
@@ -123,14 +121,6 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(CannotStart, match="install a JDK"):
         java()
-
-
-def test_bringing_the_jar_says_that_maven_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "tests/hdfs").mkdir(parents=True)
-    shutil.copy(ROOT / "tests/hdfs/pom.xml", tmp_path / "tests/hdfs")
-    run = run_script("hdfs-jars", tmp_path)
-    assert run.returncode == 1
-    assert "install Maven (apt-get install maven" in run.stderr
 
 
 def alive(processes: Iterable[int]) -> list[int]:

@@ -29,10 +29,11 @@ def test_building_a_server_says_what_is_missing_and_goes_on(script: str, said: s
     assert not list((tmp_path / ".servers").rglob("stamp")), "it is taken for built"
 
 
-def test_bringing_the_clients_of_hadoop_says_that_maven_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "tests/spark").mkdir(parents=True)
-    shutil.copy(ROOT / "tests/spark/pom.xml", tmp_path / "tests/spark")
-    run = run_script("store-jars", tmp_path)
+@pytest.mark.parametrize(("what", "tests"), [("stores", "spark"), ("hdfs", "hdfs")])
+def test_bringing_jars_says_that_maven_is_missing(what: str, tests: str, tmp_path: Path) -> None:
+    (tmp_path / "tests" / tests).mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / tests / "pom.xml", tmp_path / "tests" / tests)
+    run = run_script("jars", tmp_path, what)
     assert run.returncode == 1
     assert "install Maven (apt-get install maven" in run.stderr
     assert not list((tmp_path / ".jars").rglob("stamp")), "they are taken for brought"
