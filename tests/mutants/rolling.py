@@ -299,7 +299,7 @@ COPIES = (
     wrong(
         "what is encrypted is copied",
         "sink/rolling/pieces.py",
-        "            and chain.framing == chain.filters\n",
+        " and chain.framing == chain.filters",
         "",
         f"{COPIED}::test_what_must_be_made_anew_is_read",
     ),

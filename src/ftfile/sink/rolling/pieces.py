@@ -31,24 +31,22 @@ class Piece:
         segment: which.
         file_format: of its rows.
         chain: its filters.
-        copies: the store's copies may be used.
+        copied_from: how long a range is at least that the store copies; None where it copies nothing.
 
     Attributes:
         may_be_copied: its bytes are bound to no place, and the store copies ranges of that length.
     """
 
-    def __init__(self, fs: FileSystem, segment: Add, file_format: Format, chain: Chain, *, copies: bool) -> None:
+    def __init__(
+        self, fs: FileSystem, segment: Add, file_format: Format, chain: Chain, copied_from: int | None
+    ) -> None:
         self.segment = segment
         self._fs = fs
         self._format = file_format
         self._chain = chain
         self._data: bytes | None = None
-        capabilities = fs.capabilities
         self.may_be_copied = (
-            copies
-            and "copy" in capabilities.stream_capabilities
-            and segment.length >= capabilities.copy_bytes_min
-            and chain.framing == chain.filters
+            copied_from is not None and segment.length >= copied_from and chain.framing == chain.filters
         )
 
     @property
@@ -109,7 +107,9 @@ class Pieces:
         self._segments = iter(segments)
         self._format = file_format
         self._keys = keys
-        self._copies = copies
+        capabilities = fs.capabilities
+        is_copying = copies and "copy" in capabilities.stream_capabilities
+        self._copied_from = capabilities.copy_bytes_min if is_copying else None
         self._seen: list[Piece] = []
 
     def sample(self, size_bytes: int) -> list[bytes]:
@@ -136,4 +136,4 @@ class Pieces:
     def _rest(self) -> Iterator[Piece]:
         for segment in self._segments:
             chain = Chain.for_reading(segment.filters, self._keys)
-            yield Piece(self._fs, segment, self._format, chain, copies=self._copies)
+            yield Piece(self._fs, segment, self._format, chain, self._copied_from)
