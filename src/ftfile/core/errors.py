@@ -10,7 +10,9 @@ and nothing else; drivers translate the errors of their SDK at the edge::
     │  └─ UnencodableRows       and none of the rows given was taken
     ├─ UserCodeError            a class or function of the user's failed
     ├─ StorageError             operation, path, detail
-    │  ├─ NotFound · AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
+    │  ├─ NotFound
+    │  │  └─ MissingParent      the directory for a new name is missing
+    │  ├─ AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
     │  ├─ Unsupported           the store or the stream cannot give what was asked for
     │  ├─ StreamClosed          written to after close, abort or a failed sync
     │  ├─ Unavailable           passing: may be tried again
@@ -42,6 +44,7 @@ __all__ = (
     "EncodingError",
     "FtfileError",
     "InvalidMessages",
+    "MissingParent",
     "MissingPart",
     "NameCollision",
     "NotADirectory",
@@ -119,6 +122,10 @@ class StorageError(FtfileError):
 
 class NotFound(StorageError):
     """Nothing is at the path."""
+
+
+class MissingParent(NotFound):
+    """The directory for a new name is missing; nothing was changed."""
 
 
 class AlreadyExists(StorageError):

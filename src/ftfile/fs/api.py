@@ -188,7 +188,8 @@ class FileSystem(ABC):
         """Move a file to a name in an existing directory, never over anything.
 
         Raises:
-            NotFound: no source, or no parent of the target.
+            MissingParent: there is a source, and no directory for the target.
+            NotFound: there is no source, whether or not there is a directory for the target.
             AlreadyExists: the target exists; the source is untouched.
         """
 

@@ -6,7 +6,15 @@ import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.errors import AlreadyExists, NotADirectory, NotFound, OutcomeUnknown, StorageError, Unavailable
+from ftfile.core.errors import (
+    AlreadyExists,
+    MissingParent,
+    NotADirectory,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+)
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger
 from ftfile.fs.api import FileInfo, FileSystem
@@ -113,7 +121,12 @@ class HadoopFileSystem(FileSystem):
     def rename(self, source: str, target: str) -> None:
         """Move a file, never over anything."""
         full_source, full_target = self._full("rename", source), self._full("rename", target)
-        self.do("rename", source, lambda: self._move(full_source, full_target))
+        try:
+            self.do("rename", source, lambda: self._move(full_source, full_target))
+        except NotFound as error:
+            # Servers answer alike to either. Without a source this raises NotFound.
+            self._look("rename", source, full_source)
+            raise MissingParent("rename", source, error.detail) from error
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole, durable file in one step: a temporary file, synced, closed and measured, gets its name."""

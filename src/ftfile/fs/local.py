@@ -10,7 +10,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import ConfigError, NotFound, OutcomeUnknown, StreamClosed
+from ftfile.core.errors import ConfigError, MissingParent, NotFound, OutcomeUnknown, StreamClosed
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.no_replace import rename_in_one_step, rename_in_two_steps
@@ -127,9 +127,10 @@ class LocalFileSystem(FileSystem):
         try:
             self._move(full_source, full_target)
         except FileNotFoundError as error:
-            missing = "the target's directory" if os.path.lexists(full_source) else "the source"
-            detail = f"{missing} is missing below {self.root}; the target is {target!r}"
-            raise NotFound("rename", source, detail) from error
+            if os.path.lexists(full_source):
+                detail = f"the directory of the target {target!r} is missing below {self.root}"
+                raise MissingParent("rename", source, detail) from error
+            raise NotFound("rename", source, f"nothing is there below {self.root}; the target is {target!r}") from error
         except OSError as error:
             raise storage_error(error, "rename", source, f"{self.root} (target {target!r})") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import AlreadyExists, NotADirectory, NotFound
+from ftfile.core.errors import AlreadyExists, MissingParent, NotADirectory, NotFound
 from ftfile.fs.paths import join, parent_of, require_valid
 
 if TYPE_CHECKING:
@@ -69,13 +69,16 @@ class Tree:
 
         Raises:
             AlreadyExists: something is there.
-            NotFound: the parent directory is missing.
+            MissingParent: the parent directory is missing.
             NotADirectory: a parent is a file.
         """
         require_valid(operation, path)
         if self.find(path) is not None:
             raise AlreadyExists(operation, path, "something is there already; nothing is ever overwritten")
-        self._names(operation, path, parent_of(path))
+        try:
+            self._names(operation, path, parent_of(path))
+        except NotFound as error:
+            raise MissingParent(operation, path, error.detail) from error
 
     def children(self, operation: str, path: str) -> list[tuple[str, int]]:
         """Return path and number of everything directly in a directory.

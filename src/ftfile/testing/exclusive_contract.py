@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import AlreadyExists, NotFound
+from ftfile.core.errors import AlreadyExists, MissingParent, NotFound
 from ftfile.testing.contract_races import ContractRaces
 from ftfile.testing.contract_support import write
 
@@ -51,11 +51,16 @@ class ExclusiveContract(ContractRaces):
 
     def test_rename_says_what_is_missing(self, filesystem: FileSystem) -> None:
         write(filesystem, "file", b"data")
-        with pytest.raises(NotFound):
-            filesystem.rename("nothing", "target")
+        for source in ("nothing", "no-directory/nothing"):
+            for target in ("target", "no-directory/target"):
+                with pytest.raises(NotFound) as caught:
+                    filesystem.rename(source, target)
+                assert not isinstance(caught.value, MissingParent)
+                assert caught.value.path.endswith(source)
         if not filesystem.capabilities.implied_directories:
-            with pytest.raises(NotFound):
-                filesystem.rename("file", "no-directory/target")
+            for target in ("no-directory/target", "no-directory/below/target"):
+                with pytest.raises(MissingParent):
+                    filesystem.rename("file", target)
         assert self.stored(filesystem, "file") == b"data"
 
     def test_of_many_renames_to_one_target_one_wins(self, filesystem: FileSystem) -> None:
