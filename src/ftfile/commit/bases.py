@@ -24,6 +24,7 @@ from ftfile.commit.record_format import (
     remove_to_json,
     to_checked_text,
 )
+from ftfile.commit.remaking import create_file
 from ftfile.commit.state import RECENT_RECORDS, LogState, QueryState, Unpublished
 from ftfile.core.errors import CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
@@ -89,7 +90,7 @@ def write_base(fs: FileSystem, ids: IdSource, state: LogState) -> None:
     """Write a base of the state, then drop those that newer ones make useless."""
     name = layout.BaseName(state.version, ids.unique()[:16])
     content = encode_base(state)
-    fs.create_exclusive(layout.base_path(name), content)
+    create_file(fs, layout.base_path(name), content)
     state.base_bytes, state.delta_bytes = len(content), 0
     for old in sorted(list_bases(fs))[:-BASES_KEPT]:
         try:

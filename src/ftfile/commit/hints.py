@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.record_format import UNREADABLE, from_checked_text, to_checked_text
+from ftfile.commit.remaking import put_file
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 
@@ -40,12 +41,12 @@ def write_published(fs: FileSystem, hint: PublishedHint) -> None:
     """Overwrite the hint; failing is harmless and only logged."""
     text = json.dumps({"version": hint.version, "nonce": hint.nonce}).encode()
     try:
-        fs.put(layout.PUBLISHED_HINT, to_checked_text([text]))
+        put_file(fs, layout.PUBLISHED_HINT, to_checked_text([text]))
     except StorageError as error:
         _log.warning("could not write a hint, the next start will look at more files: %s", error)
 
 
 def store_now_ms(fs: FileSystem) -> int:
     """Return the store's own time, which ages are measured by: that of a file written now."""
-    fs.put(layout.CLOCK_HINT, b"now\n")
+    put_file(fs, layout.CLOCK_HINT, b"now\n")
     return fs.stat(layout.CLOCK_HINT).modified_ms

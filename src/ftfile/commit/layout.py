@@ -41,6 +41,7 @@ __all__ = (
     "dead_letter_filters",
     "dead_letter_path",
     "dead_letter_task",
+    "is_dead_letters",
     "is_note",
     "is_staged",
     "note_path",
@@ -208,6 +209,11 @@ def dead_letter_task(path: str) -> DeadLetterTask | None:
     """Return whose dead letters a path says to be there, or None for one that `dead_letter_path` does not return."""
     match = _DEAD_LETTER_PATH.fullmatch(path)
     return DeadLetterTask(match[1], int(match[2]), int(match[3])) if match else None
+
+
+def is_dead_letters(path: str) -> bool:
+    """Return True if a final path is one of dead letters."""
+    return path.startswith(f"{DEAD_LETTERS}/")
 
 
 def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:

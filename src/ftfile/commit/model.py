@@ -81,17 +81,26 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A live add that a record ends, with what publishing needs to hide it."""
+    """A live add that a record ends.
+
+    Attributes:
+        final_path: where a part lies; None for a segment.
+        length: bytes of a part on storage. With the checksum it tells the part from another file of its name.
+        checksum: of these bytes; empty for a segment.
+    """
 
     id: str
     kind: Literal["part", "segment"]
-    path: str
-    final_path: str | None
+    final_path: str | None = None
+    length: int = 0
+    checksum: str = ""
 
     @classmethod
     def of(cls, add: Add) -> Remove:
         """Return the remove that ends `add`."""
-        return cls(add.id, add.kind, add.path, add.final_path)
+        if add.kind == "segment":
+            return cls(add.id, add.kind)
+        return cls(add.id, add.kind, add.final_path, add.length, add.checksum)
 
 
 @dataclass(frozen=True, slots=True)

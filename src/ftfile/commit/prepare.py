@@ -11,6 +11,7 @@ from ftfile.commit.keyed import as_recorded
 from ftfile.commit.model import Add, Record, Remove
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.commit.snapshot import snapshot_at
+from ftfile.commit.times import time_text
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
 from ftfile.core.logs import get_logger
 
@@ -60,7 +61,7 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         letters=proposal.letters,
         tasks=proposal.tasks,
         lineage_start=lineage_start,
-        horizon_ms=proposal.horizon_ms,
+        horizon_ms=_horizon_ms(head, proposal),
         log_start=proposal.log_start,
         schema=proposal.schema,
         encoding=proposal.encoding,
@@ -72,6 +73,13 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         payload=proposal.payload,
     )
     return replace(record, due=_due(head, proposal, record))
+
+
+def _horizon_ms(head: LogState, proposal: Proposal) -> int | None:
+    """Return the horizon that the record sets: no vacuum takes an earlier one's back."""
+    if proposal.horizon_ms is None or proposal.lowers_horizon:
+        return proposal.horizon_ms
+    return max(head.horizon_ms, proposal.horizon_ms)
 
 
 def _rolled(proposal: Proposal, accepted: Iterable[Rewrite]) -> dict[str, Any]:
@@ -133,9 +141,10 @@ def _check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
         raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", advice)
     if info.modified_ms <= horizon_ms:
         raise StaleFiles(
-            f"{add.path!r} was last written at {info.modified_ms} ms, and vacuum may delete everything unrecorded "
-            f"up to {horizon_ms} ms: the batch took longer than the grace. Start the query again, and vacuum with a "
-            "longer grace"
+            f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
+            f"unrecorded that was written up to {time_text(horizon_ms)}. Either the batch took longer than the "
+            "vacuum's grace: start the query again, and vacuum with a longer grace. Or the store's clock was ahead "
+            "when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes it back"
         )
 
 

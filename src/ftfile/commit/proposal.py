@@ -58,6 +58,7 @@ class Proposal:
         plan_due: which jobs are due after a record; called with the head it follows, the record without any, and the
             jobs of the head that can still be done. Without it, those stay due.
         horizon_ms: for vacuum, see `Record`.
+        lowers_horizon: the horizon may go back; see `upkeep.horizon`. Otherwise the record repeats a later one.
         log_start: for vacuum, see `Record`.
         definitions: by key, the schemas and encodings that adds, `schema` and `encoding` refer to.
         memory: changes of what the use case remembers.
@@ -76,6 +77,7 @@ class Proposal:
     tasks: int = 0
     plan_due: PlanDue | None = None
     horizon_ms: int | None = None
+    lowers_horizon: bool = False
     log_start: int | None = None
     schema: str | None = None
     settings: str | None = None

@@ -6,50 +6,33 @@ in the middle is followed by somebody who does it all again: see `roll_forward`.
 
 from __future__ import annotations
 
-import contextlib
-import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.hints import PublishedHint, read_published, write_published
 from ftfile.commit.model import StreamAuthor
-from ftfile.commit.side_by_side import side_by_side
-from ftfile.core.checksum import matches
-from ftfile.core.errors import (
-    AlreadyExists,
-    CommitError,
-    FtfileError,
-    MissingPart,
-    NameCollision,
-    NotFound,
-    NotPublished,
-    Retry,
-    StorageError,
-    Unavailable,
-)
+from ftfile.commit.moving import clear_stage, place, retire, sync_names
+from ftfile.commit.snapshot import snapshot_at
+from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished, Retry
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add, Author, Record, Remove
+    from ftfile.commit.model import Add, Author, Record
     from ftfile.commit.policy import Policy
     from ftfile.commit.state import LogState, Unpublished
-    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.core.errors import NameCollision
 
 __all__ = (
     "Problem",
-    "clear_stage",
-    "place",
     "publish",
     "raise_own",
-    "retire",
     "roll_forward",
     "skip_published",
     "still_live",
-    "sync_names",
     "wait_for_removed",
 )
 
@@ -57,11 +40,6 @@ FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 5.0
 
 _log = get_logger(__name__)
-
-
-class _Step(enum.Enum):
-    DONE = "done"
-    NOWHERE = "nowhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +79,13 @@ def roll_forward(
         done.add(version)
         entry = head.unpublished[version]
         own = version == created or _is_own(entry, author)
-        problem = publish(log, entry, policy.publish_timeout_s if own else 0)
+        problem = publish(log, entry, policy.publish_timeout_s if own else 0, first=version == created)
         if problem is not None and isinstance(problem.error, MissingPart) and policy.on_missing_part == "warn":
             _log.warning("%s", problem.error)
         elif problem is not None:
             problems.append(problem)
             continue
-        del head.unpublished[version]
+        head.unpublished.pop(version, None)
     if not head.unpublished:
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     return problems
@@ -139,16 +117,23 @@ def wait_for_removed(problems: Sequence[Problem], record: Record) -> None:
             raise problem.error
 
 
-def publish(log: CommitLog, entry: Unpublished, timeout_s: float) -> Problem | None:
-    """Retire what the record removed, place what it added, make the names durable; repeat what may pass."""
+def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool = False) -> Problem | None:
+    """Retire what the record removed, place what it added, make the names durable; repeat what may pass.
+
+    Args:
+        log: of the directory.
+        entry: of the record.
+        timeout_s: how long failures that may pass are tried again.
+        first: the caller has just created the record, and nobody has published it before.
+    """
     deadline = log.clock.monotonic_s() + timeout_s
     wait_s = FIRST_WAIT_S
     while True:
         try:
-            retire(log.fs, entry.removes)
-            nowhere = place(log.fs, entry.adds)
+            retire(log.fs, entry.removes, first=first)
+            unplaced = place(log.fs, entry.adds)
             sync_names(log.fs, entry)
-            missing = still_live(log, nowhere, entry.version)
+            missing = _missing_parts(log, unplaced, entry.version)
         except FtfileError as error:
             if error.retry is Retry.NEVER or log.clock.monotonic_s() + wait_s > deadline:
                 return _problem(entry, _as_committed(entry, error))
@@ -157,44 +142,7 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float) -> Problem | N
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         else:
             clear_stage(log.fs, entry)
-            return _problem(entry, _missing(entry, missing), missing) if missing else None
-
-
-def retire(fs: FileSystem, removes: Sequence[Remove]) -> None:
-    """Move removed parts out of sight; one that is there already, or nowhere, is done."""
-    side_by_side(fs, lambda remove: _retire_one(fs, remove), removes)
-
-
-def place(fs: FileSystem, adds: Sequence[Add]) -> list[Add]:
-    """Move staged parts to their final names and return those that are at neither place."""
-    for directory in sorted({layout.parent(add.final_path or "") for add in adds} - {""}):
-        fs.make_directories(directory)
-    steps = side_by_side(fs, lambda add: _place_one(fs, add), adds)
-    return [add for add, step in zip(adds, steps, strict=True) if step is _Step.NOWHERE]
-
-
-def sync_names(fs: FileSystem, entry: Unpublished) -> None:
-    """Make the new names durable, with those of their directories, which another committer may have made."""
-    if not fs.capabilities.directory_sync:
-        return
-    directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
-    directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
-    directories |= {layout.RETIRED} if entry.removes else set()
-    # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
-    for directory in sorted(directories):
-        fs.sync_directory(directory)
-
-
-def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
-    """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
-    if fs.capabilities.implied_directories:
-        return
-    for directory in {layout.parent(add.path) for add in entry.adds}:
-        try:
-            if fs.remove_directory(directory) and entry.query_id is None:
-                fs.remove_directory(layout.parent(directory))  # a job has one batch, a query will have more
-        except StorageError as error:
-            _log.debug("left %s behind: %s", directory, error)
+            return _problem(entry, _missing_error(entry, missing), missing) if missing else None
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], known_at: int) -> list[Add]:
@@ -208,67 +156,19 @@ def still_live(log: CommitLog, adds: Sequence[Add], known_at: int) -> list[Add]:
     return [add for add in adds if head.is_live(add, known_at)]
 
 
-def _retire_one(fs: FileSystem, remove: Remove) -> None:
-    assert remove.final_path is not None, f"{remove.id} is no part"
-    try:
-        fs.rename(remove.final_path, layout.retired_path(remove.id))
-    except NotFound:
-        _log.debug("%s is retired already", remove.final_path)
-    except AlreadyExists:
-        # A copy came late and brought it back: the retired one is complete, so this one goes.
-        _delete(fs, remove.final_path)
+def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:
+    """Return the live parts that are nowhere. Dead letters may be deleted, and a removed part has no name any more.
 
-
-def _place_one(fs: FileSystem, add: Add) -> _Step:
-    assert add.final_path is not None, f"part {add.id} has no final name"
-    if add.path == add.final_path:
-        return _Step.DONE
-    try:
-        fs.rename(add.path, add.final_path)
-    except AlreadyExists:
-        return _settle_both(fs, add, add.final_path)
-    except NotFound:
-        target = _look(fs, add.final_path)
-        if target is None:
-            if _look(fs, add.path) is None:
-                return _Step.NOWHERE
-            raise Unavailable("rename", add.path, f"the directory of {add.final_path!r} has gone meanwhile") from None
-        if target.size_bytes != add.length:
-            raise NameCollision(
-                f"{add.final_path!r} should be the part {add.id} of {add.length} bytes and has {target.size_bytes}: "
-                "another program wrote or changed it. Move it away and start again"
-            ) from None
-    return _Step.DONE
-
-
-def _settle_both(fs: FileSystem, add: Add, final_path: str) -> _Step:
-    """Both names exist: fine when they are one file, or when the final one has the recorded content."""
-    source, target = _look(fs, add.path), _look(fs, final_path)
-    if target is None:
-        raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
-    if source is None:
-        return _Step.DONE
-    same = source.identity is not None and source.identity == target.identity
-    if not same and not (target.size_bytes == add.length and matches(fs.read(final_path), add.checksum)):
-        raise NameCollision(
-            f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
-            f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
-        )
-    _delete(fs, add.path)
-    return _Step.DONE
-
-
-def _delete(fs: FileSystem, path: str) -> None:
-    """Delete what another publisher may have deleted already."""
-    with contextlib.suppress(NotFound):
-        fs.delete(path)
-
-
-def _look(fs: FileSystem, path: str) -> FileInfo | None:
-    try:
-        return fs.stat(path)
-    except NotFound:
-        return None
+    Raises:
+        NameCollision: another file has the name of a live part.
+    """
+    letters = {add.id for add, _ in unplaced if layout.is_dead_letters(add.final_path or "")}
+    if any(error is not None for _, error in unplaced):
+        live = snapshot_at(log, log.read_on(durable=True)).adds
+        for add, error in unplaced:
+            if error is not None and (add.id in live or add.id in letters):
+                raise error
+    return still_live(log, [add for add, error in unplaced if error is None and add.id not in letters], version)
 
 
 def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
@@ -282,7 +182,7 @@ def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
     return found
 
 
-def _missing(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
+def _missing_error(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
     names = ", ".join(repr(add.final_path) for add in adds[:5])
     return MissingPart(
         f"{len(adds)} committed part(s) of version {entry.version} are neither staged nor at their final name, the "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ftfile.commit import layout
 from ftfile.commit.merging import merge
 from ftfile.commit.range_format import decode_range, encode_range
+from ftfile.commit.remaking import create_file
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
@@ -91,7 +92,7 @@ def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool) -> Range:
 def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeName:
     """Write a range and return its name."""
     name = layout.RangeName(content.first, content.last, ids.unique()[:16])
-    fs.create_exclusive(layout.range_path(name), encode_range(content))
+    create_file(fs, layout.range_path(name), encode_range(content))
     return name
 
 

@@ -187,7 +187,9 @@ def add_from_json(text: dict[str, Any]) -> Add:
 
 def remove_to_json(remove: Remove) -> list[Any]:
     """Return a remove as plain JSON."""
-    return [remove.id, remove.kind, remove.path, remove.final_path]
+    if remove.kind == "segment":
+        return [remove.id, remove.kind]
+    return [remove.id, remove.kind, remove.final_path, remove.length, remove.checksum]
 
 
 def remove_from_json(text: list[Any]) -> Remove:

@@ -134,10 +134,13 @@ class LogState:
         self.version, self.nonce = record.version, record.nonce
         self.recent.append((record.version, record.nonce))
         self._apply_author(record)
-        self.horizon_ms = max(self.horizon_ms, record.horizon_ms or 0)
+        if record.horizon_ms is not None:
+            self.horizon_ms = record.horizon_ms
         if record.log_start is not None and record.log_start > self.log_start:
             self.log_start = record.log_start
             self.reserved = {name: at for name, at in self.reserved.items() if at >= self.log_start}
+            # A vacuum lets only published records go: an older base or hint may not know it.
+            self.unpublished = {at: entry for at, entry in self.unpublished.items() if at >= self.log_start}
         self.schema = record.schema or self.schema
         self.encoding = record.encoding or self.encoding
         ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftfile.commit.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("created_ms", "list_log", "newest_at", "version_at")
+__all__ = ("created_ms", "list_log", "newest_at", "time_text", "version_at")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -43,8 +43,10 @@ def version_at(log: CommitLog, time: datetime) -> int:
     if at >= 0 and created_ms(log, versions[at]) is not None:
         return versions[at]
     oldest = bisect_left(versions, x=True, key=lambda version: created_ms(log, version) is not None)
-    found = f"version {versions[oldest]} of {_text(created_ms(log, versions[oldest]))}" if versions[oldest:] else "none"
-    raise ConfigError(f"no version is as old as {_text(time_ms)}: the oldest that can be read is {found}")
+    found = (
+        f"version {versions[oldest]} of {time_text(created_ms(log, versions[oldest]))}" if versions[oldest:] else "none"
+    )
+    raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
 
 
 def list_log(fs: FileSystem) -> list[FileInfo]:
@@ -71,5 +73,9 @@ def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int) -> int |
     return version - 1 if version > head.log_start else None
 
 
-def _text(time_ms: int | None) -> str:
-    return (_EPOCH + timedelta(milliseconds=time_ms or 0)).isoformat(timespec="milliseconds")
+def time_text(time_ms: int | None) -> str:
+    """Return a time in milliseconds since 1970 UTC in ISO 8601, as far as there is a calendar for it."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms or 0)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{time_ms} ms since 1970"

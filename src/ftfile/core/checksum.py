@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isal import isal_zlib
 
-__all__ = ("Crc32", "checksum", "matches")
+__all__ = ("Crc32", "checksum", "matches", "require_known")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -33,7 +33,7 @@ class Crc32:
         Raises:
             ValueError: the kind of `other` is not known to this version.
         """
-        _require_known(other)
+        require_known(other)
         self._value = isal_zlib.crc32_combine(self._value, int(other.removeprefix(_KIND), 16), length)
 
     def text(self) -> str:
@@ -52,10 +52,15 @@ def matches(data: Buffer, expected: str) -> bool:
     Raises:
         ValueError: the kind of `expected` is not known to this version.
     """
-    _require_known(expected)
+    require_known(expected)
     return checksum(data) == expected
 
 
-def _require_known(text: str) -> None:
+def require_known(text: str) -> None:
+    """Check that the kind of a checksum is known.
+
+    Raises:
+        ValueError: it is not known to this version.
+    """
     if not text.startswith(_KIND):
         raise ValueError(f"unknown kind of checksum {text!r}: read it with a newer ftfile")

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import BASES_KEPT, list_bases, read_base
-from ftfile.commit.model import Remove
+from ftfile.commit.moving import is_recorded
 from ftfile.commit.ranges import contained, list_ranges
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.commit.times import list_log, newest_at
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.upkeep.returned import find_removed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import Remove
     from ftfile.commit.snapshot import Snapshot
     from ftfile.commit.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
@@ -59,13 +61,20 @@ class Findings:
         log_start: the oldest record that is to be kept.
         files: to be deleted.
         returned: removed parts to be hidden again.
+        foreign: other files at the names of removed parts, which stay.
         directories: of the stage, that are or will be empty; what is in a directory comes before it.
     """
 
     log_start: int
     files: list[GarbageFile] = field(default_factory=list)
     returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
+
+    @property
+    def needs_record(self) -> bool:
+        """Return True if there is something that may go only after a record has said so."""
+        return bool(self.files or self.returned)
 
 
 def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None = None) -> Findings:
@@ -83,16 +92,22 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None 
     listed = list_log(log.fs)
     since = newest_at(listed, head, horizon_ms) or 0
     within = snapshot_at(log, head, since=max(since, head.log_start))
-    returned = _look_for_returned(log, head)
+    found = find_removed(log, head)
+    returned = [(remove, _returned(info)) for remove, info in found if is_recorded(log.fs, info, remove)]
     if log_start is None:
         # What came back is known, and its name reserved, for as long as the record that removed it is kept.
         log_start = head.log_start if returned else _log_start(log, head, since, within.ranges_to)
-    findings = Findings(log_start, returned=returned)
+    own = {file.path for _, file in returned}
+    findings = Findings(log_start, returned=returned, foreign=[info.path for _, info in found if info.path not in own])
     _look_at_parts(log.fs, head, within, horizon_ms, findings)
     old = [info for info in listed if info.modified_ms <= horizon_ms]
     _look_at_log(log, old, findings)
     _look_at_state(log.fs, horizon_ms, findings)
     return findings
+
+
+def _returned(info: FileInfo) -> GarbageFile:
+    return GarbageFile(info.path, info.size_bytes, "returned", "it was removed, and came back")
 
 
 def _log_start(log: CommitLog, head: LogState, since: int, ranges_to: int) -> int:
@@ -171,27 +186,6 @@ def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
         return fs.stat(path)
     except NotFound:
         return None
-
-
-def _look_for_returned(log: CommitLog, head: LogState) -> list[tuple[Remove, GarbageFile]]:
-    """Find removed parts at their final names: where publishing copies, a late copy may have brought them back.
-
-    Of all whose removal is in a record that is kept: however late, one vacuum looks before that goes.
-    """
-    live, known = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
-    if len(live) == len(known):
-        return []
-    parts = [add for add in known.values() if add.final_path is not None]
-    removed = {add.final_path: add for add in parts if add.id not in live and add.final_path is not None}
-    for add in (add for add in parts if add.id in live):
-        removed.pop(add.final_path or "", None)
-    returned = []
-    for directory in {layout.parent(path) for path in removed}:
-        for info in _children(log.fs, directory):
-            if info.path in removed and not info.is_directory:
-                file = GarbageFile(info.path, info.size_bytes, "returned", "it was removed, and came back")
-                returned.append((Remove.of(removed[info.path]), file))
-    return returned
 
 
 def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:

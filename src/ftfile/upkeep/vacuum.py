@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.hints import store_now_ms
 from ftfile.commit.model import MaintenanceAuthor
+from ftfile.commit.moving import retire
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.publish import raise_own, retire, roll_forward, skip_published
+from ftfile.commit.publish import raise_own, roll_forward, skip_published
 from ftfile.commit.ranges import cover, list_ranges
-from ftfile.core.errors import ConfigError, FtfileError, NotFound
+from ftfile.commit.side_by_side import side_by_side
+from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.units import parse_duration_s
 from ftfile.upkeep.garbage import GarbageFile, look
+from ftfile.upkeep.horizon import is_horizon_taken_back, lower_horizon, newest_ms
 from ftfile.upkeep.logs import own_log
 from ftfile.upkeep.ranges import merge_all
 
@@ -35,7 +37,8 @@ __all__ = ("DEFAULT_GRACE", "LEAST_GRACE", "VacuumReport", "vacuum")
 
 DEFAULT_GRACE = "7d"
 LEAST_GRACE = "24h"
-THREADS = 32
+# Looks while another vacuum deletes what this one reads, at most.
+TRIES = 100
 # More ranges than commits leave are merged, or those that lost much.
 MANY_RANGES = 16
 
@@ -48,7 +51,8 @@ class VacuumReport:
 
     Attributes:
         version: of its record; None when there was nothing to do, or in a dry run.
-        horizon_ms: what is younger was not looked at; by the store's clock, milliseconds since 1970 UTC.
+        horizon_ms: what is younger was not looked at; by the store's clock, milliseconds since 1970 UTC. It is never
+            later than the newest record, so that after a long pause the rest goes with the next vacuum.
         oldest_version: the oldest version that can be read.
         files: what was deleted, each with the reason.
         failed: how many could not be deleted, as the log says; the next vacuum finds them again.
@@ -110,29 +114,55 @@ def vacuum(
 
 
 def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> VacuumReport:
-    head, author = log.read_on(durable=True), MaintenanceAuthor("vacuum", job_id)
-    if dry_run:
-        skip_published(log, head)
-    else:
-        raise_own(roll_forward(log, head, Policy(), author), author)
-    horizon_ms = store_now_ms(log.fs) - grace_ms
-    findings = look(log, head, horizon_ms)
+    author = MaintenanceAuthor("vacuum", job_id)
+    if not dry_run:
+        lower_horizon(log, job_id)
+        raise_own(roll_forward(log, log.read_on(durable=True), Policy(), author), author)
+    wanted_ms = store_now_ms(log.fs) - grace_ms
+    # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
+    horizon_ms = min(wanted_ms, newest_ms(log))
+    head, findings = _look(log, horizon_ms)
+    if findings.foreign:
+        names = ", ".join(map(repr, findings.foreign[:5]))
+        _log.warning("%d files at names of removed parts are others, and stay: %s", len(findings.foreign), names)
     if dry_run:
         return VacuumReport(None, horizon_ms, findings.log_start, _told(findings), dry_run=True)
-    if not (findings.files or findings.returned):
+    if not findings.needs_record and (wanted_ms == horizon_ms or not _look(log, wanted_ms)[1].needs_record):
         _remove_directories(log.fs, findings)
         _merge(log, head, head.log_start)
         return VacuumReport(None, horizon_ms, head.log_start, ())
     proposal = Proposal(author, horizon_ms=horizon_ms, log_start=findings.log_start)
     before, version = head.log_start, commit(log, proposal, Policy()).version
     # Whoever commits from here on knows the horizon. What was committed before is found needed at this second look.
-    head = log.read_on(durable=True)
-    findings = look(log, head, horizon_ms, head.log_start)
+    head, findings = _look(log, horizon_ms, recorded=True)
+    if is_horizon_taken_back(log, version):
+        _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
+        return VacuumReport(version, horizon_ms, head.log_start, ())
     told = _told(findings)
     failed = _delete(log.fs, findings)
     _merge(log, head, before)
     done = tuple(file for file in told if file.path not in failed)
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
+
+
+def _look(log: CommitLog, horizon_ms: int, *, recorded: bool = False) -> tuple[LogState, Findings]:
+    """Return the head and what is garbage there; look again while another vacuum deletes what was read.
+
+    Args:
+        log: of the directory.
+        horizon_ms: by the store's clock.
+        recorded: a record has said which records are kept.
+    """
+    for _ in range(TRIES):
+        head = log.read_on(durable=True)
+        version = head.version
+        skip_published(log, head)
+        try:
+            return head, look(log, head, horizon_ms, head.log_start if recorded else None)
+        except CorruptData:
+            if log.read_on().version == version:
+                raise
+    raise CommitError("the log changed faster than the vacuum could read it: nothing was deleted. Try again later")
 
 
 def _told(findings: Findings) -> tuple[GarbageFile, ...]:
@@ -143,15 +173,14 @@ def _told(findings: Findings) -> tuple[GarbageFile, ...]:
 def _delete(fs: FileSystem, findings: Findings) -> set[str]:
     """Delete, and return what could not be."""
     failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove])]
-    with ThreadPoolExecutor(max(1, min(fs.capabilities.concurrency, THREADS))) as pool:
-        # Companions last: who finds a record without one looks whether the record is still there.
-        for last in (False, True):
-            found = [file for file in findings.files if file.path.endswith((".adds", ".direct")) == last]
-            # Notes tell of files that could not be deleted.
-            kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
-            paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
-            deleted = pool.map(lambda path: _tried(path, fs.delete, path), paths)
-            failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
+    # Companions last: who finds a record without one looks whether the record is still there.
+    for last in (False, True):
+        found = [file for file in findings.files if file.path.endswith((".adds", ".direct")) == last]
+        # Notes tell of files that could not be deleted.
+        kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
+        paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
+        deleted = side_by_side(fs, lambda path: _tried(path, fs.delete, path), paths)
+        failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
     _remove_directories(fs, findings)
     return set(failed)
 

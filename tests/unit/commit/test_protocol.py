@@ -658,7 +658,7 @@ class TestOthers:
             wrote = False
 
             def stat(self, path: str) -> FileInfo:
-                if path == lost.path and not self.wrote:
+                if path == lost.final_path and not self.wrote:
                     self.wrote = True
                     driver.create_record(author=MaintenanceAuthor("test", "rival"))
                     write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())

@@ -12,7 +12,7 @@ from ftfile.commit import layout
 from ftfile.commit.bases import write_base
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor, Record, Remove, StreamAuthor
-from ftfile.commit.proposal import Rewrite
+from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.record_format import encode_record
 from ftfile.core.errors import (
@@ -139,7 +139,8 @@ class TestHorizon:
     def test_it_never_goes_back(self, driver: Driver) -> None:
         add = driver.stage(0)
         for horizon_ms in (2**60, 5):
-            driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms)
+            commit(driver.log, Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms), driver.policy)
+        assert driver.log.read_on().horizon_ms == 2**60
         with pytest.raises(StaleFiles):
             driver.commit(0, add)
 

@@ -1,0 +1,226 @@
+"""Moves of parts: staged to final, final to retired. Anybody may repeat each at any time.
+
+Nothing but the recorded file is moved or deleted, and nothing is ever moved over another file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.side_by_side import side_by_side
+from ftfile.core.checksum import Crc32, require_known
+from ftfile.core.errors import (
+    AlreadyExists,
+    MissingParent,
+    NameCollision,
+    NotADirectory,
+    NotFound,
+    StorageError,
+    Unavailable,
+)
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.commit.model import Add, Remove
+    from ftfile.commit.state import Unpublished
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("clear_stage", "is_recorded", "look", "place", "retire", "sync_names")
+
+# Of a file that is compared, in memory at once.
+PIECE_BYTES = 4 << 20
+
+_log = get_logger(__name__)
+
+
+class _Step(enum.Enum):
+    DONE = "done"
+    NOWHERE = "nowhere"
+    FOREIGN = "foreign"
+
+
+def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) -> None:
+    """Move removed parts out of sight. Another file at the name of one stays; a warning names it.
+
+    Args:
+        fs: of the directory.
+        removes: parts.
+        first: nobody has done it before: a file of the recorded length is the part. Otherwise its content is
+            compared, since the part may be gone long ago, and the file be somebody else's.
+    """
+    steps = side_by_side(fs, lambda remove: _retire_one(fs, remove, first=first), removes)
+    for step, told in (
+        (_Step.FOREIGN, "are other files now, which stay: somebody wrote them at the names of"),
+        (_Step.NOWHERE, "were gone already: somebody deleted or moved them:"),
+    ):
+        found = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken is step]
+        if found:
+            names = ", ".join(map(repr, found[:5]))
+            _log.warning("%d of %d removed parts %s %s", len(found), len(removes), told, names)
+
+
+def place(fs: FileSystem, adds: Sequence[Add]) -> list[tuple[Add, NameCollision | None]]:
+    """Move staged parts to their final names.
+
+    Returns:
+        Those that are not there, with the error where another file is; without one they are at neither place.
+    """
+
+    def attempt(add: Add) -> tuple[Add, NameCollision | None] | None:
+        try:
+            return (add, None) if _place_one(fs, add) is _Step.NOWHERE else None
+        except NameCollision as error:
+            return add, error
+
+    return [unplaced for unplaced in side_by_side(fs, attempt, adds) if unplaced is not None]
+
+
+def sync_names(fs: FileSystem, entry: Unpublished) -> None:
+    """Make the new names durable, with those of their directories, which another committer may have made."""
+    if not fs.capabilities.directory_sync:
+        return
+    directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
+    directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
+    directories |= {layout.META, layout.RETIRED} if entry.removes else set()
+    # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
+    for directory in sorted(directories):
+        _sync(fs, directory)
+
+
+def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
+    """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
+    if fs.capabilities.implied_directories:
+        return
+    for directory in {layout.parent(add.path) for add in entry.adds}:
+        try:
+            if fs.remove_directory(directory) and entry.query_id is None:
+                fs.remove_directory(layout.parent(directory))  # a job has one batch, a query will have more
+        except StorageError as error:
+            _log.debug("left %s behind: %s", directory, error)
+
+
+def look(fs: FileSystem, path: str) -> FileInfo | None:
+    """Return what is at a path; None for nothing, also where a file is in the place of its directory."""
+    try:
+        return fs.stat(path)
+    except (NotFound, NotADirectory):
+        return None
+
+
+def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read: bool = True) -> bool:
+    """Return True if a file is the recorded part.
+
+    Args:
+        fs: of the directory.
+        found: the file.
+        recorded: length and checksum.
+        read: compare the checksum as well. A file that goes meanwhile is not the part.
+    """
+    if found.is_directory or found.size_bytes != recorded.length:
+        return False
+    if not read:
+        return True
+    require_known(recorded.checksum)
+    crc, offset = Crc32(), 0
+    try:
+        with fs.open(found.path) as file:
+            while piece := file.read_at(offset, PIECE_BYTES):
+                crc.update(piece)
+                offset += len(piece)
+    except NotFound:
+        return False
+    return offset == recorded.length and crc.text() == recorded.checksum
+
+
+def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
+    assert remove.final_path is not None, f"{remove.id} is no part"
+    hidden = layout.retired_path(remove.id)
+    found = look(fs, remove.final_path)
+    if found is None:
+        return _Step.NOWHERE if first and look(fs, hidden) is None else _Step.DONE
+    if not is_recorded(fs, found, remove, read=not first):
+        return _Step.FOREIGN
+    try:
+        _move(fs, remove.final_path, hidden)
+    except NotFound:
+        _log.debug("somebody else has retired %s", remove.final_path)
+    except AlreadyExists:
+        # A copy came late and brought it back: the retired one is complete, so this one goes.
+        if first and not _is_same(found, look(fs, hidden)) and not is_recorded(fs, found, remove):
+            return _Step.FOREIGN
+        _delete(fs, remove.final_path)
+    return _Step.DONE
+
+
+def _place_one(fs: FileSystem, add: Add) -> _Step:
+    assert add.final_path is not None, f"part {add.id} has no final name"
+    if add.path == add.final_path:
+        return _Step.DONE
+    try:
+        _move(fs, add.path, add.final_path)
+    except AlreadyExists:
+        _settle_both(fs, add, add.final_path)
+    except NotFound:
+        target = look(fs, add.final_path)
+        if target is None:
+            return _Step.NOWHERE
+        if target.size_bytes != add.length:
+            raise NameCollision(
+                f"{add.final_path!r} should be the part {add.id} of {add.length} bytes and has {target.size_bytes}: "
+                "another program wrote or changed it. Move it away and start again"
+            ) from None
+    return _Step.DONE
+
+
+def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
+    """Both names exist: fine when they are one file, or when the final one has the recorded content."""
+    source, target = look(fs, add.path), look(fs, final_path)
+    if target is None:
+        raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
+    if source is None:
+        return
+    if not _is_same(source, target) and not is_recorded(fs, target, add):
+        raise NameCollision(
+            f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
+            f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
+        )
+    _delete(fs, add.path)
+
+
+def _move(fs: FileSystem, source: str, target: str) -> None:
+    """Rename, and make the target's directory if that is missing."""
+    try:
+        fs.rename(source, target)
+    except MissingParent:
+        fs.make_directories(layout.parent(target))
+        try:
+            fs.rename(source, target)
+        except MissingParent as error:
+            detail = f"the directory of {target!r} is gone as soon as it is made"
+            raise Unavailable("rename", source, detail) from error
+
+
+def _is_same(one: FileInfo, other: FileInfo | None) -> bool:
+    """Return True if both names are known to be of one file, or of a copy."""
+    return other is not None and one.identity is not None and one.identity == other.identity
+
+
+def _sync(fs: FileSystem, directory: str) -> None:
+    """Make the names in a directory durable; of one that is gone, that it is gone."""
+    try:
+        fs.sync_directory(directory)
+    except (NotFound, NotADirectory):
+        if not directory:
+            raise
+        _sync(fs, layout.parent(directory))
+
+
+def _delete(fs: FileSystem, path: str) -> None:
+    """Delete what another publisher may have deleted already."""
+    with contextlib.suppress(NotFound):
+        fs.delete(path)
