@@ -234,9 +234,9 @@ STAGED = (
     ),
     wrong(
         "a later horizon may be an earlier one",
-        "commit/state.py",
-        "max(self.horizon_ms, record.horizon_ms or 0)",
-        "record.horizon_ms or self.horizon_ms",
+        "commit/prepare.py",
+        "return max(head.horizon_ms, proposal.horizon_ms)",
+        "return proposal.horizon_ms",
         f"{RECORD}::TestHorizon::test_it_never_goes_back",
     ),
     wrong(

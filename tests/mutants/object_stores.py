@@ -257,7 +257,7 @@ COPIES = (
 UNDER_FINAL_NAMES = (
     wrong(
         "a file that has its final name is moved there",
-        "commit/publish.py",
+        "commit/moving.py",
         "    if add.path == add.final_path:\n        return _Step.DONE\n",
         "",
         f"{CRASHES}[direct]",

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import BATCHES, PARTITIONED, PROTOCOL, PUBLISH, REPLACING, dropped, wrong
+from tests.mutants.mutant import BATCHES, PARTITIONED, PROTOCOL, PUBLISH, REPLACING, RETIRING, dropped, wrong
 
 NAMES = (
     dropped("final names are not synced before the hint", "commit/publish.py", "sync_names(log.fs, entry)", BATCHES),
     wrong(
         "a directory is synced before its parent",
-        "commit/publish.py",
+        "commit/moving.py",
         "for directory in sorted(directories):",
         "for directory in sorted(directories, reverse=True):",
         PARTITIONED,
     ),
-    dropped(
+    wrong(
         "the retired directory is not synced",
-        "commit/publish.py",
-        "directories |= {layout.RETIRED} if entry.removes else set()",
+        "commit/moving.py",
+        "{layout.META, layout.RETIRED} if",
+        "{layout.META} if",
         f"{PUBLISH}::TestDurability::test_both_ends_of_a_retirement_are_durable_before_the_hint",
+    ),
+    wrong(
+        "the name of the retired directory is not synced",
+        "commit/moving.py",
+        "{layout.META, layout.RETIRED} if",
+        "{layout.RETIRED} if",
+        f"{RETIRING}::TestGoneDirectories::test_the_name_of_one_that_is_made_again_is_durable",
+    ),
+    wrong(
+        "a directory that is gone cannot be synced",
+        "commit/moving.py",
+        "        if not directory:\n            raise\n",
+        "        raise\n",
+        f"{RETIRING}::TestGoneDirectories::test_of_removed_parts",
     ),
     dropped(
         "the directory that a part was retired from is not synced",
-        "commit/publish.py",
+        "commit/moving.py",
         'directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}',
         f"{PUBLISH}::TestDurability::test_both_ends_of_a_retirement_are_durable_before_the_hint",
     ),
@@ -31,8 +46,8 @@ MOVES = (
     wrong(
         "new parts are placed before the old are retired",
         "commit/publish.py",
-        "            retire(log.fs, entry.removes)\n            nowhere = place(log.fs, entry.adds)\n",
-        "            nowhere = place(log.fs, entry.adds)\n            retire(log.fs, entry.removes)\n",
+        "            retire(log.fs, entry.removes, first=first)\n            unplaced = place(log.fs, entry.adds)\n",
+        "            unplaced = place(log.fs, entry.adds)\n            retire(log.fs, entry.removes, first=first)\n",
         REPLACING,
     ),
     wrong(
@@ -44,28 +59,95 @@ MOVES = (
     ),
     wrong(
         "removed parts are deleted at once",
-        "commit/publish.py",
-        "fs.rename(remove.final_path, layout.retired_path(remove.id))",
+        "commit/moving.py",
+        "_move(fs, remove.final_path, hidden)",
         "fs.delete(remove.final_path)",
         f"{PROTOCOL}::TestRewrites::test_replaces_and_retires",
         REPLACING,
     ),
     wrong(
         "a part cannot be retired twice",
-        "commit/publish.py",
-        '        _log.debug("%s is retired already", remove.final_path)\n',
-        "        raise\n",
+        "commit/moving.py",
+        "    if found is None:\n",
+        "    if found is None and not first:\n"
+        "        raise NotFound(remove.id, hidden, hidden)\n"
+        "    if found is None:\n",
         REPLACING,
     ),
-    dropped(
-        "a removed part that came back stays",
+    wrong(
+        "where the directory of retired parts is gone, parts stay visible",
+        "commit/moving.py",
+        "    except MissingParent:\n        fs.make_directories(layout.parent(target))\n",
+        "    except MissingParent:\n        raise NotFound('rename', source, '') from None\n",
+        f"{RETIRING}::TestGoneDirectories::test_of_what_is_hidden",
+    ),
+    wrong(
+        "parts that were gone before they were removed are not told of",
+        "commit/moving.py",
+        "return _Step.NOWHERE if first and look(fs, hidden) is None else _Step.DONE",
+        "return _Step.DONE",
+        f"{RETIRING}::TestGoneDirectories::test_of_removed_parts",
+    ),
+    wrong(
+        "a foreign file is hidden with the removed part's name",
+        "commit/moving.py",
+        "    if not is_recorded(fs, found, remove, read=not first):\n        return _Step.FOREIGN\n",
+        "",
+        f"{RETIRING}::TestForeignFiles::test_before_the_removal",
+    ),
+    wrong(
+        "who hides a part again compares its length only",
+        "commit/moving.py",
+        "read=not first):",
+        "read=False):",
+        f"{RETIRING}::TestForeignFiles::test_after_the_removal",
+    ),
+    wrong(
+        "a foreign file of the part's length is deleted where the part is hidden",
+        "commit/moving.py",
+        "if first and not _is_same(found, look(fs, hidden)) and not is_recorded(fs, found, remove):",
+        "if False:",
+        f"{RETIRING}::TestForeignFiles::test_of_the_same_length_where_the_part_is_hidden_already",
+    ),
+    wrong(
+        "who creates a record is not the first to publish it",
         "commit/publish.py",
-        "_delete(fs, remove.final_path)",
+        ", first=version == created)",
+        ", first=False)",
+        f"{RETIRING}::TestGoneDirectories::test_of_removed_parts",
+    ),
+    wrong(
+        "a foreign file at the name of a removed part is a collision",
+        "commit/publish.py",
+        "if error is not None and (add.id in live or add.id in letters):",
+        "if error is not None:",
+        f"{RETIRING}::TestForeignFiles::test_after_the_removal",
+    ),
+    wrong(
+        "a collision of a part that the state has forgotten is passed over",
+        "commit/publish.py",
+        "        live = snapshot_at(log, log.read_on(durable=True)).adds\n",
+        "        head = log.read_on(durable=True)\n"
+        "        live = {add.id for add, _ in unplaced if head.is_live(add, version)}\n",
+        f"{RETIRING}::TestForeignFiles::test_at_the_name_of_a_live_part_long_after",
+    ),
+    wrong(
+        "dead letters are not published over a foreign file, and nobody hears of it",
+        "commit/publish.py",
+        "(add.id in live or add.id in letters):",
+        "add.id in live:",
+        f"{RETIRING}::TestForeignFiles::test_at_the_name_of_dead_letters",
+    ),
+    wrong(
+        "a removed part that came back stays",
+        "commit/moving.py",
+        "        _delete(fs, remove.final_path)\n",
+        "",
         f"{PUBLISH}::TestRollForward::test_a_removed_part_that_a_late_copy_brought_back_is_hidden_again",
     ),
     wrong(
         "a file in the way is overwritten",
-        "commit/publish.py",
+        "commit/moving.py",
         '        raise NameCollision(\n            f"the part staged',
         "        fs.delete(final_path)\n"
         "        return _place_one(fs, add)\n"
@@ -74,42 +156,41 @@ MOVES = (
     ),
     wrong(
         "a file of the part's length is taken for a copy",
-        "commit/publish.py",
-        "target.size_bytes == add.length and matches(fs.read(final_path), add.checksum)",
-        "target.size_bytes == add.length",
+        "commit/moving.py",
+        "not _is_same(source, target) and not is_recorded(fs, target, add):",
+        "not _is_same(source, target) and not is_recorded(fs, target, add, read=False):",
         f"{PUBLISH}::TestCollisions::test_a_file_of_equal_length_and_other_bytes",
     ),
     wrong(
         "a copy is taken for a foreign file",
-        "commit/publish.py",
-        "if not same and not (target.size_bytes == add.length and matches(fs.read(final_path), add.checksum)):",
-        "if not same:",
+        "commit/moving.py",
+        "if not _is_same(source, target) and not is_recorded(fs, target, add):",
+        "if not _is_same(source, target):",
         f"{PROTOCOL}::TestPublish::test_a_copy_with_the_recorded_content_is_settled",
     ),
     wrong(
         "whatever lies at the final name is the part",
-        "commit/publish.py",
+        "commit/moving.py",
         "if target.size_bytes != add.length:",
         "if False:",
         f"{PUBLISH}::TestCollisions::test_a_published_part_that_has_another_length_now",
     ),
-    wrong(
+    dropped(
         "of a part with both names the staged one stays",
-        "commit/publish.py",
-        "    _delete(fs, add.path)\n    return _Step.DONE",
-        "    return _Step.DONE",
+        "commit/moving.py",
+        "_delete(fs, add.path)",
         f"{PROTOCOL}::TestPublish::test_both_names_of_one_file_are_settled",
     ),
     wrong(
-        "a part that another publisher settled is nowhere",
-        "commit/publish.py",
-        "    if source is None:\n        return _Step.DONE",
-        "    if source is None:\n        return _Step.NOWHERE",
+        "a part that another publisher settled is in doubt",
+        "commit/moving.py",
+        "    if source is None:\n        return\n",
+        "    if source is None:\n        raise NotFound('rename', add.path, '')\n",
         f"{PUBLISH}::TestCollisions::test_a_part_that_another_publisher_settles_meanwhile",
     ),
     wrong(
         "what another publisher deleted first is an error",
-        "commit/publish.py",
+        "commit/moving.py",
         "    with contextlib.suppress(NotFound):\n        fs.delete(path)",
         "    fs.delete(path)",
         f"{PROTOCOL}::TestOthers::test_two_publishers_may_settle_the_same_part",
@@ -118,18 +199,39 @@ MOVES = (
 
 NOWHERE = (
     wrong(
-        "a lost rename is not looked after",
-        "commit/publish.py",
-        "            if _look(fs, add.path) is None:\n                return _Step.NOWHERE\n",
-        "            return _Step.DONE\n",
+        "a directory that vanishes twice is an error for good",
+        "commit/moving.py",
+        '            raise Unavailable("rename", source, detail) from error',
+        '            raise StorageError("rename", source, detail) from error',
         f"{PROTOCOL}::TestOthers::test_a_directory_that_vanishes_under_the_rename_is_made_again",
     ),
     wrong(
-        "a part that is still staged is nowhere",
+        "dead letters may not be deleted",
         "commit/publish.py",
-        "            if _look(fs, add.path) is None:\n",
-        "            if True:\n",
-        f"{PROTOCOL}::TestOthers::test_a_directory_that_vanishes_under_the_rename_is_made_again",
+        "if error is None and add.id not in letters], version)",
+        "if error is None], version)",
+        f"{RETIRING}::TestMissingParts::test_deleted_dead_letters_are_no_missing_part",
+    ),
+    wrong(
+        "a missing part that only warns stays on the list",
+        "commit/publish.py",
+        '            _log.warning("%s", problem.error)\n',
+        '            _log.warning("%s", problem.error)\n            continue\n',
+        f"{RETIRING}::TestMissingParts::test_one_that_only_warns_is_told_of_once",
+    ),
+    wrong(
+        "a part is called removed by a record that is not durable",
+        "commit/publish.py",
+        "    head = log.read_on(durable=True)\n    return [add for add in adds if",
+        "    head = log.read_on()\n    return [add for add in adds if",
+        f"{RETIRING}::TestDurability::test_before_a_part_is_called_removed",
+    ),
+    wrong(
+        "who publishes without a commit acts on what is not durable",
+        "commit/protocol.py",
+        "    head = log.read_on(durable=True)\n    problems = roll_forward(log, head, policy, author)\n",
+        "    head = log.read_on()\n    problems = roll_forward(log, head, policy, author)\n",
+        f"{RETIRING}::TestDurability::test_before_publishing_without_a_commit",
     ),
     wrong(
         "a part that is nowhere is missing, without another look at the log",
@@ -267,7 +369,7 @@ LEFTOVERS = (
     ),
     wrong(
         "publishing deletes what other attempts staged",
-        "commit/publish.py",
+        "commit/moving.py",
         "            if fs.remove_directory(directory) and entry.query_id is None:\n",
         "            for info in fs.list(directory):\n"
         "                fs.delete(info.path)\n"
@@ -276,7 +378,7 @@ LEFTOVERS = (
     ),
     wrong(
         "a stage that cannot be emptied fails the batch",
-        "commit/publish.py",
+        "commit/moving.py",
         '    except StorageError as error:\n            _log.debug("left',
         '    except NotFound as error:\n            _log.debug("left',
         f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
@@ -287,6 +389,20 @@ LEFTOVERS = (
         '    except StorageError as error:\n        _log.warning("could not write',
         '    except CorruptData as error:\n        _log.warning("could not write',
         f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
+    ),
+    wrong(
+        "a hint whose directory is gone is never written again",
+        "commit/remaking.py",
+        "        fs.put(path, content)\n    except NotFound:\n        make_durably(fs, layout.parent(path))\n",
+        "        fs.put(path, content)\n    except NotFound:\n        pass\n",
+        f"{RETIRING}::TestGoneDirectories::test_of_what_is_derived",
+    ),
+    wrong(
+        "a base whose directory is gone is never written again",
+        "commit/remaking.py",
+        "create_exclusive(path, content)\n    except NotFound:\n        make_durably(fs, layout.parent(path))\n",
+        "create_exclusive(path, content)\n    except NotFound:\n        pass\n",
+        f"{RETIRING}::TestGoneDirectories::test_of_what_is_derived",
     ),
     wrong(
         "a base that cannot be written fails the batch",

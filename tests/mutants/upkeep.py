@@ -8,6 +8,7 @@ from tests.mutants.mutant import (
     LOG_START,
     RANGES,
     STATE,
+    TRUST,
     VACUUM,
     VACUUM_RACES,
     dropped,
@@ -309,8 +310,8 @@ GONE = (
     wrong(
         "more records go than the vacuum's own record says",
         "upkeep/vacuum.py",
-        "findings = look(log, head, horizon_ms, head.log_start)",
-        "findings = look(log, head, horizon_ms)",
+        "head.log_start if recorded else None)",
+        "None)",
         f"{VACUUM}::TestLog::test_a_base_that_appears_meanwhile_does_not_widen_what_goes",
     ),
 )
@@ -327,15 +328,15 @@ VACUUMED = (
     wrong(
         "vacuum deletes what it found before its record",
         "upkeep/vacuum.py",
-        "    findings = look(log, head, horizon_ms, head.log_start)\n",
-        "",
+        "head, findings = _look(log, horizon_ms, recorded=True)",
+        "head = log.read_on()",
         f"{VACUUM}::TestSpools::test_one_that_is_recorded_while_it_looks_stays",
     ),
     wrong(
         "vacuum goes by this machine's clock",
         "upkeep/vacuum.py",
-        "horizon_ms = store_now_ms(log.fs) - grace_ms",
-        "horizon_ms = log.clock.now_ms() - grace_ms if store_now_ms(log.fs) else 0",
+        "wanted_ms = store_now_ms(log.fs) - grace_ms",
+        "wanted_ms = log.clock.now_ms() - grace_ms if store_now_ms(log.fs) else 0",
         f"{VACUUM}::TestStaged::test_by_the_stores_clock_not_this_machines",
     ),
     wrong(
@@ -367,14 +368,14 @@ VACUUMED = (
     ),
     wrong(
         "what a late copy brings back stays visible",
-        "upkeep/garbage.py",
-        "if info.path in removed and not info.is_directory:",
-        "if False:",
+        "upkeep/returned.py",
+        "if info.path in removed]\n",
+        "if False]\n",
         f"{VACUUM}::TestRemoved::test_what_comes_back_is_hidden_again",
     ),
     wrong(
         "what came back before the horizon stays visible",
-        "upkeep/garbage.py",
+        "upkeep/returned.py",
         "snapshot_at(log, head, since=head.log_start).adds",
         "snapshot_at(log, head, since=head.version - 1).adds",
         f"{VACUUM}::TestNames::test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it",
@@ -388,7 +389,7 @@ VACUUMED = (
     ),
     wrong(
         "a live part is hidden that has the name of a removed one",
-        "upkeep/garbage.py",
+        "upkeep/returned.py",
         '        removed.pop(add.final_path or "", None)\n',
         "        pass\n",
         f"{VACUUM}::TestNames::test_a_live_part_of_the_same_name_stays",
@@ -444,4 +445,76 @@ VACUUMED = (
     ),
 )
 
-UPKEEP = (*SMALL, *RANGED, *GONE, *VACUUMED)
+TRUSTED = (
+    wrong(
+        "a foreign file at the name of a removed part is one that came back",
+        "upkeep/garbage.py",
+        "for remove, info in found if is_recorded(log.fs, info, remove)]",
+        "for remove, info in found]",
+        f"{TRUST}::TestForeignFiles",
+    ),
+    wrong(
+        "vacuum compares the length of what came back only",
+        "upkeep/garbage.py",
+        "is_recorded(log.fs, info, remove)]",
+        "is_recorded(log.fs, info, remove, read=False)]",
+        f"{TRUST}::TestForeignFiles",
+    ),
+    wrong(
+        "records go that are not published",
+        "upkeep/garbage.py",
+        "ranges_to + 1, *head.unpublished)",
+        "ranges_to + 1)",
+        f"{TRUST}::TestUnpublished::test_records_stay_that_are_not_published",
+    ),
+    wrong(
+        "a record that lets others go does not say that they are published",
+        "commit/state.py",
+        "for at, entry in self.unpublished.items() if at >= self.log_start}",
+        "for at, entry in self.unpublished.items()}",
+        f"{TRUST}::TestUnpublished::test_a_part_that_takes_the_name_of_one_that_was_hidden_late",
+    ),
+    wrong(
+        "a horizon passes the newest record",
+        "upkeep/vacuum.py",
+        "horizon_ms = min(wanted_ms, newest_ms(log))",
+        "horizon_ms = wanted_ms",
+        f"{TRUST}::TestClock",
+    ),
+    wrong(
+        "what is younger than the newest record is never deleted",
+        "upkeep/vacuum.py",
+        "(wanted_ms == horizon_ms or not _look(log, wanted_ms)[1].needs_record):",
+        "True:",
+        f"{TRUST}::TestClock::test_two_runs_free_what_is_younger_than_the_newest_record",
+    ),
+    dropped(
+        "a horizon in the future stays",
+        "upkeep/vacuum.py",
+        "lower_horizon(log, job_id)",
+        f"{TRUST}::TestHorizonInTheFuture::test_vacuum_takes_it_back",
+    ),
+    wrong(
+        "a vacuum goes on whose horizon is taken back",
+        "upkeep/vacuum.py",
+        "if is_horizon_taken_back(log, version):",
+        "if is_horizon_taken_back(log, version) is None:",
+        f"{TRUST}::TestHorizonInTheFuture::test_a_vacuum_that_began_before_deletes_nothing",
+    ),
+    wrong(
+        "a horizon is taken back though another vacuum has begun",
+        "upkeep/horizon.py",
+        "if _horizons_since(log, first, head.version):",
+        "if False:",
+        f"{TRUST}::TestHorizonInTheFuture::test_another_vacuum_meanwhile_makes_it_begin_again",
+    ),
+    wrong(
+        "what another vacuum deletes is taken for damage",
+        "upkeep/vacuum.py",
+        "            if log.read_on().version == version:\n                raise\n",
+        "            raise\n",
+        f"{TRUST}::TestTwoAtOnce::test_the_later_looks_again",
+    ),
+)
+
+UPKEEP = (*TRUSTED, *SMALL, *RANGED, *GONE, *VACUUMED)

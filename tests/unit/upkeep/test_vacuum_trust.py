@@ -11,7 +11,7 @@ import ftfile
 from ftfile.commit import bases, keeping, layout
 from ftfile.commit.bases import write_base
 from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, Remove
+from ftfile.commit.model import JobAuthor, MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
@@ -227,9 +227,10 @@ class TestUnpublished:
     def test_records_stay_that_are_not_published(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Both bases and all ranges are newer."""
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
-        old = world.driver.commit_new(0)
-        world.driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))
-        world.fs.unmovable = old.final_path or ""
+        world.driver.commit_new(0)
+        stuck = world.driver.stage(0)
+        world.fs.unmovable = stuck.path
+        world.driver.create_record(author=JobAuthor("j"), adds=(stuck,))
         for batch in range(1, 6):
             world.driver.commit_new(batch)
         self.write_bases(world)
@@ -239,7 +240,7 @@ class TestUnpublished:
         world.fs.unmovable = "nothing"
         world.driver.restart()
         world.driver.commit_new(7)
-        assert not world.exists(old.final_path)
+        assert world.exists(stuck.final_path)
 
     def test_a_part_that_takes_the_name_of_one_that_was_hidden_late(
         self, world: World, monkeypatch: pytest.MonkeyPatch
