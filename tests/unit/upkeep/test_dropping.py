@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ftfile
+from ftfile.commit.hints import read_published
 from ftfile.core.errors import ConfigError, NameCollision
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -131,3 +134,24 @@ def test_it_waits_for_what_it_removes(query: MicroBatch, tmp_path: Path) -> None
     blocked.unlink()
     assert ftfile.drop(query.path, where={"month": "7"}).rows == 3
     assert ids(query.path) == [6, 6, 6, 8, 8]
+
+
+def test_a_bucket_that_somebody_deleted_is_dropped(query: MicroBatch, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.rmtree(f"{query.path}/month=7")
+    report = ftfile.drop(query.path, where={"month": ["6", "7"]})
+    assert (report.files, report.rows) == (4, 4)
+    assert "2 of 4 removed parts were gone already" in caplog.text
+    assert sorted(ftfile.open(query.path).to_arrow()["id"].to_pylist()) == [8]
+    query.run(1, [MONTHS[:1]])
+    assert len(ftfile.vacuum(query.path, grace="0s", force=True, dry_run=False).files) == 2
+
+
+@pytest.mark.parametrize("overwrite", [True, False], ids=["complete", "append"])
+def test_batches_after_a_bucket_was_deleted(query: MicroBatch, *, overwrite: bool) -> None:
+    shutil.rmtree(f"{query.path}/month=7")
+    query = replace(query, overwrite=overwrite)
+    for batch in range(1, 3):
+        query.run(batch, [MONTHS])
+    hint = read_published(open_filesystem(query.path))  # all is published
+    assert hint is not None
+    assert hint.version == 2
