@@ -290,7 +290,7 @@ BEFORE_THE_RECORD = (
         "parts are published before the record",
         "commit/protocol.py",
         "        after = log.create(record)\n",
-        "        from ftfile.commit.publish import place\n\n"
+        "        from ftfile.commit.moving import place\n\n"
         "        place(log.fs, record.adds)\n"
         "        after = log.create(record)\n",
         BATCHES,

@@ -27,7 +27,6 @@ from ftfile.testing.faulty import Call, Fault, FaultyFileSystem
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ftfile.commit.model import Add
@@ -259,7 +258,7 @@ class TestDurability:
     """Whoever acts on another's record makes it durable first."""
 
     @pytest.fixture
-    def watched(self, driver: Driver) -> Iterator[FaultyFileSystem]:
+    def watched(self, driver: Driver) -> FaultyFileSystem:
         return FaultyFileSystem(driver.fs)
 
     def test_before_publishing_without_a_commit(self, driver: Driver, watched: FaultyFileSystem) -> None:

@@ -21,7 +21,7 @@ from ftfile.commit.model import (
     StreamAuthor,
     Transaction,
 )
-from ftfile.commit.publish import place
+from ftfile.commit.moving import place
 from ftfile.commit.record_format import encode_record
 from ftfile.core.checksum import checksum
 from ftfile.core.ids import SYSTEM_IDS

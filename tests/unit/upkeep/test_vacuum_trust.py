@@ -20,7 +20,7 @@ from ftfile.commit.snapshot import take_snapshot
 from ftfile.core.errors import CommitError, NotPublished, StaleFiles
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.testing.checker import check_directory
-from ftfile.upkeep import horizon
+from ftfile.upkeep import garbage, horizon
 from ftfile.upkeep import vacuum as vacuuming
 from tests.unit.commit.conftest import Driver
 from tests.unit.upkeep.test_vacuum import DAY_S, World, world
@@ -43,7 +43,7 @@ def versions(world: World) -> list[int]:
 
 def at_look(monkeypatch: pytest.MonkeyPatch, number: int, act: Any) -> None:
     """Let something happen after the vacuum has read the head for a look, and before it looks."""
-    inner, looks = vacuuming.look, []
+    inner, looks = garbage.look, []
 
     def look(*args: Any) -> Any:
         looks.append(args)
@@ -158,7 +158,7 @@ class TestHorizonInTheFuture:
 
         world.fs.before_record = at_third_creation
         assert horizon.lower_horizon(CommitLog(world.fs), "a")
-        operations = [record.author.operation for record in _records(world)[1:]]  # type: ignore[union-attr]
+        operations = [record.author.operation for record in _records(world)[1:]]
         assert operations == ["vacuum", "lower-horizon", "vacuum", "lower-horizon", "lower-horizon"]
         assert CommitLog(world.fs).read_on().horizon_ms <= world.clock.now_ms()
 
