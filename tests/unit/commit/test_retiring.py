@@ -222,6 +222,16 @@ class TestManyParts:
         assert driver.visible() == {add.final_path for add in new}
         assert len(driver.fs.list(layout.RETIRED)) == 100
 
+    def test_a_warning_names_the_first_of_many(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+        old = [driver.stage(0) for _ in range(7)]
+        driver.commit(0, *old)
+        for add in old:
+            driver.fs.delete(add.final_path or "")
+        driver.commit(1, overwrite=True)
+        assert "7 of 7 removed parts were gone already" in caplog.text
+        assert caplog.text.count("part-0-") == 5
+        assert is_published(driver)
+
 
 class TestMissingParts:
     def test_deleted_dead_letters_are_no_missing_part(self, driver: Driver) -> None:

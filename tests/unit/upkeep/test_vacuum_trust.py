@@ -162,6 +162,16 @@ class TestHorizonInTheFuture:
         assert operations == ["vacuum", "lower-horizon", "vacuum", "lower-horizon", "lower-horizon"]
         assert CommitLog(world.fs).read_on().horizon_ms <= world.clock.now_ms()
 
+    def test_others_that_never_stop(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(horizon, "TRIES", 3)
+        monkeypatch.setattr(horizon, "_horizons_since", lambda *_: {"vacuum"})
+        before = CommitLog(world.fs).read_on()
+        version, then = before.version, before.horizon_ms
+        with pytest.raises(CommitError, match="try again later"):
+            horizon.lower_horizon(CommitLog(world.fs), "a")
+        after = CommitLog(world.fs).read_on()
+        assert (after.version, after.horizon_ms) == (version + 3, then)
+
     def test_a_vacuum_that_began_before_deletes_nothing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """It lists a file that is written after the horizon was taken back, and committed before it deletes."""
         log = CommitLog(world.fs)
