@@ -328,15 +328,15 @@ VACUUMED = (
     wrong(
         "vacuum deletes what it found before its record",
         "upkeep/vacuum.py",
-        "head, findings = _look(log, horizon_ms, recorded=True)",
+        "head, findings = _look(log, horizon_ms, now_ms, recorded=True)",
         "head = log.read_on()",
         f"{VACUUM}::TestSpools::test_one_that_is_recorded_while_it_looks_stays",
     ),
     wrong(
         "vacuum goes by this machine's clock",
         "upkeep/vacuum.py",
-        "wanted_ms = store_now_ms(log.fs) - grace_ms",
-        "wanted_ms = log.clock.now_ms() - grace_ms if store_now_ms(log.fs) else 0",
+        "now_ms = store_now_ms(log.fs)",
+        "now_ms = log.clock.now_ms() if store_now_ms(log.fs) else 0",
         f"{VACUUM}::TestStaged::test_by_the_stores_clock_not_this_machines",
     ),
     wrong(
@@ -484,9 +484,23 @@ TRUSTED = (
     wrong(
         "what is younger than the newest record is never deleted",
         "upkeep/vacuum.py",
-        "(wanted_ms == horizon_ms or not _look(log, wanted_ms)[1].needs_record):",
+        "(wanted_ms == horizon_ms or not _look(log, wanted_ms, now_ms)[1].needs_record):",
         "True:",
         f"{TRUST}::TestClock::test_two_runs_free_what_is_younger_than_the_newest_record",
+    ),
+    wrong(
+        "a record of the future keeps everything for as long",
+        "commit/times.py",
+        "time_ms < at <= now_ms:",
+        "time_ms < at:",
+        f"{TRUST}::TestClock::test_it_keeps_nothing_longer",
+    ),
+    wrong(
+        "a record of the future stays in the log",
+        "upkeep/garbage.py",
+        "if not horizon_ms < info.modified_ms <= now_ms]",
+        "if info.modified_ms <= horizon_ms]",
+        f"{TRUST}::TestClock::test_it_keeps_nothing_longer",
     ),
     dropped(
         "a horizon in the future stays",

@@ -57,20 +57,27 @@ def list_log(fs: FileSystem) -> list[FileInfo]:
         return []
 
 
-def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int) -> int | None:
+def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:
     """Return the newest version that, with all kept ones before it, was created at a time or before; or None.
+
+    A record of the future was created while the store's clock was ahead, and before those that follow it.
 
     Args:
         listed: the files of the log.
         head: its state.
         time_ms: by the store's clock.
+        now_ms: likewise.
     """
     names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
     created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}
-    version = head.log_start
-    while version <= head.version and created.get(version, time_ms + 1) <= time_ms:
-        version += 1
-    return version - 1 if version > head.log_start else None
+    newest = None
+    for version in range(head.log_start, head.version + 1):
+        at = created.get(version)
+        if at is None or time_ms < at <= now_ms:
+            break
+        if at <= time_ms:
+            newest = version
+    return newest
 
 
 def time_text(time_ms: int | None) -> str:

@@ -77,20 +77,21 @@ class Findings:
         return bool(self.files or self.returned)
 
 
-def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None = None) -> Findings:
+def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start: int | None = None) -> Findings:
     """Return what is older than the horizon and neither live at the head nor was so after the horizon.
 
     Args:
         log: of the directory.
         head: the newest state.
         horizon_ms: by the store's clock.
+        now_ms: likewise.
         log_start: the oldest record that is kept, as a record says; by default, what it may be.
 
     Raises:
         CorruptData: the log is damaged: nothing may be deleted.
     """
     listed = list_log(log.fs)
-    since = newest_at(listed, head, horizon_ms) or 0
+    since = newest_at(listed, head, horizon_ms, now_ms) or 0
     within = snapshot_at(log, head, since=max(since, head.log_start))
     found = find_removed(log, head)
     returned = [(remove, _returned(info)) for remove, info in found if is_recorded(log.fs, info, remove)]
@@ -100,7 +101,8 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, log_start: int | None 
     own = {file.path for _, file in returned}
     findings = Findings(log_start, returned=returned, foreign=[info.path for _, info in found if info.path not in own])
     _look_at_parts(log.fs, head, within, horizon_ms, findings)
-    old = [info for info in listed if info.modified_ms <= horizon_ms]
+    # One of the future was created while the store's clock was ahead.
+    old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
     _look_at_log(log, old, findings)
     _look_at_state(log.fs, horizon_ms, findings)
     return findings

@@ -118,23 +118,24 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
     if not dry_run:
         lower_horizon(log, job_id)
         raise_own(roll_forward(log, log.read_on(durable=True), Policy(), author), author)
-    wanted_ms = store_now_ms(log.fs) - grace_ms
+    now_ms = store_now_ms(log.fs)
+    wanted_ms = now_ms - grace_ms
     # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
     horizon_ms = min(wanted_ms, newest_ms(log))
-    head, findings = _look(log, horizon_ms)
+    head, findings = _look(log, horizon_ms, now_ms)
     if findings.foreign:
         names = ", ".join(map(repr, findings.foreign[:5]))
         _log.warning("%d files at names of removed parts are others, and stay: %s", len(findings.foreign), names)
     if dry_run:
         return VacuumReport(None, horizon_ms, findings.log_start, _told(findings), dry_run=True)
-    if not findings.needs_record and (wanted_ms == horizon_ms or not _look(log, wanted_ms)[1].needs_record):
+    if not findings.needs_record and (wanted_ms == horizon_ms or not _look(log, wanted_ms, now_ms)[1].needs_record):
         _remove_directories(log.fs, findings)
         _merge(log, head, head.log_start)
         return VacuumReport(None, horizon_ms, head.log_start, ())
     proposal = Proposal(author, horizon_ms=horizon_ms, log_start=findings.log_start)
     before, version = head.log_start, commit(log, proposal, Policy()).version
     # Whoever commits from here on knows the horizon. What was committed before is found needed at this second look.
-    head, findings = _look(log, horizon_ms, recorded=True)
+    head, findings = _look(log, horizon_ms, now_ms, recorded=True)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
@@ -145,12 +146,13 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
 
 
-def _look(log: CommitLog, horizon_ms: int, *, recorded: bool = False) -> tuple[LogState, Findings]:
+def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = False) -> tuple[LogState, Findings]:
     """Return the head and what is garbage there; look again while another vacuum deletes what was read.
 
     Args:
         log: of the directory.
         horizon_ms: by the store's clock.
+        now_ms: likewise.
         recorded: a record has said which records are kept.
     """
     for _ in range(TRIES):
@@ -158,7 +160,7 @@ def _look(log: CommitLog, horizon_ms: int, *, recorded: bool = False) -> tuple[L
         version = head.version
         skip_published(log, head)
         try:
-            return head, look(log, head, horizon_ms, head.log_start if recorded else None)
+            return head, look(log, head, horizon_ms, now_ms, head.log_start if recorded else None)
         except CorruptData:
             if log.read_on().version == version:
                 raise

@@ -80,6 +80,25 @@ class TestClock:
         world.driver.commit(1, add)
         assert world.exists(add.final_path)
 
+    def test_it_keeps_nothing_longer(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The vacuum's own record has a time in the future; what came before it is old in eight days."""
+        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+        world.driver.stage(0)
+        world.driver.commit_new(0)
+        world.clock.advance(AHEAD_S)
+        ahead = world.vacuum().version
+        assert ahead is not None
+        world.clock.advance(1 - AHEAD_S)
+        for batch in range(1, 8):
+            world.driver.commit(batch, world.driver.stage(batch), overwrite=True)
+        world.days(8)
+        world.driver.commit_new(8)
+        world.vacuum()
+        world.vacuum()
+        assert ahead < versions(world)[0] == CommitLog(world.fs).read_on().log_start
+        assert world.fs.list(layout.RETIRED) == []
+
     def test_a_directory_without_records(self, world: World) -> None:
         world.driver.log.prepare_directory()
         world.clock.advance(1)
