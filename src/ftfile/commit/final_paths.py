@@ -173,6 +173,6 @@ def _look(fs: FileSystem, path: str) -> FileInfo | None:
 
 def _refuse(path: str, why: str) -> None:
     raise NameCollision(
-        f"{path!r} is taken: {why}. Nothing was committed under it and nothing was touched: move the file away, or choose names "
-        "that differ from batch to batch with partFileName, or ifExists=newName"
+        f"{path!r} is taken: {why}. Nothing was committed under it and nothing was touched: move the file away, or "
+        "choose names that differ from batch to batch with partFileName, or ifExists=newName"
     )

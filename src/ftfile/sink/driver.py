@@ -212,7 +212,7 @@ def _settle(config: SinkConfig, message: TaskCommit) -> Settle:
     success = config.publishing.success if isinstance(writer, StreamIdentity) else None
 
     def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
-        named = namer.settle(proposal, head)
+        named = namer.settle(proposal, log, head)
         return named if success is None else success.settle(named, log, head, config.bucketing.end_ms)
 
     return settle

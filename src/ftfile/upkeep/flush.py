@@ -240,7 +240,7 @@ def _proposal(
         first_number = FIRST_NUMBER + NUMBERS_PER_VERSION * (head.version - query.version)
         stem = f"{query.last_batch:010d}"
         namer = Namer(publishing.naming, stem, log.clock.now_ms(), query_id, first_number)
-        named = namer.settle(proposal, head)
+        named = namer.settle(proposal, log, head)
         if publishing.on_publish is None:
             return named
         return replace(named, memory=named.memory | note_untold(head.version + 1, query_id))

@@ -14,7 +14,9 @@ from ftfile.sink.naming.facts import PartFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
+    from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add
     from ftfile.commit.proposal import Proposal, Rewrite
     from ftfile.commit.state import LogState
@@ -42,7 +44,7 @@ class Namer:
     query_id: str
     first_index: int = 0
 
-    def settle(self, proposal: Proposal, head: LogState) -> Proposal:
+    def settle(self, proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
         """Return the proposal with a final name for each part that has none; parts of older rows come first.
 
         A rewrite for which no names can be made is left out: its rows are where they were, and it never fails a batch.
@@ -53,7 +55,7 @@ class Namer:
             UserCodeError: see `Naming.name`.
         """
         definitions = {**head.definitions, **proposal.definitions}
-        round_ = _Round(self, head, definitions)
+        round_ = _Round(self, log, head, definitions)
         rewrites, refused = [], [*proposal.refused]
         for rewrite in proposal.rewrites:
             try:
@@ -77,12 +79,16 @@ class Namer:
 class _Round:
     """One attempt at naming, at one head."""
 
-    def __init__(self, namer: Namer, head: LogState, definitions: Mapping[str, Any]) -> None:
+    def __init__(self, namer: Namer, log: CommitLog, head: LogState, definitions: Mapping[str, Any]) -> None:
         self._namer = namer
+        self._log = log
+        self._head = head
         self._definitions = definitions
         self._remembered = head.memory.get(NUMBERS, {})
         self._extensions: dict[str, str] = {}
         self._indexes: Counter[str] = Counter()
+        self._forgotten: set[str] = set()
+        self._live: AbstractSet[str] | None = None
         self.numbers: dict[str, int] = {}
 
     def with_names(self, rewrite: Rewrite) -> Rewrite:
@@ -103,9 +109,20 @@ class _Round:
         return tuple(self._named(add) if add.kind == "part" and add.final_path is None else add for add in adds)
 
     def _named(self, add: Add) -> Add:
+        number = self._number(add.bucket)
+        path = self._path(add, number)
+        naming = self._namer.naming
+        if add.bucket in self._forgotten and naming.uses_numbers and naming.if_exists == "fail":
+            # It had parts before: their numbers are passed over, or none of its batches could be committed any more.
+            while self._is_used(path) and (following := self._path(add, number + 1)) != path:
+                number, path = number + 1, following
+        self._indexes[add.bucket] += 1
+        self.numbers[add.bucket] = number + 1
+        return replace(add, final_path=path)
+
+    def _path(self, add: Add, number: int) -> str:
         namer, bucket = self._namer, add.bucket
         directory = layout.bucket_directory(bucket)
-        number = self._number(bucket)
         name = namer.naming.name(
             PartFacts(
                 name=layout.bucket_stem(bucket) or namer.naming.prefix,
@@ -121,10 +138,13 @@ class _Round:
                 query_id=namer.query_id,
             )
         )
-        self._indexes[bucket] += 1
-        self.numbers[bucket] = number + 1
-        path = f"{directory}/{name}" if directory else name
-        return replace(add, final_path=path)
+        return f"{directory}/{name}" if directory else name
+
+    def _is_used(self, path: str) -> bool:
+        """Return True if a live part has the name, or a removed one for which it is reserved."""
+        if self._live is None:
+            self._live = self._log.known_paths.live_names.follow(self._log, self._head)
+        return path in self._live or path in self._head.reserved
 
     def _extension(self, encoding: str) -> str:
         """Return that of the format in which the part was written, which need not be today's."""
@@ -135,5 +155,8 @@ class _Round:
     def _number(self, bucket: str) -> int:
         if bucket in self.numbers:
             return self.numbers[bucket]
-        set_ms, number = self._remembered.get(bucket, (0, 0))
-        return int(number) if set_ms >= self._namer.time_ms - self._namer.naming.ttl_ms else 0
+        set_ms, number = self._remembered.get(bucket, (None, 0))
+        if set_ms is not None and set_ms >= self._namer.time_ms - self._namer.naming.ttl_ms:
+            return int(number)
+        self._forgotten.add(bucket)
+        return 0
