@@ -14,6 +14,7 @@ from ftfile.commit import layout
 from ftfile.commit.live_names import LiveNames, may_repeat
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.errors import ConfigError, NameCollision, NotFound
+from ftfile.fs.paths import shape_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +63,7 @@ class FinalPaths:
     def __init__(self, log: CommitLog, head: LogState, adds: Iterable[Add], *, names_repeat: bool) -> None:
         store = log.fs.capabilities
         paths = {add.id: add.final_path for add in adds if add.final_path is not None}
-        faults = {path: store.fault_of(path) for path in paths.values()}
+        faults = {path: shape_fault(path) or store.fault_of(path) for path in paths.values()}
         self._faults = {path: fault for path, fault in faults.items() if fault is not None}
         self._names_repeat = names_repeat
         self._reserved = head.reserved
