@@ -216,11 +216,13 @@ class SinkWriter:
             except FtfileError as error:
                 _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
                 return
-            if version is None:
-                _log.warning("Spark aborts the batch; %d staged parts stay for vacuum", staged)
+            is_batch = isinstance(writer, StreamIdentity)
+            name = f"batch {writer.batch_number}" if is_batch else f"job {writer.owner}"
+            if version is not None:
+                _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
                 return
-            name = f"batch {writer.batch_id}" if isinstance(writer, StreamIdentity) else f"job {writer.job_id}"
-            _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
+            where = "not committed" if is_batch else f"in none of the last {JOBS_LOOKED_AT} versions"
+            _log.warning("Spark aborts %s. It is %s; %d staged parts stay for vacuum", name, where, staged)
 
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:
@@ -246,11 +248,17 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
 
 
 def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
-    """Return the version of a query's last batch, or of a job among the newest records; None if there is none."""
+    """Return the version of a batch, or of a job among the newest; None if there is none.
+
+    Of a batch that is known to be committed, and no record tells when, it is that of the query's last.
+    """
     head = log.read_on()
     if isinstance(writer, StreamIdentity):
         query = head.queries.get(writer.query_id)
-        return query.version if query is not None and query.last_batch == writer.batch_id else None
+        if query is None or query.last_batch < writer.batch_id:
+            return None
+        record = log.find_batch(writer.query_id, writer.batch_id)
+        return query.version if record is None else record.version
     for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
         record = log.read_record(version)
         if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:

@@ -77,9 +77,9 @@ class TestBatches:
 
     def test_with_a_record_of_more_than_1_mib(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})
-        query.run(0, [rows(*map(str, range(4000)))])
+        query.run(0, [rows(*map(str, range(3000)))])
         assert newest_base(open_filesystem(out)) is not None
-        assert len(heard) == 4000
+        assert len(heard) == 3000
 
     @pytest.mark.parametrize("others", [0, 3])
     def test_that_died_and_lie_behind_a_base(
@@ -270,14 +270,21 @@ class TestAbort:
         writer.abort(messages, None)
         assert "job job is committed as version 0; publishing goes on with the next commit" in caplog.text
 
+    def test_of_a_batch_before_the_last(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
+        for batch in range(3):
+            query.run(batch, [rows("a")])
+        query.abort(1, query.write(1, [rows("a")]))
+        assert "batch 1 is committed as version 1; publishing" in caplog.text
+
     def test_of_what_is_not_committed(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
         query.abort(1, query.write(1, [rows("b"), rows("c")]))
-        assert "Spark aborts the batch; 2 staged parts stay for vacuum" in caplog.text
+        assert "Spark aborts batch 1. It is not committed; 2 staged parts stay for vacuum" in caplog.text
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
         SinkWriter.plan(query.config()).abort(messages, None)
-        assert "Spark aborts the batch; 1 staged parts stay for vacuum" in caplog.text
+        assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged parts stay" in caplog.text
         query.abort(1, [None])
         assert "what its tasks staged stays for vacuum" in caplog.text
         assert "committed as version 1" not in caplog.text
