@@ -134,7 +134,7 @@ def test_ranges_that_are_replaced_again_and_again(out: str, monkeypatch: pytest.
     stream.run(0, [[row("a")]])
     log = writer.open_log(stream.config().path)
     log.read_on().log_start = 1
-    tried = []
+    tried: list[None] = []
 
     def gone(*_: object) -> None:
         tried.append(None)
