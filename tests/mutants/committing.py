@@ -289,10 +289,10 @@ BEFORE_THE_RECORD = (
     wrong(
         "parts are published before the record",
         "commit/protocol.py",
-        "        after = log.create(record)\n",
+        "        if (after := log.create(record)) is not None:\n",
         "        from ftfile.commit.moving import place\n\n"
         "        place(log.fs, record.adds)\n"
-        "        after = log.create(record)\n",
+        "        if (after := log.create(record)) is not None:\n",
         BATCHES,
     ),
     wrong(
@@ -325,9 +325,9 @@ BEFORE_THE_RECORD = (
     wrong(
         "an overwrite replaces what was live when it was written",
         "commit/protocol.py",
-        "        record = prepare(log, head, settled, nonce, start)\n",
+        "        record = prepared.record\n",
         "        removes = locals()['record'].removes if 'record' in locals() else None\n"
-        "        record = prepare(log, head, settled, nonce, start)\n"
+        "        record = prepared.record\n"
         "        if removes is not None:\n"
         "            from dataclasses import replace\n\n"
         "            record = replace(record, removes=removes)\n",
@@ -383,9 +383,9 @@ AGAIN = (
     wrong(
         "after a lost race rewrites are taken as they were",
         "commit/protocol.py",
-        "        record = prepare(log, head, settled, nonce, start)\n",
+        "        record = prepared.record\n",
         "        from dataclasses import replace\n\n"
-        "        first = locals().get('first') or prepare(log, head, settled, nonce, start)\n"
+        "        first = locals().get('first') or prepared.record\n"
         "        record = replace(first, version=head.version + 1)\n",
         f"{RECHECKED}::test_rewrites",
     ),

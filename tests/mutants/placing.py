@@ -7,6 +7,9 @@ from tests.mutants.mutant import CRASHES, dropped, wrong
 NAMED = f"{CRASHES}[named]"
 BUCKETS = "tests/unit/sink/test_buckets.py"
 NAMES = "tests/unit/sink/test_names.py"
+LIVE_NAMES = "tests/unit/sink/test_live_names.py"
+HOOKS = "tests/unit/sink/test_hooks.py"
+FINAL_PATHS = "tests/unit/commit/test_final_paths.py"
 BAD_RECORDS = "tests/unit/sink/test_bad_records.py"
 PUBLISHING = "tests/unit/sink/test_publishing.py"
 MANY = "tests/unit/sink/test_many_buckets.py"
@@ -67,17 +70,80 @@ NAMING = (
     ),
     wrong(
         "the name of a part that is not published yet is given again",
-        "sink/naming/namer.py",
-        "if path in self._waiting or self._fs.exists(path):",
-        "if self._fs.exists(path):",
+        "commit/final_paths.py",
+        "if path in self._taken or path in self._waiting:",
+        "if path in self._taken:",
         f"{NAMES}::TestNamesThatAreTaken::test_by_a_part_that_is_not_published_yet",
     ),
     wrong(
         "the directory is not looked at for names",
-        "sink/naming/namer.py",
-        "if path in self._waiting or self._fs.exists(path):",
+        "commit/final_paths.py",
+        "if path in self._taken or path in self._waiting:",
         "if path in self._waiting:",
         f"{NAMES}::TestNamesThatAreTaken",
+    ),
+    wrong(
+        "the name of a live part is given again when its file is gone",
+        "commit/final_paths.py",
+        "        if path in self._live:\n",
+        "        if False:\n",
+        f"{LIVE_NAMES}::TestATakenFile",
+    ),
+    wrong(
+        "names that the log has are not followed",
+        "commit/live_names.py",
+        "            self._apply(record)\n",
+        "",
+        f"{LIVE_NAMES}::TestATakenFile",
+    ),
+    wrong(
+        "names are reserved for one version less than their record is kept",
+        "commit/state.py",
+        "if at >= self.log_start}",
+        "if at > self.log_start}",
+        f"{LIVE_NAMES}::TestATakenFile::test_unless_it_was_removed_long_ago",
+    ),
+    wrong(
+        "a forgotten bucket takes numbers that its parts have",
+        "sink/naming/namer.py",
+        "        self._forgotten.add(bucket)\n",
+        "",
+        f"{LIVE_NAMES}::TestNumbersThatAreForgotten",
+    ),
+    wrong(
+        "a file where a directory is needed is found out after the record",
+        "commit/final_paths.py",
+        "            if info is not None:\n                files.add(directory)\n",
+        "",
+        f"{FINAL_PATHS}::TestABatch",
+    ),
+    wrong(
+        "paths that the store does not keep are recorded",
+        "commit/final_paths.py",
+        "        if path in self._faults:\n",
+        "        if False:\n",
+        f"{FINAL_PATHS}::TestABatch",
+    ),
+    wrong(
+        "a refused rewrite keeps its names",
+        "commit/final_paths.py",
+        "            self._claimed.difference_update(paths)\n            self._directories.difference_update(directories)\n",
+        "",
+        f"{FINAL_PATHS}::TestRewrites::test_that_is_refused_leaves_its_names_to_others",
+    ),
+    wrong(
+        "directories are believed when something could not be published",
+        "commit/final_paths.py",
+        "        known.directories.clear()\n",
+        "        pass\n",
+        f"{FINAL_PATHS}::TestDirectories",
+    ),
+    wrong(
+        "directories are looked up for every commit",
+        "commit/final_paths.py",
+        "                known.remember(directory)\n",
+        "",
+        f"{FINAL_PATHS}::TestDirectories",
     ),
     wrong(
         "bases forget how many parts a bucket had",
@@ -159,9 +225,44 @@ ANNOUNCED = (
     wrong(
         "the hook does not hear again of a batch that is run again",
         "sink/writer.py",
-        "if record is not None:",
-        "if record is not None and not done.replayed:",
+        "if last.last_batch == writer.batch_id:",
+        "if False:",
         f"{PUBLISHING}::TestHook",
+    ),
+    wrong(
+        "the hook does not hear of a batch whose record was vacuumed",
+        "commit/added.py",
+        "chosen = [added == version for added in versions.added]",
+        "chosen = [False for _ in versions.added]",
+        f"{HOOKS}::TestBatches",
+    ),
+    wrong(
+        "nobody hears of a flush that died",
+        "sink/hooks.py",
+        'return {UNTOLD: {"set": {str(version): query_id}}}',
+        "return {}",
+        f"{HOOKS}::TestFlushes",
+    ),
+    wrong(
+        "the hook hears of files that are not published",
+        "sink/hooks.py",
+        " and at not in head.unpublished)",
+        ")",
+        f"{HOOKS}::TestFlushes",
+    ),
+    wrong(
+        "the hook hears of a flush with every batch",
+        "sink/hooks.py",
+        "    if waiting:\n",
+        "    if False:\n",
+        f"{HOOKS}::TestFlushes",
+    ),
+    wrong(
+        "an abort takes a committed batch for garbage",
+        "sink/writer.py",
+        "            if version is not None:\n",
+        "            if False:\n",
+        f"{HOOKS}::TestAbort",
     ),
 )
 

@@ -112,14 +112,14 @@ BATCH_WRITES = (
 COMPACTIONS = (
     wrong(
         "inputs of a compaction are not compared with what was recorded",
-        "upkeep/compaction.py",
+        "upkeep/merger.py",
         "if len(content) != add.length or checksum(content) != add.checksum:",
         "if len(content) != add.length:",
         f"{COMPACTION}::TestFailures::test_a_part_that_was_changed_is_an_error_that_names_it",
     ),
     wrong(
         "a compaction does not read back what it wrote",
-        "upkeep/compaction.py",
+        "upkeep/merger.py",
         "if before.digest() != after.digest():",
         "if False:",
         f"{COMPACTION}::TestFailures::test_rows_that_do_not_come_back_are_an_error",
@@ -127,29 +127,29 @@ COMPACTIONS = (
     wrong(
         "a compaction mixes encodings",
         "upkeep/compaction.py",
-        "        merge = growing.get((add.bucket, add.encoding))\n",
-        "        merge = next((found for key, found in growing.items() if key[0] == add.bucket), None)\n",
+        "key = (add.bucket, add.encoding)",
+        'key = (add.bucket, "")',
         f"{COMPACTION}::TestParts::test_parts_of_other_encodings_are_not_mixed",
     ),
     wrong(
         "a compaction mixes buckets",
         "upkeep/compaction.py",
-        "        merge = growing.get((add.bucket, add.encoding))\n",
-        "        merge = next((found for key, found in growing.items() if key[1] == add.encoding), None)\n",
+        "key = (add.bucket, add.encoding)",
+        'key = ("", add.encoding)',
         f"{COMPACTION}::TestParts::test_each_bucket_for_itself",
     ),
     wrong(
         "a compaction takes the newest columns for those of every part",
-        "upkeep/compaction.py",
+        "upkeep/merger.py",
         "schema = file_schema_of(encoding)",
-        'schema = file_schema_of([each for each in definitions.values() if "schema" in each and "format" in each][-1])',
+        'schema = file_schema_of([each for each in self._snapshot.definitions.values() if "schema" in each and "format" in each][-1])',
         f"{COMPACTION}::TestParts::test_columns_that_the_newest_schema_no_longer_has_are_kept",
     ),
     wrong(
         "a compaction that lost all its races is recorded",
-        "upkeep/compaction.py",
-        "            raise _AllLost\n",
-        "            return\n",
+        "commit/prepare.py",
+        "if _is_empty(proposal, record):",
+        "if False:",
         f"{COMPACTION}::TestRaces::test_an_overwrite_wins",
     ),
     wrong(
@@ -173,11 +173,40 @@ COMPACTIONS = (
         "",
         CRASH_REPLACING,
     ),
-    dropped(
+    wrong(
         "a failing compaction leaves its files",
-        "upkeep/compaction.py",
-        "stage.discard()",
+        "upkeep/merger.py",
+        "            for stage in stages:\n                stage.discard()\n",
+        "",
         f"{COMPACTION}::TestFailures::test_what_was_written_is_removed_when_it_fails",
+    ),
+    wrong(
+        "a damaged part stops a compaction",
+        "upkeep/merger.py",
+        "            if error.retry is not Retry.NEVER:\n                raise\n",
+        "            raise\n",
+        f"{COMPACTION}::TestDamage",
+    ),
+    wrong(
+        "parts beside a damaged one are not merged",
+        "upkeep/merger.py",
+        "waiting += [piece for piece in pieces if len(piece) > 1]",
+        "waiting += []",
+        f"{COMPACTION}::TestDamage",
+    ),
+    wrong(
+        "a compaction tells nobody of a damaged part",
+        "upkeep/compaction.py",
+        "        if error is not None:\n            raise error\n",
+        "",
+        f"{COMPACTION}::TestDamage",
+    ),
+    wrong(
+        "names of merged parts are cut without regard to their order",
+        "upkeep/merger.py",
+        'separator = "~" if any(other < name for other in names) else "-"',
+        'separator = "-"',
+        f"{COMPACTION}::TestNames::test_that_are_cut_keep_the_order_of_parts",
     ),
 )
 
@@ -191,9 +220,9 @@ DROPS = (
     ),
     wrong(
         "a drop that finds nothing is recorded",
-        "upkeep/dropping.py",
-        "            raise _NothingThere\n",
-        "            return []\n",
+        "commit/prepare.py",
+        "rewrites = bool(proposal.rewrites or proposal.refused or proposal.drops)",
+        "rewrites = bool(proposal.rewrites or proposal.refused)",
         f"{DROPPING}::test_nothing_to_drop_is_no_commit",
     ),
     wrong(

@@ -75,8 +75,8 @@ JOBS = (
     wrong(
         "a name that cannot be made of open files fails the batch",
         "sink/naming/namer.py",
-        "except (NameCollision, ConfigError, UserCodeError) as error:",
-        "except NameCollision as error:",
+        "            except (ConfigError, UserCodeError) as error:\n",
+        "            except UserCodeError as error:\n",
         f"{TOGETHER}::test_a_name_that_cannot_be_made_never_fails_a_batch",
     ),
     wrong(

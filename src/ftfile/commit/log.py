@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import RECORD_COST_BYTES, newest_base, read_base
+from ftfile.commit.final_paths import KnownPaths
 from ftfile.commit.hints import read_published
 from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.commit.record_format import IS_SEALED, decode_record, encode_record
@@ -69,6 +70,7 @@ class CommitLog:
         self._durable_to = -1
         self._prepared = False
         self.tail = Tail()
+        self.known_paths = KnownPaths()
         self.lock = threading.RLock()
 
     def prepare_directory(self) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
+from ftfile.commit.final_paths import FinalPaths
 from ftfile.commit.keyed import as_recorded
-from ftfile.commit.model import Add, Record, Remove
+from ftfile.commit.model import Add, MaintenanceAuthor, Record, Remove
+from ftfile.commit.proposal import Refused
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.commit.times import time_text
-from ftfile.core.errors import CorruptData, NotFound, StaleFiles
+from ftfile.core.errors import ConfigError, CorruptData, NameCollision, NotFound, StaleFiles
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.commit.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("check_staged", "prepare")
+__all__ = ("Prepared", "check_staged", "prepare")
 
 _log = get_logger(__name__)
 
@@ -43,12 +45,30 @@ def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
     _sync_names(fs, adds)
 
 
-def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, lineage_start: int | None) -> Record:
-    """Return the record that follows the head: everything in it holds at that very version."""
-    accepted = [] if proposal.overwrite else _accepted(log.fs, head, proposal.rewrites)
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The record to create; None if a maintenance operation has nothing to record. And which rewrites it leaves out."""
+
+    record: Record | None
+    refused: tuple[Refused, ...]
+
+
+def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, lineage_start: int | None) -> Prepared:
+    """Return the record that follows the head: everything in it holds at that very version, and can be published.
+
+    Raises:
+        ConfigError: the store does not keep the path of a part of the batch's own rows.
+        NameCollision: such a path is taken, or needs a directory where a file is.
+    """
+    rewrites = () if proposal.overwrite else proposal.rewrites
+    own = (*proposal.adds, *proposal.letters)
+    rewritten = (add for rewrite in rewrites for add in rewrite.adds)
+    paths = FinalPaths(log, head, (*own, *rewritten), names_repeat=proposal.names_repeat)
+    paths.claim(own)
+    accepted, nameless = _accepted(log.fs, head, rewrites, paths)
     removed = [*_replaced(log, head, proposal), *(add for rewrite in accepted for add in rewrite.inputs)]
     adds = (*proposal.adds, *(add for rewrite in accepted for add in rewrite.adds))
-    _check_names((*adds, *proposal.letters))
+    _check_files((*adds, *proposal.letters))
     record = Record(
         version=head.version + 1,
         nonce=nonce,
@@ -72,7 +92,16 @@ def prepare(log: CommitLog, head: LogState, proposal: Proposal, nonce: str, line
         memory=proposal.memory,
         payload=proposal.payload,
     )
-    return replace(record, due=_due(head, proposal, record))
+    refused = (*proposal.refused, *nameless)
+    if _is_empty(proposal, record):
+        return Prepared(None, refused)
+    return Prepared(replace(record, due=_due(head, proposal, record)), refused)
+
+
+def _is_empty(proposal: Proposal, record: Record) -> bool:
+    """Return True if a maintenance operation comes to nothing: others have done it, or it cannot be done."""
+    rewrites = bool(proposal.rewrites or proposal.refused or proposal.drops)
+    return isinstance(record.author, MaintenanceAuthor) and rewrites and not record.removes
 
 
 def _horizon_ms(head: LogState, proposal: Proposal) -> int | None:
@@ -104,10 +133,13 @@ def _replaced(log: CommitLog, head: LogState, proposal: Proposal) -> list[Add]:
     return [*snapshot.adds.values()] if proposal.drops is None else [*proposal.drops(head, snapshot)]
 
 
-def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Drop, deleting nothing, what replaces adds that are gone or taken, or whose files may be gone."""
+def _accepted(
+    fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite], paths: FinalPaths
+) -> tuple[list[Rewrite], list[Refused]]:
+    """Drop, deleting nothing, what replaces adds that are gone or taken, whose files may be gone, or gets no names."""
     found = _find(fs, [add for rewrite in rewrites for add in rewrite.adds])
     accepted: list[Rewrite] = []
+    refused: list[Refused] = []
     claimed: set[str] = set()
     for rewrite in rewrites:
         inputs = {add.id for add in rewrite.inputs}
@@ -122,10 +154,15 @@ def _accepted(fs: FileSystem, head: LogState, rewrites: Sequence[Rewrite]) -> li
         except (StaleFiles, CorruptData) as error:
             _log.warning("dropping a rewrite, it will be made again: %s", error)
             continue
+        try:
+            paths.claim(rewrite.adds)
+        except (ConfigError, NameCollision) as error:
+            refused.append(Refused(rewrite, error))
+            continue
         claimed |= inputs
         accepted.append(rewrite)
     _sync_names(fs, [add for rewrite in accepted for add in rewrite.adds])
-    return accepted
+    return accepted, refused
 
 
 def _check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
@@ -148,12 +185,11 @@ def _check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
         )
 
 
-def _check_names(adds: Iterable[Add]) -> None:
-    """Assert that no two adds share a name: none is ever used twice."""
+def _check_files(adds: Iterable[Add]) -> None:
+    """Assert that no two adds share an id or a file: none is ever used twice."""
     parts = [add for add in adds if add.kind == "part"]
     assert len({add.id for add in adds}) == len(tuple(adds)), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
-    assert len({add.final_path for add in parts}) == len(parts), "two parts with one final name"
 
 
 def _find(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:

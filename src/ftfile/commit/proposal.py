@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add, Author, DueJob, Fingerprint, Record
     from ftfile.commit.snapshot import Snapshot
     from ftfile.commit.state import LogState
+    from ftfile.core.errors import FtfileError
 
-__all__ = ("PlanDue", "Proposal", "Rewrite", "Settle")
+__all__ = ("PlanDue", "Proposal", "Refused", "Rewrite", "Settle")
 
 PlanDue = Callable[["LogState", "Record", "tuple[DueJob, ...]"], "tuple[DueJob, ...]"]
 
@@ -44,13 +45,24 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A rewrite that is left out because its parts cannot get their names: the rows stay where they are."""
+
+    rewrite: Rewrite
+    error: FtfileError
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A batch, a batch write or a maintenance operation, ready to be recorded.
 
     Attributes:
         adds: new rows; their files are staged and complete.
         letters: files to publish beside the rows; see `Record.letters`.
-        rewrites: each dropped, without harm to the rest, when an input is no longer live or its files are too old.
+        rewrites: each dropped, without harm to the rest, when an input is no longer live, its files are too old, or its
+            parts cannot get their names.
+        refused: rewrites that were left out already.
+        names_repeat: names of parts may lack what makes them unique, and each must be new to the directory.
         overwrite: replace everything that is live in the version before the one created.
         drops: which of the live adds end without a replacement; called with every head that is tried and its snapshot.
         claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
@@ -70,6 +82,8 @@ class Proposal:
     adds: tuple[Add, ...] = ()
     letters: tuple[Add, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    names_repeat: bool = False
     overwrite: bool = False
     drops: Callable[[LogState, Snapshot], Iterable[Add]] | None = None
     claims_replay: bool = False

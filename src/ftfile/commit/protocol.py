@@ -6,7 +6,7 @@ repeated by anybody. docs/protocol.md says why each step stands where it does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ftfile.commit.keeping import keep_up
@@ -15,36 +15,49 @@ from ftfile.commit.prepare import check_staged, prepare
 from ftfile.commit.publish import raise_own, roll_forward, wait_for_removed
 from ftfile.commit.replay import check_replay
 from ftfile.core.errors import InvalidMessages
+from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Author
+    from ftfile.commit.model import Author, Record
     from ftfile.commit.policy import Policy
-    from ftfile.commit.proposal import Proposal
+    from ftfile.commit.proposal import Proposal, Refused
     from ftfile.commit.publish import Problem
     from ftfile.commit.state import LogState
 
 __all__ = ("Committed", "catch_up", "commit")
 
+_log = get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How a commit ended: at which version of the log, and whether the batch had been there before."""
+    """How a commit ended.
+
+    Attributes:
+        version: of the log then.
+        replayed: the batch had been there before.
+        record: what was created; None if nothing was.
+        refused: rewrites that were left out because their parts cannot get their names.
+    """
 
     version: int
     replayed: bool
+    record: Record | None = field(default=None, compare=False, repr=False)
+    refused: tuple[Refused, ...] = ()
 
 
 def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
     """Make a batch part of the directory exactly once, and publish it; repeatable with the same batch.
+
+    Maintenance that has come to nothing is not recorded.
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
         StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
     """
     nonce = log.ids.unique()
-    after = None
-    while after is None:
+    while True:
         head = log.read_on(durable=True)
         log.prepare_directory()
         problems = roll_forward(log, head, policy, proposal.author)
@@ -58,14 +71,20 @@ def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
         proposal.check_head(head)
         settled = proposal.settled(log, head)
         check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)
-        record = prepare(log, head, settled, nonce, start)
+        prepared = prepare(log, head, settled, nonce, start)
+        record = prepared.record
+        for left_out in prepared.refused:
+            _log.warning("rows stay where they are: %s", left_out.error)
+        if record is None:
+            return Committed(head.version, replayed=False, refused=prepared.refused)
         wait_for_removed(problems, record)
-        after = log.create(record)
+        if (after := log.create(record)) is not None:
+            break
     # Committed. From here on we may die: whoever comes next rolls forward.
     problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)
     raise_own(problems, proposal.author, record.version)
     keep_up(log, after)
-    return Committed(record.version, replayed=False)
+    return Committed(record.version, replayed=False, record=record, refused=prepared.refused)
 
 
 def catch_up(log: CommitLog, author: Author, policy: Policy) -> tuple[LogState, list[Problem]]:

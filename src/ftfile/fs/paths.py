@@ -6,7 +6,16 @@ import re
 
 from ftfile.core.errors import Unsupported
 
-__all__ = ("NAME_BYTES_MAX", "fault_of", "join", "length_fault", "parent_of", "require_valid", "room_below")
+__all__ = (
+    "NAME_BYTES_MAX",
+    "fault_of",
+    "join",
+    "length_fault",
+    "parent_of",
+    "require_valid",
+    "room_below",
+    "shape_fault",
+)
 
 NAME_BYTES_MAX = 255
 
@@ -38,6 +47,11 @@ def require_valid(operation: str, path: str) -> None:
         raise Unsupported(
             operation, path, f"a name has {longest} bytes, at most {NAME_BYTES_MAX} are portable; shorten it"
         )
+
+
+def shape_fault(path: str) -> str | None:
+    """Return why a path names no file below the root, as in "it … ", or None; see `require_valid`."""
+    return "has an empty part, '.', '..' or NUL; replace it" if _MALFORMED.search(path) else None
 
 
 def fault_of(path: str, forbidden: str, *, blank_ends: bool) -> str | None:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
+from ftfile.commit.added import added_by
 from ftfile.commit.lineage import check_known_query
 from ftfile.commit.log import CommitLog
+from ftfile.commit.model import JobAuthor
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
@@ -19,7 +21,7 @@ from ftfile.sink.config import definition_key
 from ftfile.sink.driver import check_head, check_messages, check_paths, make_proposal
 from ftfile.sink.durability import durability_of
 from ftfile.sink.encryption import open_to_write
-from ftfile.sink.hooks import tell_hook
+from ftfile.sink.hooks import tell_hook, tell_untold
 from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.place import check_place, mark_place
 from ftfile.sink.rolling.plan import RollingPlanner
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ("SinkWriter", "forget_logs", "open_log")
 
 LOGS_KEPT = PLANNERS_KEPT = 16
+# Records in which an aborted job is looked for: others may have committed since it did.
+JOBS_LOOKED_AT = 16
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -174,26 +178,51 @@ class SinkWriter:
             UserCodeError: the user's function failed.
             StorageError: the marker could not be written.
         """
+        hook = self.config.publishing.on_publish
         if isinstance(writer, StreamIdentity):
-            if self.config.publishing.on_publish is not None:
-                record = log.find_batch(writer.query_id, writer.batch_id)
-                if record is not None:
-                    tell_hook(self.config.publishing.on_publish, self.config.path, record)
-                else:
-                    _log.warning("the batch was committed so long ago that onPublish cannot be told of its files again")
+            if hook is not None:
+                self._tell_of_batch(log, hook, writer, done)
             return
         if self.config.publishing.success is not None:
             self.config.publishing.success.mark_root(log.fs, done.version)
-        if self.config.publishing.on_publish is not None and not done.replayed:
-            record = log.read_record(done.version)
-            assert record is not None, done
-            tell_hook(self.config.publishing.on_publish, self.config.path, record)
+        if hook is not None and done.record is not None:
+            tell_hook(hook, self.config.path, done.version, done.record.adds)
+
+    def _tell_of_batch(self, log: CommitLog, hook: str, writer: StreamIdentity, done: Committed) -> None:
+        """Call the user's function for a batch, and for flushes that died before they did."""
+        if done.record is not None:
+            tell_hook(hook, self.config.path, done.version, done.record.adds)
+        else:
+            last = log.read_on().queries[writer.query_id]
+            # Spark begins a batch when the function has heard of the one before it.
+            if last.last_batch == writer.batch_id:
+                tell_hook(hook, self.config.path, last.version, added_by(log, last.version))
+        with log.lock:
+            tell_untold(log, hook, self.config.path, writer.query_id)
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
         known = [message for message in messages if message is not None]
-        with _context(known[0].identity.writer) if known else log_context(batch=batch_id):
-            _log.warning("Spark aborts the batch; %d staged parts stay for vacuum", sum(len(m.parts) for m in known))
+        staged = sum(len(message.parts) for message in known)
+        if not known:
+            with log_context(batch=batch_id):
+                _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
+            return
+        writer = known[0].identity.writer
+        with _context(writer):
+            try:
+                log = open_log(self.config.path, self.config.publishing.settings, self.config.encryption)
+                version = _version_of(log, writer)
+            except FtfileError as error:
+                _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
+                return
+            is_batch = isinstance(writer, StreamIdentity)
+            name = f"batch {writer.batch_number}" if is_batch else f"job {writer.owner}"
+            if version is not None:
+                _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
+                return
+            where = "not committed" if is_batch else f"in none of the last {JOBS_LOOKED_AT} versions"
+            _log.warning("Spark aborts %s. It is %s; %d staged parts stay for vacuum", name, where, staged)
 
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:
@@ -216,6 +245,25 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
         )
     if config.bucketing.is_single:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
+
+
+def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
+    """Return the version of a batch, or of a job among the newest; None if there is none.
+
+    Of a batch that is known to be committed, and no record tells when, it is that of the query's last.
+    """
+    head = log.read_on()
+    if isinstance(writer, StreamIdentity):
+        query = head.queries.get(writer.query_id)
+        if query is None or query.last_batch < writer.batch_id:
+            return None
+        record = log.find_batch(writer.query_id, writer.batch_id)
+        return query.version if record is None else record.version
+    for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
+        record = log.read_record(version)
+        if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
+            return version
+    return None
 
 
 def _plan_due(planner: RollingPlanner | None, messages: Sequence[TaskCommit]) -> PlanDue | None:

@@ -47,10 +47,6 @@ class DropReport:
     size_bytes: int = 0
 
 
-class _NothingThere(Exception):
-    """No row is in the buckets named."""
-
-
 def drop(
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str,
@@ -83,16 +79,13 @@ def drop(
 
     def drops(head: LogState, snapshot: Snapshot) -> list[Add]:
         dropped[:] = snapshot.adds.values() if isinstance(where, str) else select(head, snapshot, where)
-        if not dropped:
-            raise _NothingThere
         return dropped
 
     with log_context(job=job_id), log.lock:
-        try:
-            version = commit(log, Proposal(MaintenanceAuthor("drop", job_id), drops=drops), Policy()).version
-        except _NothingThere:
+        done = commit(log, Proposal(MaintenanceAuthor("drop", job_id), drops=drops), Policy())
+        if done.record is None:
             return DropReport()
         rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)
-        report = DropReport(version, len(dropped), rows, size_bytes)
+        report = DropReport(done.version, len(dropped), rows, size_bytes)
         _log.info("dropped: %s", report)
         return report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit.log import CommitLog
@@ -19,7 +19,7 @@ from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise
 from ftfile.sink.durability import durability_of
 from ftfile.sink.entries import rewrite_of
-from ftfile.sink.hooks import tell_hook
+from ftfile.sink.hooks import note_untold, tell_untold, untold_queries
 from ftfile.sink.identity import JobIdentity, TaskIdentity
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing import DEFAULT_PUBLISHING, Publishing
@@ -125,9 +125,13 @@ class _Flush:
         head = self._log.read_on(durable=True)
         # An earlier flush may have died between its record and its files.
         raise_own(roll_forward(self._log, head, Policy(), author), author)
+        for query_id in untold_queries(head):
+            hook = _publishing_of(head, query_id).on_publish
+            if hook is not None and self._query_id in {None, query_id}:
+                tell_untold(self._log, hook, self._url, query_id)
         if self._error is not None:
             raise self._error
-        return FlushReport(self._files, self._rows, head.version)
+        return FlushReport(self._files, self._rows, self._log.read_on().version)
 
     def _flush_some(self, author: MaintenanceAuthor) -> bool:
         """Create one record, if there is anything to do."""
@@ -140,12 +144,12 @@ class _Flush:
             rewrites = self._rewrites(log, head, query_id, durability)
             if rewrites:
                 done = commit(log, _proposal(author, rewrites, publishing, query_id, durability), Policy())
-                record = log.read_record(done.version)
-                assert record is not None, done
-                self._count(record)
-                self._look_for_dropped(record, rewrites)
-                if publishing.on_publish is not None:
-                    tell_hook(publishing.on_publish, self._url, record)
+                for refused in done.refused:
+                    self._error = self._error or refused.error
+                left_out = {refused.rewrite.inputs[0].id for refused in done.refused}
+                self._look_for_dropped(done.record, [each for each in rewrites if each.inputs[0].id not in left_out])
+                if done.record is not None:
+                    self._count(done.record)
                 return True
         return False
 
@@ -159,9 +163,9 @@ class _Flush:
         self._rows += sum(part.rows for part in parts)
         _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
 
-    def _look_for_dropped(self, record: Record, rewrites: Sequence[Rewrite]) -> None:
+    def _look_for_dropped(self, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
         """Let what was not accepted be made again: others took a part of it, or it is too old beside a vacuum."""
-        ended = {remove.id for remove in record.removes}
+        ended = {remove.id for remove in record.removes} if record is not None else set()
         for first in (rewrite.inputs[0].id for rewrite in rewrites):
             if first in ended:
                 continue
@@ -236,7 +240,10 @@ def _proposal(
         first_number = FIRST_NUMBER + NUMBERS_PER_VERSION * (head.version - query.version)
         stem = f"{query.last_batch:010d}"
         namer = Namer(publishing.naming, stem, log.clock.now_ms(), query_id, first_number)
-        return namer.settle(proposal, log, head)
+        named = namer.settle(proposal, log, head)
+        if publishing.on_publish is None:
+            return named
+        return replace(named, memory=named.memory | note_untold(head.version + 1, query_id))
 
     return Proposal(author, rewrites=tuple(rewrites), metrics={"durability": durability}, settle=settle)
 

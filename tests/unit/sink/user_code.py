@@ -78,6 +78,10 @@ def always_the_same(part: PartFacts) -> str:
     return "only.log"
 
 
+def long_numbered(part: PartFacts) -> str:
+    return f"{'n' * 230}.{part.number:010}{part.extension}"
+
+
 def numbered(part: PartFacts) -> str:
     return f"{part.name}.{part.number}"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
+from ftfile.commit.model import Add, Origin
 from ftfile.core.errors import ConfigError, CorruptData, NameCollision, NotPublished, OutOfSpace, Unavailable
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -22,7 +25,10 @@ from ftfile.testing.faulty import Fault, FaultyFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep.compaction import CompactReport
+from ftfile.upkeep.compaction import CompactReport, _plan
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import Capabilities
 
 COLUMNS = {"id": "long", "word": "string"}
 
@@ -49,6 +55,10 @@ def read(out: str, version: int | None = None) -> list[dict[str, Any]]:
 
 def parts(out: str) -> list[Path]:
     return sorted(path for path in Path(out).rglob("part-*") if "_ftfile" not in path.parts)
+
+
+def parts_of(out: str) -> list[Path]:
+    return sorted(path for path in Path(out).iterdir() if path.is_file())
 
 
 def check(out: str) -> None:
@@ -204,6 +214,88 @@ class TestParts:
         assert read(out) == rows(0, 8)
 
 
+class TestNames:
+    """Where names may repeat, the new part's is longer than its first one's; what is too long is cut."""
+
+    LONG = "tests.unit.sink.user_code:long_numbered"
+
+    def query(self, out: str, name: str = LONG, **options: str) -> MicroBatch:
+        options = {"fileFormat": "json", "partFileName": name, "ifExists": "fail"} | options
+        return MicroBatch(out, {"id": "long", "name": "string"}, options)
+
+    def row(self, number: int, name: str = "") -> dict[str, Any]:
+        return {"id": number, "name": name}
+
+    def in_order(self, out: str) -> list[int]:
+        """Return the rows as a plain reader finds them in sorted files."""
+        return [json.loads(line)["id"] for path in parts_of(out) for line in path.read_text().splitlines()]
+
+    def test_that_are_long_are_cut(self, out: str) -> None:
+        query = self.query(out)
+        for batch in range(5):
+            query.run(batch, [[self.row(batch)]])
+        assert len(parts_of(out)[0].name) == 246
+        assert ftfile.compact(out).parts_written == 1
+        (part,) = parts_of(out)
+        assert len(part.name) == 255
+        assert part.name.endswith(".json")
+        assert self.in_order(out) == [0, 1, 2, 3, 4]
+        check(out)
+        query.run(5, [[self.row(5)]])
+        assert ftfile.compact(out).parts_written == 1
+        assert self.in_order(out) == [0, 1, 2, 3, 4, 5]
+        check(out)
+
+    def test_that_are_not_too_long_are_not_cut(self, out: str) -> None:
+        query = self.query(out, "{name}.{number}{ext}", fileNameColumn="name")
+        for batch in range(2):
+            query.run(batch, [[self.row(batch, "n" * 224)]])
+        ftfile.compact(out)
+        (part,) = parts_of(out)
+        assert part.name.startswith(f"{'n' * 224}.0-")
+
+    @pytest.mark.parametrize(
+        ("sizes", "written"), [([1] * 6, 3), ([1] * 6 + [9], 3), ([9] + [1] * 6, 3), ([9, 9] + [1] * 4, 2)], ids=str
+    )
+    def test_that_are_cut_keep_the_order_of_parts(self, out: str, sizes: list[int], written: int) -> None:
+        query = self.query(out)
+        for batch, size in enumerate(sizes):
+            query.run(batch, [[self.row(10 + batch)] * size])
+        small = min(path.stat().st_size for path in parts_of(out))
+        rows_before = self.in_order(out)
+        assert ftfile.compact(out, target_bytes=2 * small).parts_written == written
+        assert self.in_order(out) == rows_before
+        for batch in range(len(sizes), len(sizes) + 4):
+            query.run(batch, [[self.row(10 + batch)]])
+        if max(sizes) > 1 and sizes[-1] == 1:
+            assert ftfile.compact(out, target_bytes=2 * small).parts_written == 2
+            assert self.in_order(out) == [*rows_before, *range(10 + len(sizes), 14 + len(sizes))]
+        check(out)
+
+    def test_that_no_store_keeps_leave_a_bucket_as_it_is(self) -> None:
+        class Short(WrapperFileSystem):
+            @property
+            def capabilities(self) -> Capabilities:
+                return replace(self.inner.capabilities, path_bytes_max=140)
+
+        inner = CrashingFileSystem()
+        with mounted(inner) as url:
+            query = self.query(url, "{name}.{number}{ext}", fileNameColumn="name")
+            for batch in range(2):
+                query.run(batch, [[self.row(batch, f"{'d' * 125}/a"), self.row(batch, "b")]])
+        with mounted(Short(inner)) as url, pytest.raises(ConfigError, match=r"d/a\.0\.json' on cannot become one"):
+            ftfile.compact(url)
+        with mounted(inner) as url:
+            assert check_directory(open_filesystem(url)).live_rows.total() == 4
+            assert len(ftfile.open(url).files()) == 3
+
+    def test_of_very_many_parts_are_planned_at_once(self) -> None:
+        add = Add("id", "part", "p", "f", 10, 10, "c", 1, "", "e", Origin("q", 0, 0))
+        started_s = time.monotonic()
+        assert [len(merge) for merge in _plan([add] * 200_000, 1 << 30)] == [200_000]
+        assert time.monotonic() - started_s < 10
+
+
 class TestRaces:
     """Another driver commits between the look at the directory and the record."""
 
@@ -258,6 +350,66 @@ class TestRaces:
             report = self.race(inner, lambda: ftfile.drop(url, where={"word": "a"}))
             assert (report.parts_replaced, report.parts_written, report.parts_lost) == (2, 1, 2)
             self.check(url, [0, 1])
+
+
+class TestDamage:
+    """What cannot be merged holds nothing else up, and is named."""
+
+    def damage(self, path: Path) -> None:
+        path.write_bytes(path.read_bytes().replace(b"w", b"v"))
+
+    def test_of_a_part_leaves_those_before_and_after_it(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
+        written(out, 6)
+        damaged = parts(out)[2]
+        self.damage(damaged)
+        with pytest.raises(CorruptData, match=damaged.name):
+            ftfile.compact(out)
+        assert f"'{damaged.name}' is not merged" in caplog.text
+        assert [len(path.read_text().splitlines()) for path in parts(out)] == [4, 2, 6]
+        assert damaged in parts(out)
+
+    def test_of_several_parts(self, out: str) -> None:
+        written(out, 9)
+        for number in (0, 4, 8):
+            self.damage(parts(out)[number])
+        with pytest.raises(CorruptData, match=parts(out)[0].name):
+            ftfile.compact(out)
+        assert [len(path.read_text().splitlines()) for path in parts(out)] == [2, 6, 2, 6, 2]
+
+    def test_in_one_bucket_leaves_the_others(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
+        for batch in range(2):
+            query.run(batch, [[{"id": batch, "word": word} for word in "abc"]])
+        first = parts(out)[0]
+        first.write_text("{}\n")
+        with pytest.raises(CorruptData, match=first.name):
+            ftfile.compact(out)
+        assert [path.parent.name[-1] for path in parts(out)] == ["a", "a", "b", "c"]
+
+    def test_of_a_file_that_is_gone(self, out: str) -> None:
+        written(out, 4)
+        parts(out)[3].unlink()
+        with pytest.raises(CorruptData, match="neither staged nor published"):
+            ftfile.compact(out)
+        assert [len(path.read_text().splitlines()) for path in parts(out)] == [6]
+
+    def test_of_what_is_written_leaves_the_others(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        honest = OpenPart.write
+
+        def wrong(part: OpenPart, batch: pa.RecordBatch, limit: int | None) -> int:
+            shift = 1 if part.bucket == "word=a" else 0
+            return honest(part, batch.set_column(0, "id", pc.add(batch["id"], shift)), limit)
+
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
+        for batch in range(2):
+            query.run(batch, [[{"id": batch, "word": word} for word in "ab"]])
+        with monkeypatch.context() as patched:
+            patched.setattr(OpenPart, "write", wrong)
+            with pytest.raises(CorruptData, match="other rows"):
+                ftfile.compact(out)
+        assert [path.parent.name[-1] for path in parts(out)] == ["a", "a", "b"]
+        assert not [*Path(out, "_ftfile/staged").rglob("*.staged")]
+        check(out)
 
 
 class TestFailures:

@@ -1,0 +1,179 @@
+"""Final paths, checked before a record is created: whatever is recorded can be published.
+
+A path is free if the store keeps it, no file is where it needs a directory, and no other part has it. A name that
+contains what is unique about its part is new by itself. Others may repeat: they are compared with all live parts and
+looked up in the store.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.live_names import LiveNames, may_repeat
+from ftfile.commit.side_by_side import side_by_side
+from ftfile.core.errors import ConfigError, NameCollision, NotFound
+from ftfile.fs.paths import shape_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import Add
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("DIRECTORIES_KEPT", "FinalPaths", "KnownPaths")
+
+# Directories that a process remembers, so that each is looked up once; some 100 bytes each.
+DIRECTORIES_KEPT = 100_000
+
+
+class KnownPaths:
+    """What one process remembers of a directory's paths from commit to commit.
+
+    Attributes:
+        directories: those seen in the store, oldest first.
+        live_names: names of live parts that may repeat.
+    """
+
+    def __init__(self) -> None:
+        self.directories: dict[str, None] = {}
+        self.live_names = LiveNames()
+
+    def remember(self, directory: str) -> None:
+        """Remember a directory; beyond the bound, forget the oldest half."""
+        self.directories[directory] = None
+        if len(self.directories) > DIRECTORIES_KEPT:
+            self.directories = dict.fromkeys(list(self.directories)[DIRECTORIES_KEPT // 2 :])
+
+
+class FinalPaths:
+    """The final paths of one record.
+
+    Args:
+        log: of the directory.
+        head: the state that the record follows.
+        adds: every add that may be claimed; the store is asked about all of them at once.
+        names_repeat: names may lack what makes them unique, and each must be new to the directory.
+    """
+
+    def __init__(self, log: CommitLog, head: LogState, adds: Iterable[Add], *, names_repeat: bool) -> None:
+        store = log.fs.capabilities
+        paths = {add.id: add.final_path for add in adds if add.final_path is not None}
+        faults = {path: shape_fault(path) or store.fault_of(path) for path in paths.values()}
+        self._faults = {path: fault for path, fault in faults.items() if fault is not None}
+        self._names_repeat = names_repeat
+        self._reserved = head.reserved
+        # Recorded, and not published yet.
+        self._waiting = {_path_of(add) for entry in head.unpublished.values() for add in entry.adds}
+        self._claimed: set[str] = set()
+        self._directories: set[str] = set()
+        valid = [path for path in faults if path not in self._faults]
+        self._files = _files_among(log, head, {directory for path in valid for directory in _above(path)})
+        self._taken: AbstractSet[str] = frozenset()
+        self._live: AbstractSet[str] = frozenset()
+        repeating = [path for add_id, path in paths.items() if names_repeat and may_repeat(add_id, path)]
+        if repeating:
+            self._live = log.known_paths.live_names.follow(log, head)
+            asked = [path for path in repeating if path not in self._faults and self._files.isdisjoint(_above(path))]
+            found = side_by_side(log.fs, lambda path: _look(log.fs, path), asked)
+            self._taken = {path for path, info in zip(asked, found, strict=True) if info is not None}
+
+    def claim(self, adds: Sequence[Add]) -> None:
+        """Take the paths of adds that belong together, or none of them.
+
+        Raises:
+            ConfigError: the store does not keep a path.
+            NameCollision: a path is taken, or needs a directory where a file is.
+        """
+        paths: list[str] = []
+        directories: list[str] = []
+        try:
+            for path in (_path_of(add) for add in adds if add.final_path is not None):
+                self._check(path)
+                new = [directory for directory in _above(path) if directory not in self._directories]
+                self._claimed.add(path)
+                self._directories.update(new)
+                paths.append(path)
+                directories += new
+        except (ConfigError, NameCollision):
+            self._claimed.difference_update(paths)
+            self._directories.difference_update(directories)
+            raise
+
+    def _check(self, path: str) -> None:
+        if path in self._faults:
+            raise ConfigError(f"a file would be called {path!r}, which {self._faults[path]}")
+        for directory in reversed(_above(path)):
+            if any(directory in paths for paths in (self._files, self._claimed, self._waiting, self._live)):
+                _refuse(directory, "a file of that name is there, where a directory is needed")
+            if directory in self._reserved:
+                _refuse(directory, f"a part that version {self._reserved[directory]} removed had it")
+        if path in self._claimed:
+            _refuse(path, "another part of this batch has it")
+        if path in self._directories:
+            _refuse(path, "it is also a directory of this batch")
+        if self._names_repeat and path in self._reserved:
+            _refuse(path, f"a part that version {self._reserved[path]} removed had it")
+        if path in self._taken or path in self._waiting:
+            _refuse(path, "a file of that name is there")
+        if path in self._live:
+            _refuse(path, "a part of the directory has it, though its file was moved or deleted")
+
+
+def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
+    """Return those of the directories at whose paths there are files; the rest are there, or can be made.
+
+    A process looks each up once, unless something could not be published.
+    """
+    if log.fs.capabilities.implied_directories:
+        return set()
+    known = log.known_paths
+    if head.unpublished:
+        known.directories.clear()
+    files: set[str] = set()
+    absent: set[str] = set()
+    unknown = sorted(directories - known.directories.keys(), key=lambda path: path.count("/"))
+    # What is below a file, or below nothing, need not be looked up.
+    for _, level in itertools.groupby(unknown, key=lambda path: path.count("/")):
+        asked = []
+        for directory in level:
+            if layout.parent(directory) in absent:
+                absent.add(directory)
+            else:
+                asked.append(directory)
+        for directory, info in zip(asked, side_by_side(log.fs, lambda path: _look(log.fs, path), asked), strict=True):
+            if info is not None and info.is_directory:
+                known.remember(directory)
+                continue
+            absent.add(directory)
+            if info is not None:
+                files.add(directory)
+    return files
+
+
+def _path_of(add: Add) -> str:
+    assert add.final_path is not None, f"{add.id} has no name"
+    return add.final_path
+
+
+def _above(path: str) -> list[str]:
+    """Return the directories above a path, deepest first, without the root."""
+    return layout.ancestors(layout.parent(path))[:-1]
+
+
+def _look(fs: FileSystem, path: str) -> FileInfo | None:
+    try:
+        return fs.stat(path)
+    except NotFound:
+        return None
+
+
+def _refuse(path: str, why: str) -> None:
+    raise NameCollision(
+        f"{path!r} is taken: {why}. Nothing was committed under it and nothing was touched: move the file away, or "
+        "choose names that differ from batch to batch with partFileName, or ifExists=newName"
+    )
