@@ -81,7 +81,9 @@ def write_task(
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))
-        segments = _write(config, identity.writer, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad))
+        segments = _write(
+            config, identity.writer, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad)
+        )
         letters = bad.finish()
         stage.settle()
     except BaseException:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.log import CommitLog
@@ -195,9 +197,7 @@ class _Flush:
 
     def _leave_open(self, segments: Iterable[Add], error: Exception) -> None:
         for segment in segments:
-            _log.error(
-                "%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error
-            )
+            _log.error("%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error)
             self._errors[segment.id] = error
 
     def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
@@ -208,14 +208,14 @@ class _Flush:
         rewrites: list[Rewrite] = []
         made = 0
         for job in self._jobs(head, query_id):
-            before = made
+            room = PARTS_PER_RECORD - made
             try:
-                assembled, damaged = assembler.assemble_readable(job, lambda parts: before + parts < PARTS_PER_RECORD)
+                assembled, damaged = assembler.assemble_readable(job, partial(operator.gt, room))
             except FtfileError as error:
                 self._leave_open(job.inputs, error)
                 continue
-            for segment_id, error in damaged.items():
-                self._leave_open([head.segments[segment_id]], error)
+            for segment_id, reason in damaged.items():
+                self._leave_open([head.segments[segment_id]], reason)
             rewrites.append(rewrite_of(assembled))
             made += len(assembled.parts)
             if made >= PARTS_PER_RECORD:
@@ -237,7 +237,7 @@ class _Flush:
             for segments in by_group(wanted.values()).values():
                 yield from jobs_of(segments, "flush", rolling, SYSTEM_IDS)
             return
-        encoding = settings["encoding"] if settings else head.encoding
+        encoding = settings["encoding"] if settings else head.encoding or ""
         for job in RollingPlanner(query_id, encoding, rolling, SYSTEM_IDS).due_at(head, self._log.clock.now_ms()):
             if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
                 yield replace(job, inputs=inputs)

@@ -6,7 +6,6 @@ import datetime as dt
 import pickle
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -408,11 +407,11 @@ class TestFailures:
         for number, letter in enumerate("abcd"):
             query.run(number, [rows_of(letter)])
         spools = sorted(Path(out).rglob("*.spool"), key=lambda file: file.parent.name)
-        for spool in spools[1:3]:
-            spool.write_bytes(b"x\n")
+        for each in spools[1:3]:
+            each.write_bytes(b"x\n")
         with pytest.raises(StillOpen) as caught:
             ftfile.flush(out)
-        assert all(spool.name in str(caught.value) for spool in spools[1:3])
+        assert all(each.name in str(caught.value) for each in spools[1:3])
         assert visible(out) == [["a", "d"]]
         assert len(CommitLog(open_filesystem(out)).read_on().segments) == 2
 
@@ -426,8 +425,8 @@ class TestFailures:
         query = stream(out, maxBatchesPerFile="2")
         query.run(0, [rows_of("a")])
         query.run(1, [rows_of("b")])
-        for spool in Path(out).rglob("*.spool"):
-            spool.write_bytes(b"x\n")
+        for each in Path(out).rglob("*.spool"):
+            each.write_bytes(b"x\n")
         query.run(2, [[]])
         assert not list(Path(out).rglob("*.staged"))
         head = CommitLog(open_filesystem(out)).read_on()

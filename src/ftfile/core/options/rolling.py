@@ -51,8 +51,8 @@ ROLLING: tuple[Option, ...] = (
         "eventTimeInterval",
         COLUMN_AND_DURATION,
         None,
-        "A file has records of one interval of the time in a column, such as one full hour of UTC, and ends when there are "
-        "records of a later one.",
+        "A file has records of one interval of the time in a column, such as one full hour of UTC, and ends when there "
+        "are records of a later one.",
         "rolling",
     ),
     Option(

@@ -136,9 +136,7 @@ class Assembler:
             self._copies = False
             return self._assembled(self._stage, job, goes_on, copies=False)
 
-    def assemble_readable(
-        self, job: DueJob, goes_on: GoesOn = _always
-    ) -> tuple[Assembled, dict[str, Exception]]:
+    def assemble_readable(self, job: DueJob, goes_on: GoesOn = _always) -> tuple[Assembled, dict[str, Exception]]:
         """Make parts of those segments of the job that can be read; return them, and what is wrong with the others.
 
         Raises:
@@ -159,7 +157,7 @@ class Assembler:
         for segment in job.inputs:
             try:
                 self._assembled(_Nowhere(), replace(job, inputs=(segment,)), _always, copies=False)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others are to become files
+            except Exception as error:
                 damaged[segment.id] = error
         return damaged
 

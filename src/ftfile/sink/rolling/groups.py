@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add
     from ftfile.commit.state import LogState
 
-__all__ = ("Candidate", "GroupIndex", "GroupKey", "GroupTotals", "by_group", "key_of", "live_bytes", "order_of", "size_of")
+__all__ = (
+    "Candidate",
+    "GroupIndex",
+    "GroupKey",
+    "GroupTotals",
+    "by_group",
+    "key_of",
+    "live_bytes",
+    "order_of",
+    "size_of",
+)
 
 GroupKey = tuple[str, str, tuple[int, ...]]
 
@@ -203,7 +213,7 @@ class GroupIndex:
 
     def passed_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
         """Return the groups whose window is over because others of these keys are there."""
-        found = {}
+        found: dict[GroupKey, None] = {}
         for bucket, encoding, window in keys:
             for earlier in self._windows.get((bucket, encoding), ()) if window else ():
                 if earlier[1] <= window[0]:
@@ -228,21 +238,8 @@ class GroupIndex:
         return found
 
     def _apply(self, opened: Iterable[Add], ended: Iterable[str]) -> None:
-        gone: dict[GroupKey, set[str]] = {}
-        for add_id in ended:
-            if (key := self._keys.pop(add_id, None)) is not None:
-                gone.setdefault(key, set()).add(add_id)
-        for key, add_ids in gone.items():
-            before = self.groups.pop(key).segments
-            if kept := [segment for segment in before.values() if segment.id not in add_ids]:
-                self.groups[key] = _Group(key, kept)
-            else:
-                self._noted.pop(key, None)
-                if key[2]:
-                    self._windows[key[:2]].discard(key[2])
-                    if not self._windows[key[:2]]:
-                        del self._windows[key[:2]]
-        changed = gone.keys() & self.groups.keys()
+        """Take in what records changed."""
+        changed = self._end(ended)
         for key, segments in by_group(opened).items():
             if key not in self.groups:
                 self.groups[key] = _Group(key)
@@ -255,6 +252,24 @@ class GroupIndex:
             changed.add(key)
         for key in (*changed, *self.passed_by(changed)):
             self._note_deadline(key)
+
+    def _end(self, ended: Iterable[str]) -> set[GroupKey]:
+        """Remove segments, and groups that have no other; return the groups that do."""
+        gone: dict[GroupKey, set[str]] = {}
+        for add_id in ended:
+            if (key := self._keys.pop(add_id, None)) is not None:
+                gone.setdefault(key, set()).add(add_id)
+        for key, add_ids in gone.items():
+            before = self.groups.pop(key).segments
+            if kept := [segment for segment in before.values() if segment.id not in add_ids]:
+                self.groups[key] = _Group(key, kept)
+                continue
+            self._noted.pop(key, None)
+            windows = self._windows.get(key[:2], set())
+            windows.discard(key[2])
+            if not windows:
+                self._windows.pop(key[:2], None)
+        return gone.keys() & self.groups.keys()
 
     def _note_deadline(self, key: GroupKey) -> None:
         """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""

@@ -118,9 +118,7 @@ class RollingPlanner:
     def _is_own(self, job: DueJob) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
 
-    def _again(
-        self, left: Iterable[DueJob], head: LogState, failed: Collection[str], ended: set[str]
-    ) -> list[DueJob]:
+    def _again(self, left: Iterable[DueJob], head: LogState, failed: Collection[str], ended: set[str]) -> list[DueJob]:
         """Return jobs as they are still due: without the segments that failed, which get jobs of their own."""
         jobs: list[DueJob] = []
         for job in left:

@@ -55,7 +55,7 @@ def do_share(
             failed.append(job.id)
         else:
             done.append(assembled)
-            for segment_id, error in damaged.items():
-                _log.warning("a file was made without a segment that cannot be read: %s", error)
-                failed.append(segment_id)
+            failed += damaged
+            for reason in damaged.values():
+                _log.warning("a file was made without a segment that cannot be read: %s", reason)
     return tuple(done), tuple(failed)
