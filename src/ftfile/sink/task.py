@@ -68,7 +68,7 @@ def write_task(
     """
     began = SYSTEM_CLOCK.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint)
-    rows = _fingerprinted(_cast(batches, config.schema), fingerprint)
+    rows: Iterable[pa.RecordBatch] = _fingerprinted(_cast(batches, config.schema), fingerprint)
     author = _author(config, identity.writer)
     # It only saves work; the commit decides.
     head = CommitLog(fs, start=planned.view).read_on() if author is not None else None
@@ -81,9 +81,8 @@ def write_task(
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))
-        segments = _write(
-            config, identity.writer, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad)
-        )
+        rows = without_oversized(rows, config.max_record_bytes, bad)
+        segments = _write(config, identity.writer, router, stage, bad, rows)
         letters = bad.finish()
         stage.settle()
     except BaseException:

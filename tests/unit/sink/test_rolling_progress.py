@@ -27,7 +27,7 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.sink import writer as sink_writer
 from ftfile.sink.driver import make_proposal
 from ftfile.sink.identity import JobIdentity, TaskIdentity
-from ftfile.sink.rolling import plan, share
+from ftfile.sink.rolling import jobs, plan, share
 from ftfile.sink.rolling.assembly import Assembler
 from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.settings import ALL_END
@@ -42,6 +42,8 @@ from ftfile.testing.repeatable import repeatable
 from ftfile.upkeep import flush as flushing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftfile.commit.state import LogState
 
 COLUMNS = {"word": "string", "k": "string"}
@@ -284,7 +286,11 @@ class TestLimits:
         assert encoded.companion is not None
         assert len(encoded.content) < 3000 < len(encoded.companion.content)
 
-    def test_files_are_made_by_as_many_tasks_as_there_are(self, out: str) -> None:
+    @pytest.mark.parametrize("limit", [("IN_ORDER_PARTS", 1), ("IN_ORDER_BYTES", 10)], ids=str)
+    def test_many_files_are_made_by_as_many_tasks_as_there_are(
+        self, out: str, limit: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jobs, *limit)
         query = query_of(out, maxRecordsPerFile="5")
         query.run(0, [rows_of(*"abcdefghij") for _ in range(4)])
         planned, identity = query.plan(), query.identity(1)
@@ -295,7 +301,7 @@ class TestLimits:
 
 
 class TestTime:
-    def run(self, out: str, options: dict[str, str], waits_s: list[float]) -> list[int]:
+    def run(self, out: str, options: dict[str, str], waits_s: Sequence[float]) -> list[int]:
         """Run a batch of one row after each wait; return how many rows are in each file."""
         with repeatable(clock := ManualClock(1_700_000_000_000)):  # 22:13:20 UTC
             query = query_of(out, **options)

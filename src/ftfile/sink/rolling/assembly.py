@@ -50,7 +50,7 @@ def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
     return arrow_schema(encoding["schema"])
 
 
-class PartStage(Protocol):
+class _PartStage(Protocol):
     """Where parts are written; see `Stage`."""
 
     def create(self, ending: str) -> StagedFile:
@@ -79,10 +79,10 @@ class _Nowhere:
         return len(data)
 
     def end(self, file: StagedFile) -> None:
-        """See `PartStage.end`."""
+        """See `_PartStage.end`."""
 
     def drop(self, file: StagedFile) -> None:
-        """See `PartStage.drop`."""
+        """See `_PartStage.drop`."""
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ class Assembler:
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: PartStage, job: DueJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
+    def _assembled(self, stage: _PartStage, job: DueJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
         encoding = self._definitions[job.inputs[0].encoding]
         keys = keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
@@ -198,7 +198,7 @@ class _Kind:
 class _Job:
     """One job under way."""
 
-    def __init__(self, stage: PartStage, job: DueJob, kind: _Kind, goes_on: GoesOn) -> None:
+    def __init__(self, stage: _PartStage, job: DueJob, kind: _Kind, goes_on: GoesOn) -> None:
         self._stage = stage
         self._job = job
         self._kind = kind
@@ -249,7 +249,9 @@ class _Job:
                 self._finish(part)
             elif rows:
                 raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
-        if rows:
+        if rows == segment.rows:
+            self._used.pop()
+        elif rows:
             # Where it begins tells what is left of a segment from what was left of it before.
             rest_id = f"{segment.id.partition('.')[0]}.{segment.offset + start}.{skipped}"
             rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("DUE_SEGMENTS_MAX", "alone", "jobs_of", "limits_of")
+__all__ = ("DUE_SEGMENTS_MAX", "LIMITS", "alone", "jobs_of", "limits_of")
 
 # Segments that a record may name in jobs that have not failed, 300 bytes each; one job may have more.
 DUE_SEGMENTS_MAX = 10_000
+# One task makes up to so many parts, or bytes, one after the other; more become several jobs.
+IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
 # Reasons after which a tail below the limit stays open: nothing says that it must be seen now.
-_LIMITS = frozenset({"size", "rows"})
+LIMITS = frozenset({"size", "rows", "segments"})
 _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "alone"
 
 
@@ -40,8 +42,8 @@ def jobs_of(
 ) -> Iterator[DueJob]:
     """Yield the jobs that make parts of a group's segments; after `size`, `rows` and `segments` the others stay open.
 
-    Each job makes at least one full part where there are several. Rows are in order within a job: what is left of one
-    gets behind the parts of the next.
+    Rows are in order within a job. Where there are several for the same reason, each makes full parts, and what is left
+    of one gets behind those of the next.
 
     Args:
         segments: of one group.
@@ -60,7 +62,7 @@ def jobs_of(
     if reason == _FINAL:
         return
     chunks, tail = _chunks(in_order[last_final + 1 :], settings, tasks)
-    ends_all = reason not in _LIMITS and reason != _SEGMENTS
+    ends_all = reason not in LIMITS
     if chunks and len(chunks[-1][0]) + len(tail) <= settings.max_segments:
         last, is_full = chunks.pop()
         chunks, tail = (chunks, last + tail) if ends_all else ([*chunks, (last + tail, is_full)], [])
@@ -80,8 +82,10 @@ def _chunks(
         of_bytes = size_bytes // settings.max_bytes if settings.max_bytes else 0
         return max(of_bytes, rows // settings.max_rows if settings.max_rows else 0)
 
-    parts = full_parts(sum(map(size_of, segments)), sum(segment.rows for segment in segments))
-    parts_each = max(1, math.ceil(parts / max(tasks, 1)))
+    all_bytes = sum(map(size_of, segments))
+    parts = full_parts(all_bytes, sum(segment.rows for segment in segments))
+    in_order = min(IN_ORDER_PARTS, IN_ORDER_BYTES * parts // max(all_bytes, 1))
+    parts_each = max(1, in_order, math.ceil(parts / max(tasks, 1)))
     chunks: list[tuple[list[Add], bool]] = []
     chunk: list[Add] = []
     size_bytes = rows = 0

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("LIMITS", "RollingPolicy", "deadline_ms", "load_policy", "reason_to_end")
-
-# The reasons after which a tail below the limit stays open: nothing says that it must be seen now.
-LIMITS = frozenset({"size", "rows"})
+__all__ = ("RollingPolicy", "deadline_ms", "load_policy", "reason_to_end")
 
 DAY_US = 86_400_000_000
 
