@@ -26,6 +26,7 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink import writer as sink_writer
 from ftfile.sink.driver import make_proposal
+from ftfile.sink.entries import rewrite_of
 from ftfile.sink.identity import JobIdentity, TaskIdentity
 from ftfile.sink.rolling import jobs, plan, share
 from ftfile.sink.rolling.assembly import Assembler
@@ -113,6 +114,27 @@ class TestFlush:
         monkeypatch.setattr(flushing, "commit", commit_after_another)
         assert ftfile.flush(out).files == 1
         assert files(out) == [["a"]]
+
+    def test_takes_again_what_it_lost_twice(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each time somebody else takes the last of its pieces before it commits."""
+        query = query_of(out)
+        for number in range(4):
+            query.run(number, [rows_of(str(number))])
+        losses = iter([3, 2])
+
+        def commit_after_another(log: CommitLog, proposal: Proposal, policy: Policy) -> Any:
+            if (number := next(losses, None)) is not None:
+                head = log.read_on()
+                (last,) = (each for each in head.segments.values() if each.origin.last_batch == number)
+                (job,) = jobs_of([last], "flush", ALL_END, SYSTEM_IDS)
+                stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
+                done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
+                commit(log, replace(proposal, rewrites=(rewrite_of(done),)), policy)
+            return commit(log, proposal, policy)
+
+        monkeypatch.setattr(flushing, "commit", commit_after_another)
+        assert ftfile.flush(out).files == 1
+        assert sorted(files(out)) == [["0", "1"], ["2"], ["3"]]
 
     def test_a_name_that_cannot_be_made_keeps_no_other_back(self, out: str) -> None:
         query = query_of(out, partFileName="tests.unit.sink.user_code:failing_for_y")
