@@ -221,8 +221,8 @@ OPEN_FOR_LONG = (
     wrong(
         "a deadline that moved is forgotten",
         "sink/rolling/groups.py",
-        "            for key in found:\n                self._note_deadline(key)\n",
-        "            for key in found:\n                if self._deadline_ms(self.candidate(key)) == 0:\n                    self._note_deadline(key)\n",
+        "                    del self._noted[key]\n",
+        "",
         f"{TOGETHER}::TestDeadlines::test_one_that_moves_is_looked_at_when_it_passes",
     ),
     wrong(
