@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import FLUSH_RACE, ROLLING, ROLLING_CRASHES, ROLLING_FAULTS, TOGETHER, dropped, wrong
+from tests.mutants.mutant import (
+    FLUSH_RACE,
+    PROGRESS,
+    ROLLING,
+    ROLLING_CRASHES,
+    ROLLING_FAULTS,
+    TOGETHER,
+    dropped,
+    wrong,
+)
 
 SEGMENTS = (
     wrong(
@@ -82,8 +91,8 @@ JOBS = (
     wrong(
         "failed attempts are not counted",
         "sink/rolling/plan.py",
-        "job = replace(job, attempts=job.attempts + 1)",
-        "pass",
+        "attempts=job.attempts + (job.id in failed)",
+        "attempts=job.attempts",
         f"{ROLLING}::TestFailures",
     ),
     wrong(
@@ -106,21 +115,21 @@ RULES = (
     wrong(
         "groups of another encoding stay open",
         "sink/rolling/plan.py",
-        "        if key[2] != self._encoding:\n            return OTHER_ENCODING\n",
+        "        if found.key[1] != self._encoding:\n            return _OTHER_ENCODING\n",
         "",
         f"{ROLLING}::TestChange::test_another_encoding_ends_it",
     ),
     wrong(
         "deadlines are forgotten once they were looked at",
         "sink/rolling/groups.py",
-        "        for group in found:\n",
-        "        for group in found[:0]:\n",
+        "            for key in found:\n                self._note_deadline(key)\n",
+        "",
         f"{ROLLING}::test_many_files_that_are_due_wait_for_their_turn",
     ),
     wrong(
         "a tail below the limit is made a file",
-        "sink/rolling/rules.py",
-        'LIMITS = frozenset({"size", "rows"})',
+        "sink/rolling/jobs.py",
+        'LIMITS = frozenset({"size", "rows", "segments"})',
         "LIMITS: frozenset[str] = frozenset()",
         f"{ROLLING}::TestSizes",
     ),
@@ -144,7 +153,7 @@ FLUSHES = (
     dropped(
         "a flush does not finish what an earlier one left",
         "upkeep/flush.py",
-        "raise_own(roll_forward(self._log, head, Policy(), author), author)",
+        "raise_own(roll_forward(self._log, head, Policy(), self._author), self._author)",
         ROLLING_CRASHES,
     ),
     wrong(
@@ -181,15 +190,15 @@ QUERIES = (
     wrong(
         "a record forgets what is due of other queries",
         "sink/rolling/plan.py",
-        "return (*others, *dealt)",
-        "return (*others[:0], *dealt)",
+        "return (*others, *sorted(",
+        "return (*others[:0], *sorted(",
         f"{TOGETHER}::TestQueries",
     ),
     wrong(
         "what is due of one query takes room from another",
         "sink/rolling/plan.py",
-        "if len(jobs) >= DUE_JOBS_MAX or",
-        "if len(jobs) + len(others) >= DUE_JOBS_MAX or",
+        "for job in jobs if not job.attempts)\n        open_segments",
+        "for job in (*jobs, *others))\n        open_segments",
         f"{TOGETHER}::TestQueries::test_what_one_left_due_takes_no_room_from_the_other",
     ),
     wrong(
@@ -212,7 +221,7 @@ OPEN_FOR_LONG = (
     wrong(
         "a deadline that moved is forgotten",
         "sink/rolling/groups.py",
-        "            elif group is not None:\n                self._note_deadline(key)\n",
+        "                    del self._noted[key]\n",
         "",
         f"{TOGETHER}::TestDeadlines::test_one_that_moves_is_looked_at_when_it_passes",
     ),
@@ -232,37 +241,202 @@ OPEN_FOR_LONG = (
     ),
     wrong(
         "large buckets do not keep to a strict size",
-        "sink/spool.py",
-        "in_spool = goes_by_rows or settings.strict",
-        "in_spool = goes_by_rows",
+        "sink/rolling/settings.py",
+        "self.event_column is not None or self.strict",
+        "self.event_column is not None",
         f"{ROLLING}::TestSizes::test_strictly_also_what_one_task_has_much_of",
     ),
-    dropped(
+    wrong(
         "a flush gives up what it lost in part",
         "upkeep/flush.py",
-        "self._tried.discard(first)",
-        f"{TOGETHER}::TestFlush::test_takes_again_what_it_lost_in_part",
+        "if inputs & ended or inputs - head.segments.keys():",
+        "if inputs & ended:",
+        f"{PROGRESS}::TestFlush::test_takes_again_what_it_lost_twice",
     ),
     wrong(
         "a flush does not notice that its files were too old",
         "upkeep/flush.py",
-        "            if first in ended:\n",
-        "            if True:\n",
+        "            if inputs & self._stale:\n",
+        "            if inputs:\n",
         f"{TOGETHER}::TestFlush::test_makes_again_what_a_vacuum_made_too_old",
     ),
     wrong(
         "a damaged segment keeps the others of its file back",
-        "upkeep/flush.py",
-        "if error.retry is not Retry.NEVER or len(job.inputs) == 1:",
-        "if error:",
-        f"{TOGETHER}::TestFlush::test_of_a_file_with_a_damaged_piece_the_others_are_finished",
+        "sink/rolling/assembly.py",
+        "if not 0 < len(damaged) < len(job.inputs):",
+        "if damaged:",
+        f"{ROLLING}::TestFailures",
     ),
     wrong(
         "each flush after a batch counts from the same number",
         "upkeep/flush.py",
-        "NUMBERS_PER_VERSION * (head.version - query.version)",
-        "NUMBERS_PER_VERSION",
+        "FIRST_NUMBER + NUMBERS_PER_VERSION * since",
+        "FIRST_NUMBER",
         f"{TOGETHER}::TestFlush::test_again_before_the_next_batch_gives_other_names",
+    ),
+)
+
+PROGRESSING = (
+    wrong(
+        "a damaged segment has no job of its own",
+        "sink/rolling/plan.py",
+        "jobs.append(alone(segment, self._settings, self._ids))",
+        "pass",
+        f"{ROLLING}::TestFailures::test_a_damaged_segment_keeps_no_other_back",
+    ),
+    wrong(
+        "what failed comes first",
+        "sink/rolling/plan.py",
+        "key=lambda job: job.attempts",
+        "key=lambda job: -job.attempts",
+        f"{PROGRESS}::TestLimits::test_failed_jobs_take_no_room_from_others",
+    ),
+    wrong(
+        "what failed takes room from others",
+        "sink/rolling/plan.py",
+        "for job in jobs if not job.attempts)\n        open_segments",
+        "for job in jobs)\n        open_segments",
+        f"{PROGRESS}::TestLimits::test_failed_jobs_take_no_room_from_others",
+    ),
+    wrong(
+        "one group of very many segments is never planned",
+        "sink/rolling/plan.py",
+        "len(job.inputs) > room < DUE_SEGMENTS_MAX",
+        "len(job.inputs) > room",
+        f"{PROGRESS}::TestLimits::test_more_segments_are_due_than_a_record_names",
+    ),
+    wrong(
+        "a group is judged with the rows of the batch",
+        "sink/rolling/plan.py",
+        "        over = frozenset(planned)\n",
+        "        over: frozenset[GroupKey] = frozenset()\n",
+        f"{PROGRESS}::TestTime::test_a_file_is_over_before_the_next_row",
+    ),
+    wrong(
+        "what a job did not use is forgotten until the next record",
+        "sink/rolling/plan.py",
+        "by_group((*freed, *(",
+        "by_group((*(",
+        "tests/unit/sink/test_filters.py::TestSizes",
+    ),
+    wrong(
+        "rows get before those that a job may leave",
+        "sink/rolling/plan.py",
+        "and not (reason in LIMITS and found.key in waiting)",
+        "",
+        "tests/unit/sink/test_filters.py::TestSizes",
+    ),
+    wrong(
+        "a final row beyond the segments of a part ends nothing",
+        "sink/rolling/jobs.py",
+        "for start in range(0, len(inputs), settings.max_segments):",
+        "for start in (0,):",
+        f"{PROGRESS}::TestLimits",
+    ),
+    wrong(
+        "a file has rows of several windows",
+        "sink/spool.py",
+        "(windows[1:] != windows[:-1]) | (runs",
+        "(runs",
+        f"{PROGRESS}::TestEventTime",
+    ),
+    wrong(
+        "windows stay open beside later ones",
+        "sink/rolling/plan.py",
+        "return _EVENT_TIME if found.is_passed else reason_to_end(",
+        "return reason_to_end(",
+        f"{PROGRESS}::TestEventTime",
+    ),
+    wrong(
+        "a clock that was set back keeps files open",
+        "sink/rolling/groups.py",
+        "        if now_ms < self._newest_ms:\n",
+        "        if now_ms < 0:\n",
+        f"{PROGRESS}::TestTime",
+    ),
+    wrong(
+        "a time to come is never old",
+        "sink/rolling/rules.py",
+        "abs(now_ms - totals.first_ms)",
+        "(now_ms - totals.first_ms)",
+        f"{PROGRESS}::TestTime",
+    ),
+    wrong(
+        "ids of what is left grow",
+        "sink/rolling/assembly.py",
+        "segment.id.partition('.')[0]",
+        "segment.id",
+        f"{PROGRESS}::TestLimits",
+    ),
+    wrong(
+        "a segment that nothing was taken from is replaced",
+        "sink/rolling/assembly.py",
+        "        if rows == segment.rows:\n",
+        "        if not rows:\n",
+        "tests/unit/sink/test_filters.py::TestSizes::test_strict_parts_of_noise",
+    ),
+    wrong(
+        "a flush ends with one record",
+        "upkeep/flush.py",
+        "        while self._flush_some(head):\n",
+        "        if self._flush_some(head):\n",
+        f"{PROGRESS}::TestFlush",
+    ),
+    wrong(
+        "a flush follows a running query for ever",
+        "upkeep/flush.py",
+        "self._last_batches.get(query_id, segment.origin.last_batch)",
+        "segment.origin.last_batch",
+        f"{PROGRESS}::TestFlush::test_what_comes_meanwhile_stays_open",
+    ),
+    wrong(
+        "one name that cannot be made keeps a flush from all files",
+        "upkeep/flush.py",
+        "            if len(rewrites) == 1:\n",
+        "            if rewrites:\n",
+        f"{PROGRESS}::TestFlush::test_a_name_that_cannot_be_made_keeps_no_other_back",
+    ),
+    wrong(
+        "settings of queries are forgotten",
+        "commit/state.py",
+        ", *(query.settings for query in self.queries.values())]",
+        "]",
+        f"{PROGRESS}::TestFlush::test_settings_are_known_however_many_others_came_since",
+    ),
+    wrong(
+        "a job is due until all its segments are gone",
+        "commit/prepare.py",
+        "if not ended & {add.id for add in job.inputs}",
+        "if not ended >= {add.id for add in job.inputs}",
+        f"{PROGRESS}::TestJobs::test_what_is_left_of_a_job_is_planned_anew",
+    ),
+    wrong(
+        "rows of an assembly are not counted",
+        "sink/rolling/assembly.py",
+        "        if found != expected:\n",
+        "        if found < 0:\n",
+        f"{ROLLING}::TestFailures::test_a_file_that_lost_a_row_is_none",
+    ),
+    wrong(
+        "the last batch of a part is that of its oldest rows",
+        "sink/entries.py",
+        "max(each.last_batch for each in origins)",
+        "min(each.last_batch for each in origins)",
+        f"{PROGRESS}::TestJobs::test_a_file_says_of_which_batches_it_is",
+    ),
+    wrong(
+        "a flush acts on records that are not durable",
+        "upkeep/flush.py",
+        "        head = self._log.read_on(durable=True)\n        # Of a running",
+        "        head = self._log.read_on()\n        # Of a running",
+        f"{PROGRESS}::TestFlush::test_makes_the_log_durable_before_it_publishes_what_another_left",
+    ),
+    wrong(
+        "batch writes keep files open",
+        "sink/task.py",
+        "config.rolling is None or not is_stream:",
+        "config.rolling is None:",
+        f"{PROGRESS}::TestBatchWrites",
     ),
 )
 
@@ -319,4 +493,4 @@ COPIES = (
     ),
 )
 
-ROLLED = (*SEGMENTS, *JOBS, *RULES, *FLUSHES, *QUERIES, *OPEN_FOR_LONG, *COPIES)
+ROLLED = (*SEGMENTS, *JOBS, *RULES, *FLUSHES, *QUERIES, *OPEN_FOR_LONG, *PROGRESSING, *COPIES)

@@ -1,7 +1,7 @@
 """Records as bytes: pure, bytes in and values out.
 
-A record is text: a line of JSON with everything but the adds and removes, a line with those (or, for a
-large record, the name of the companion file that holds that line), and a line with the checksum of
+A record is text: a line of JSON with everything but the adds, removes and due jobs, a line with those (or, for
+a large record, the name of the companion file that holds that line), and a line with the checksum of
 all before it. See docs/protocol.md.
 """
 
@@ -74,7 +74,7 @@ class EncodedRecord:
 
 
 def encode_record(record: Record, companion_path: str, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
-    """Encode; adds and removes of `companion_from` bytes or more go to the companion at `companion_path`."""
+    """Encode; adds, removes and jobs of `companion_from` bytes or more go to the companion at `companion_path`."""
     changes = _compact(_changes_to_json(record))
     header = _header_to_json(record)
     if len(changes) < companion_from:
@@ -224,6 +224,8 @@ def _changes_to_json(record: Record) -> dict[str, Any]:
     }
     if record.letters:
         changes["letters"] = [add_to_json(letter) for letter in record.letters]
+    if record.due:
+        changes["due"] = [due_to_json(job) for job in record.due]
     return changes
 
 
@@ -247,7 +249,6 @@ def _header_to_json(record: Record) -> dict[str, Any]:
         "encoding": record.encoding,
         "definitions": record.definitions or None,
         "fingerprint": fingerprint_to_json(record.fingerprint),
-        "due": [due_to_json(job) for job in record.due] or None,
         "metrics": record.metrics or None,
         "memory": record.memory or None,
         "payload": record.payload,
@@ -265,7 +266,7 @@ def _record_from_json(header: dict[str, Any], changes: dict[str, Any]) -> Record
         removes=tuple(remove_from_json(text) for text in changes["removes"]),
         overwrite=header.get("overwrite", False),
         letters=tuple(add_from_json(text) for text in changes.get("letters", ())),
-        due=tuple(due_from_json(text) for text in header.get("due", ())),
+        due=tuple(due_from_json(text) for text in changes.get("due", ())),
         tasks=header["tasks"],
         after=header.get("after"),
         lineage_start=header.get("lineageStart"),

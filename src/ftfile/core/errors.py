@@ -57,6 +57,7 @@ __all__ = (
     "Retry",
     "SchemaError",
     "StaleFiles",
+    "StillOpen",
     "StorageError",
     "StreamClosed",
     "Unavailable",
@@ -184,6 +185,21 @@ class CorruptData(FtfileError):
     def __str__(self) -> str:
         text = f"{self.path!r} is corrupt: expected {self.expected}, found {self.found}"
         return f"{text}. {self.hint}" if self.hint else text
+
+
+class StillOpen(FtfileError):
+    """Records stay in open files, for several reasons; whatever else was open is finished.
+
+    Args:
+        reasons: what each error said.
+    """
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
+
+    def __str__(self) -> str:
+        return f"records stay open for {len(self.reasons)} reasons: {'; '.join(self.reasons)}"
 
 
 class CommitError(FtfileError):

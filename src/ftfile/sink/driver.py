@@ -88,8 +88,9 @@ def make_proposal(
     key = definition_key(encoding)
     definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
     settings = None
-    if config.rolling is not None or config.publishing.storage:
-        settings = {"rolling": (config.rolling or ALL_END).to_json(), **config.publishing.to_json()}
+    if isinstance(writer, StreamIdentity) and (config.rolling is not None or config.publishing.storage):
+        rolling = (config.rolling or ALL_END).to_json()
+        settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
         definitions[definition_key(settings)] = settings
     return Proposal(
         author=_author(config, writer),
@@ -229,7 +230,8 @@ def _metrics(config: SinkConfig, messages: Sequence[TaskCommit]) -> dict[str, An
     written: list[StagedPart | StagedSegment] = []
     for message in messages:
         written += (*message.parts, *message.segments)
-    large = sum(len(message.parts) for message in messages) if config.rolling is not None else 0
+    is_rolling = config.rolling is not None and isinstance(messages[0].identity.writer, StreamIdentity)
+    large = sum(len(message.parts) for message in messages) if is_rolling else 0
     bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
     return {
         "rows": sum(each.rows for each in written),

@@ -92,7 +92,7 @@ class TaskCommit:
         found_committed: the batch was in the log already; nothing was written.
         segments: rows that stay in open parts.
         assembled: due jobs that this attempt did beside its own rows.
-        failed: ids of due jobs that it could not do.
+        failed: ids of due jobs that it could not do, and of segments that it had to leave out of parts.
         fingerprint: of the rows of this task, to be merged.
         planned_ms: the driver's clock when the batch was planned.
         writer_version: of the ftfile that ran in the executor.

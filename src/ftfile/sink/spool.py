@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.commit import layout
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import UnencodableRows
-from ftfile.encoding.memory import is_valid, values_of
+from ftfile.encoding.memory import from_numpy, is_valid, values_of
 from ftfile.sink.filtered import FilteredFile
 from ftfile.sink.message import StagedSegment
 from ftfile.sink.parts import PartWriter
@@ -55,9 +55,7 @@ class SpoolWriter:
         self._collected_bytes = 0
         self._parts = PartWriter(config, router, stage, bad)
         # Rules that go by rows need every row in the spool.
-        goes_by_rows = settings.finalize_column is not None or settings.event_column is not None
-        in_spool = goes_by_rows or settings.strict  # a part that is written at once ends after the limit
-        self._large_bytes = None if in_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
+        self._large_bytes = None if settings.needs_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
         self._spooled_bytes: dict[str, int] = {}
         self.segments: list[StagedSegment] = []
 
@@ -191,9 +189,9 @@ def _segments_of(
         counts, owners, final = _cut_after(_truths(rows.column(settings.finalize_column)), counts)
         marks = [{"final": True} if is_final else {} for is_final in final.tolist()]
         rows = rows.drop_columns([settings.finalize_column])
-    if settings.event_column is not None:
-        for place, span in enumerate(_spans(rows.column(settings.event_column), counts)):
-            marks[place] |= {"eventUs": span} if span else {}
+    if settings.event_column is not None and settings.event_us is not None:
+        rows, counts, runs, spans = _windows(rows, settings.event_column, settings.event_us, counts)
+        owners, marks = owners[runs], [marks[run] | span for run, span in zip(runs.tolist(), spans, strict=True)]
     names = [buckets[owner][0] for owner in owners.tolist()]
     return list(zip(names, counts.tolist(), marks, strict=True)), rows
 
@@ -213,10 +211,37 @@ def _cut_after(
     return np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1]
 
 
-def _spans(column: pa.Array, counts: NDArray[np.int64]) -> list[list[int] | None]:
-    """Return the least and the greatest time of each segment, in microseconds; None where all are null."""
+def _windows(
+    rows: pa.RecordBatch, name: str, interval_us: int, counts: NDArray[np.int64]
+) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]]]:
+    """Sort the rows of each run by window of event time; rows without a time go to the last window of their run.
+
+    Args:
+        rows: run by run.
+        name: of the column.
+        interval_us: length of a window; all begin at multiples of it since 1970 UTC.
+        counts: rows of each run.
+
+    Returns:
+        The rows, and of each segment its number of rows, the number of its run, and its marks.
+    """
+    column = rows.column(name)
     times = values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64)
     valid, starts = is_valid(column), np.cumsum(counts) - counts
-    least = np.minimum.reduceat(np.where(valid, times, _MOST), starts).tolist()
-    most = np.maximum.reduceat(np.where(valid, times, _LEAST), starts).tolist()
-    return [[low, high] if low <= high else None for low, high in zip(least, most, strict=True)]
+    windows = np.where(valid, times // interval_us, _LEAST)
+    windows = np.where(valid, windows, np.repeat(np.maximum.reduceat(windows, starts), counts))
+    runs = np.repeat(np.arange(len(counts)), counts)
+    order = np.lexsort((windows, runs))  # stable: rows of one window stay in their order
+    if np.any(order[1:] < order[:-1]):
+        rows = rows.take(from_numpy(order, pa.int64()))
+        windows, times, valid = windows[order], times[order], valid[order]
+    begins = np.flatnonzero(np.concatenate(([True], (windows[1:] != windows[:-1]) | (runs[1:] != runs[:-1]))))
+    low = np.minimum.reduceat(np.where(valid, times, _MOST), begins).tolist()
+    high = np.maximum.reduceat(np.where(valid, times, _LEAST), begins).tolist()
+    spans: list[dict[str, Any]] = [
+        {"eventUs": [least, most], "windowUs": [window * interval_us, (window + 1) * interval_us]}
+        if least <= most
+        else {}
+        for least, most, window in zip(low, high, windows[begins].tolist(), strict=True)
+    ]
+    return rows, np.diff(begins, append=len(windows)), runs[begins], spans

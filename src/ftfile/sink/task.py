@@ -10,6 +10,7 @@ import pyarrow as pa
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import Author, JobAuthor, StreamAuthor
 from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import ConfigError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.sink.bad_records import BadRecords, without_oversized
 from ftfile.sink.fingerprint import FingerprintAccumulator
@@ -67,7 +68,7 @@ def write_task(
     """
     began = SYSTEM_CLOCK.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint)
-    rows = _fingerprinted(_cast(batches, config.schema), fingerprint)
+    rows: Iterable[pa.RecordBatch] = _fingerprinted(_cast(batches, config.schema), fingerprint)
     author = _author(config, identity.writer)
     # It only saves work; the commit decides.
     head = CommitLog(fs, start=planned.view).read_on() if author is not None else None
@@ -80,15 +81,16 @@ def write_task(
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))
-        segments = _write(config, router, stage, bad, without_oversized(rows, config.max_record_bytes, bad))
+        rows = without_oversized(rows, config.max_record_bytes, bad)
+        segments = _write(config, identity.writer, router, stage, bad, rows)
         letters = bad.finish()
         stage.settle()
     except BaseException:
         stage.discard()
         raise
-    # A batch write leaves what is open to its queries, and an overwrite leaves nothing open.
-    shares = isinstance(author, StreamAuthor) and not config.overwrite
-    assembled, failed = do_share(fs, stage, head, planned.definitions) if head is not None and shares else ((), ())
+    # An overwrite leaves nothing open.
+    shares = None if config.overwrite else head
+    assembled, failed = do_share(fs, stage, shares, planned.definitions) if shares is not None else ((), ())
     return TaskCommit(
         identity,
         tuple(stage.finished),
@@ -103,10 +105,25 @@ def write_task(
 
 
 def _write(
-    config: SinkConfig, router: Router, stage: Stage, bad: BadRecords, rows: Iterable[pa.RecordBatch]
+    config: SinkConfig,
+    writer: WriterIdentity,
+    router: Router,
+    stage: Stage,
+    bad: BadRecords,
+    rows: Iterable[pa.RecordBatch],
 ) -> tuple[StagedSegment, ...]:
-    """Write all rows to parts, or to a spool; return the segments of the spool."""
-    if config.rolling is None:
+    """Write all rows to parts, or to a spool; return the segments of the spool.
+
+    Raises:
+        ConfigError: a batch write has rules that need a spool.
+    """
+    is_stream = isinstance(writer, StreamIdentity)
+    if config.rolling is not None and config.rolling.needs_spool and not is_stream:
+        raise ConfigError(
+            "a batch write finishes its files: leave out finalizeColumn, eventTimeInterval and strictFileSize, which "
+            "are for those that a stream keeps open; maxBytesPerFile and maxRecordsPerFile split its files"
+        )
+    if config.rolling is None or not is_stream:
         parts = PartWriter(config, router, stage, bad)
         for batch in rows:
             parts.write(batch)

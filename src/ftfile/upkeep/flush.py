@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.log import CommitLog
-from ftfile.commit.model import DueJob, MaintenanceAuthor
+from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.opening import open_with_keys
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import raise_own, roll_forward
-from ftfile.core.errors import FtfileError, Retry, StaleFiles
+from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise
@@ -24,24 +26,24 @@ from ftfile.sink.identity import JobIdentity, TaskIdentity
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing import DEFAULT_PUBLISHING, Publishing
 from ftfile.sink.rolling.assembly import Assembler
-from ftfile.sink.rolling.groups import Group, key_of
-from ftfile.sink.rolling.plan import jobs_of, singly
-from ftfile.sink.rolling.rules import reason_to_end
+from ftfile.sink.rolling.groups import by_group
+from ftfile.sink.rolling.jobs import jobs_of
+from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 from ftfile.sink.staging import Stage
 from ftfile.upkeep.logs import own_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.commit.model import Add, Record
+    from ftfile.commit.model import Add, DueJob, Record
     from ftfile.commit.proposal import Rewrite
     from ftfile.commit.state import LogState
     from ftfile.fs.api import Durability
-    from ftfile.sink.message import Assembled
 
 __all__ = ("FlushReport", "flush")
 
+# Parts after which a record is created: those are seen, and are not made again if the flush dies.
 PARTS_PER_RECORD = 64
 # Numbers after those of the batch itself, so that names sort as rows do; and other ones after each version.
 FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
@@ -74,7 +76,8 @@ def flush(
 ) -> FlushReport:
     """Finish the files that are open over batches, so that every reader sees their rows.
 
-    Safe beside running queries: whoever is later with the same rows gives way. Repeatable.
+    Safe beside running queries: whoever is later with the same rows gives way. What they write meanwhile stays open.
+    Repeatable.
 
     Args:
         path: of the directory.
@@ -85,7 +88,7 @@ def flush(
 
     Raises:
         ConfigError: it is no ftfile directory.
-        FtfileError: rows could not be made files; all others were.
+        FtfileError: rows could not be made files; all others were. `StillOpen` where several errors kept rows open.
     """
     url = normalise(os.fspath(path))
     opened = (url, key_provider, tuple((storage or {}).items()))
@@ -109,33 +112,36 @@ class _Flush:
     ) -> None:
         self._url, self._key_provider, self._connection = opened
         self._log = log
-        self._job_id = job_id
+        self._author = MaintenanceAuthor("flush", job_id)
         self._query_id = query_id
         self._due_only = due_only
-        self._tried: set[str] = set()
-        self._dropped: set[str] = set()
-        self._error: FtfileError | None = None
+        self._last_batches: dict[str, int] = {}
+        self._errors: dict[str, Exception] = {}  # by segments that stay open
+        self._stale: set[str] = set()
         self._files = 0
         self._rows = 0
 
     def run(self) -> FlushReport:
-        author = MaintenanceAuthor("flush", self._job_id)
-        while self._flush_some(author):
-            pass
         head = self._log.read_on(durable=True)
+        # Of a running query, what is open now: it would never end otherwise.
+        self._last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
+        while self._flush_some(head):
+            head = self._log.read_on(durable=True)
         # An earlier flush may have died between its record and its files.
-        raise_own(roll_forward(self._log, head, Policy(), author), author)
+        raise_own(roll_forward(self._log, head, Policy(), self._author), self._author)
         for query_id in untold_queries(head):
             hook = _publishing_of(head, query_id).on_publish
             if hook is not None and self._query_id in {None, query_id}:
                 tell_untold(self._log, hook, self._url, query_id)
-        if self._error is not None:
-            raise self._error
+        errors = {str(error): error for error in self._errors.values()}
+        if len(errors) > 1:
+            raise StillOpen(list(errors))
+        for error in errors.values():
+            raise error
         return FlushReport(self._files, self._rows, self._log.read_on().version)
 
-    def _flush_some(self, author: MaintenanceAuthor) -> bool:
+    def _flush_some(self, head: LogState) -> bool:
         """Create one record, if there is anything to do."""
-        head = self._log.read_on(durable=True)
         queries = {segment.origin.query_id: None for segment in head.segments.values()}
         for query_id in [query_id for query_id in queries if self._query_id in {None, query_id}]:
             publishing = _publishing_of(head, query_id)
@@ -143,13 +149,7 @@ class _Flush:
             durability = durability_of(publishing.durability, log.fs.capabilities)
             rewrites = self._rewrites(log, head, query_id, durability)
             if rewrites:
-                done = commit(log, _proposal(author, rewrites, publishing, query_id, durability), Policy())
-                for refused in done.refused:
-                    self._error = self._error or refused.error
-                left_out = {refused.rewrite.inputs[0].id for refused in done.refused}
-                self._look_for_dropped(done.record, [each for each in rewrites if each.inputs[0].id not in left_out])
-                if done.record is not None:
-                    self._count(done.record)
+                self._commit(log, rewrites, publishing, query_id, durability)
                 return True
         return False
 
@@ -157,73 +157,86 @@ class _Flush:
         settings = (*self._connection, *storage)
         return CommitLog(open_with_keys(self._url, self._key_provider, settings)) if storage else self._log
 
+    def _commit(
+        self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
+    ) -> None:
+        """Create a record of the rewrites that can be published; what the others are made of stays open."""
+        done = commit(log, _proposal(self._author, rewrites, publishing, query_id, durability), Policy())
+        for refused in done.refused:
+            self._leave_open(refused.rewrite.inputs, refused.error)
+        left_out = {refused.rewrite.inputs[0].id for refused in done.refused}
+        others = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
+        self._look_for_stale(log.read_on(), done.record, others)
+        if done.record is not None:
+            self._count(done.record)
+
     def _count(self, record: Record) -> None:
         parts = [add for add in record.adds if add.kind == "part"]
         self._files += len(parts)
         self._rows += sum(part.rows for part in parts)
         _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
 
-    def _look_for_dropped(self, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
-        """Let what was not accepted be made again: others took a part of it, or it is too old beside a vacuum."""
+    def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
+        """Give up what was refused twice, though nobody took a segment of it: a vacuum may delete it at any moment."""
         ended = {remove.id for remove in record.removes} if record is not None else set()
-        for first in (rewrite.inputs[0].id for rewrite in rewrites):
-            if first in ended:
+        for rewrite in rewrites:
+            inputs = {segment.id for segment in rewrite.inputs}
+            if inputs & ended or inputs - head.segments.keys():
                 continue
-            if first in self._dropped:
-                self._error = self._error or StaleFiles(
+            if inputs & self._stale:
+                advice = (
                     "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
                     "longer grace"
                 )
-            else:
-                self._dropped.add(first)
-                self._tried.discard(first)
+                self._leave_open(rewrite.inputs, StaleFiles(advice))
+            self._stale |= inputs
+
+    def _leave_open(self, segments: Iterable[Add], error: Exception) -> None:
+        for segment in segments:
+            _log.error("%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error)
+            self._errors[segment.id] = error
 
     def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
         """Make parts for one record."""
-        stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(self._job_id), 0, 0), durability)
+        job_id = self._author.job_id
+        stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(job_id), 0, 0), durability)
         assembler = Assembler(log.fs, stage, head.definitions, head.version)
         rewrites: list[Rewrite] = []
-        parts = 0
+        made = 0
         for job in self._jobs(head, query_id):
-            if parts >= PARTS_PER_RECORD:
+            room = PARTS_PER_RECORD - made
+            try:
+                assembled, damaged = assembler.assemble_readable(job, partial(operator.gt, room))
+            except FtfileError as error:
+                self._leave_open(job.inputs, error)
+                continue
+            for segment_id, reason in damaged.items():
+                self._leave_open([head.segments[segment_id]], reason)
+            rewrites.append(rewrite_of(assembled))
+            made += len(assembled.parts)
+            if made >= PARTS_PER_RECORD:
                 break
-            for assembled in self._assembled(assembler, job):
-                parts += len(assembled.parts)
-                rewrites.append(rewrite_of(assembled))
         return rewrites
 
-    def _assembled(self, assembler: Assembler, job: DueJob) -> Iterator[Assembled]:
-        """Do a job; where a segment is damaged, the others become files of their own."""
-        try:
-            yield assembler.assemble(job)
-        except FtfileError as error:
-            _log.error("making a file of %d segments failed: %s", len(job.inputs), error)
-            if error.retry is not Retry.NEVER or len(job.inputs) == 1:
-                self._error = self._error or error
-                return
-            for each in singly(job):
-                yield from self._assembled(assembler, each)
-
     def _jobs(self, head: LogState, query_id: str) -> Iterator[DueJob]:
-        """Yield what is to be done; nothing that was tried before: whoever was faster has done it, or it fails."""
-        groups: dict[tuple[str, str, str], list[Add]] = {}
-        for segment in head.segments.values():
-            if segment.origin.query_id == query_id:
-                groups.setdefault(key_of(segment), []).append(segment)
-        now_ms = self._log.clock.now_ms()
-        for key, segments in groups.items():
-            group = Group.of(key, segments)
-            settings = _settings_of(head, query_id)
-            due = [job for job in head.due if job.inputs[0].id in group.segments]
-            reason = "flush"
-            if self._due_only:
-                reason = due[0].reason if due else reason_to_end(settings, group.totals, now_ms) or ""
-            if not reason:
-                continue
-            for job in jobs_of(group.in_order(), reason, settings, SYSTEM_IDS):
-                if job.inputs[0].id not in self._tried:
-                    self._tried.add(job.inputs[0].id)
-                    yield job
+        """Yield what is to be done of what was open at the start; nothing that failed."""
+        wanted = {
+            segment.id: segment
+            for segment in head.segments.values()
+            if segment.origin.query_id == query_id
+            and segment.origin.last_batch <= self._last_batches.get(query_id, segment.origin.last_batch)
+            and segment.id not in self._errors
+        }
+        settings = _settings_of(head, query_id)
+        rolling = RollingSettings.from_json(settings["rolling"]) if settings else ALL_END
+        if not self._due_only:
+            for segments in by_group(wanted.values()).values():
+                yield from jobs_of(segments, "flush", rolling, SYSTEM_IDS)
+            return
+        encoding = settings["encoding"] if settings else head.encoding or ""
+        for job in RollingPlanner(query_id, encoding, rolling, SYSTEM_IDS).due_at(head, self._log.clock.now_ms()):
+            if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
+                yield replace(job, inputs=inputs)
 
 
 def _proposal(
@@ -236,10 +249,15 @@ def _proposal(
     """Return what is to be committed: parts of one query, called as that calls its own."""
 
     def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
-        query = head.queries[query_id]
-        first_number = FIRST_NUMBER + NUMBERS_PER_VERSION * (head.version - query.version)
-        stem = f"{query.last_batch:010d}"
-        namer = Namer(publishing.naming, stem, log.clock.now_ms(), query_id, first_number)
+        query = head.queries.get(query_id)
+        last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
+        namer = Namer(
+            publishing.naming,
+            f"{last_batch:010d}",
+            log.clock.now_ms(),
+            query_id,
+            FIRST_NUMBER + NUMBERS_PER_VERSION * since,
+        )
         named = namer.settle(proposal, log, head)
         if publishing.on_publish is None:
             return named
@@ -248,13 +266,13 @@ def _proposal(
     return Proposal(author, rewrites=tuple(rewrites), metrics={"durability": durability}, settle=settle)
 
 
-def _settings_of(head: LogState, query_id: str) -> RollingSettings:
-    """Return the rules of the query that wrote the segments, as of its last batch."""
-    settings = head.queries[query_id].settings
-    return ALL_END if settings is None else RollingSettings.from_json(head.definitions[settings]["rolling"])
+def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:
+    """Return how the query makes and names parts, as of its last batch; None where it left that to the defaults."""
+    query = head.queries.get(query_id)
+    return None if query is None or query.settings is None else head.definitions[query.settings]
 
 
 def _publishing_of(head: LogState, query_id: str) -> Publishing:
     """Return how the query names and publishes its files, as of its last batch."""
-    settings = head.queries[query_id].settings
-    return DEFAULT_PUBLISHING if settings is None else Publishing.from_json(head.definitions[settings])
+    settings = _settings_of(head, query_id)
+    return Publishing.from_json(settings) if settings else DEFAULT_PUBLISHING

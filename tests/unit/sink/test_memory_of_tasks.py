@@ -31,7 +31,7 @@ import re
 from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.compute, pyarrow.parquet
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.identity import JobIdentity, TaskIdentity
+from ftfile.sink.identity import StreamIdentity, TaskIdentity
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.micro_batch import spark_schema
 
@@ -54,7 +54,7 @@ def batches():
 
 before = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
-message = writer.write(TaskIdentity(JobIdentity("job"), 0, 0), batches())
+message = writer.write(TaskIdentity(StreamIdentity("query", "run", 0), 0, 0), batches())
 written = [*message.parts, *message.segments]
 print(memory("VmHWM") - before, len({{each.bucket for each in written}}), sum(each.rows for each in written))
 print(len(message.parts) or len({{segment.path for segment in message.segments}}))

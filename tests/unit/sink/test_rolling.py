@@ -16,7 +16,9 @@ import pytest
 import ftfile
 from ftfile.commit.log import CommitLog
 from ftfile.commit.snapshot import read_records
-from ftfile.core.errors import ConfigError, CorruptData, UserCodeError
+from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
+from ftfile.encoding.api import Taken
+from ftfile.encoding.segments import RowJoiner
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink import spool
 from ftfile.sink.identity import TaskIdentity
@@ -99,7 +101,7 @@ class TestSizes:
         query.run(1, [[]])
         assert visible(out) == [["a", "b"], ["c", "d"], ["e", "f"]]
 
-    @pytest.mark.parametrize("option", ["strictFileSize", "maxSegmentsPerPart", "maxOpenSegments", "assemblyAttempts"])
+    @pytest.mark.parametrize("option", ["strictFileSize", "maxSegmentsPerPart", "maxOpenSegments"])
     def test_what_is_for_open_files_is_refused_without_them(self, out: str, option: str) -> None:
         value = "true" if option == "strictFileSize" else "9"
         with pytest.raises(ConfigError, match=f"{option}: this is for files that stay open.*set rolling=policy"):
@@ -185,7 +187,7 @@ class TestTime:
 
     def test_age(self, out: str) -> None:
         found = self.files_at(out, {"rolloverInterval": "1h"}, (0, "a"), (3599, "b"), (1, "c"), (1, ""))
-        assert found == [[], [], [], [["a", "b", "c"]]]
+        assert found == [[], [], [], [["a", "b"]]]
 
     def test_inactivity(self, out: str) -> None:
         options = {"inactivityInterval": "10min"}
@@ -208,7 +210,7 @@ class TestMarks:
         assert committed(out) == sorted("aBcDeFgh")
         assert ftfile.open(out).to_arrow().column_names == ["word"]
 
-    def test_a_file_ends_when_its_rows_span_the_interval(self, out: str) -> None:
+    def test_a_file_ends_when_there_are_rows_of_a_later_interval(self, out: str) -> None:
         query = MicroBatch(out, {"at": "timestamp_ntz"}, {"fileFormat": "csv", "nullValue": "-"})
         query.options = {**query.options, "eventTimeInterval": "at:1h"}
         noon = dt.datetime(2024, 1, 1, 12)  # noqa: DTZ001 - as NTZ is
@@ -216,7 +218,7 @@ class TestMarks:
         for number, minutes in enumerate(batches):
             rows = [{"at": None if each is None else noon + dt.timedelta(minutes=each)} for each in minutes]
             query.run(number, [rows])
-        assert [file.rows for file in ftfile.open(out).files()] == [5]
+        assert [file.rows for file in ftfile.open(out).files()] == [4]
 
     @pytest.mark.parametrize(
         ("options", "said"),
@@ -302,7 +304,7 @@ class TestLimitsOfWhatIsOpen:
         query.options = {**query.options, "rolling": "policy", "maxOpenSegments": "5"}
         for number in range(8):
             query.run(number, [[{"word": f"w{number}", "k": f"{number:02}"}]])
-        assert [file.partition for file in ftfile.open(out).files()] == ["k=00"]
+        assert [file.partition for file in ftfile.open(out).files()] == ["k=00", "k=01"]
         assert len(committed(out)) == 8
 
 
@@ -376,22 +378,42 @@ class TestChange:
 
 class TestFailures:
     def damage(self, out: str) -> None:
-        spool = next(Path(out).rglob("*.spool"))
+        spool = min(Path(out).rglob("*.spool"), key=lambda file: int(file.parent.name))
         content = bytearray(spool.read_bytes())
         content[0] ^= 1
         spool.write_bytes(content)
 
-    def test_an_assembly_that_fails_never_fails_a_batch(self, out: str) -> None:
-        query = stream(out, maxBatchesPerFile="2", assemblyAttempts="2")
+    def test_a_damaged_segment_keeps_no_other_back(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
+        query = stream(out, maxBatchesPerFile="2")
         query.run(0, [rows_of("a")])
         self.damage(out)
-        query.run(1, [rows_of("b")])
-        for number in range(2, 7):
-            query.run(number, [[]])
-        # After two attempts each piece is a file of its own, but for the damaged one.
-        assert visible(out) == [["b"]]
+        for number in range(1, 10):
+            query.run(number, [rows_of("bcdefghij"[number - 1])])
+        assert visible(out) == [["b"], ["c", "d"], ["e", "f"], ["g", "h"]]
+        named = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
+        assert len(named) == 1
+        assert re.search(r"bytes 0 to 2 of _ftfile/staged/.*\.spool: its 1 records .* Restore it from a copy", named[0])
         with pytest.raises(CorruptData, match="Another program changed it"):
             ftfile.flush(out)
+        assert visible(out) == [["b"], ["c", "d"], ["e", "f"], ["g", "h"], ["i", "j"]]
+        self.damage(out)  # and it is whole again
+        query.run(10, [[]])
+        assert sorted(visible(out))[0] == ["a"]
+        assert not CommitLog(open_filesystem(out)).read_on().due
+        check_directory(open_filesystem(out))
+
+    def test_a_flush_names_each_damaged_segment_and_finishes_all_others(self, out: str) -> None:
+        query = stream(out, rolling="policy")
+        for number, letter in enumerate("abcd"):
+            query.run(number, [rows_of(letter)])
+        spools = sorted(Path(out).rglob("*.spool"), key=lambda file: file.parent.name)
+        for each in spools[1:3]:
+            each.write_bytes(b"x\n")
+        with pytest.raises(StillOpen) as caught:
+            ftfile.flush(out)
+        assert all(each.name in str(caught.value) for each in spools[1:3])
+        assert visible(out) == [["a", "d"]]
+        assert len(CommitLog(open_filesystem(out)).read_on().segments) == 2
 
     def test_a_damaged_segment_is_an_error_for_readers(self, out: str) -> None:
         stream(out, rolling="policy").run(0, [rows_of("a")])
@@ -403,12 +425,33 @@ class TestFailures:
         query = stream(out, maxBatchesPerFile="2")
         query.run(0, [rows_of("a")])
         query.run(1, [rows_of("b")])
-        second = sorted(Path(out).rglob("*.spool"))[-1]
-        second.write_bytes(b"x\n")
+        for each in Path(out).rglob("*.spool"):
+            each.write_bytes(b"x\n")
         query.run(2, [[]])
         assert not list(Path(out).rglob("*.staged"))
-        check = [segment.rows for segment in CommitLog(open_filesystem(out)).read_on().segments.values()]
-        assert check == [1, 1]
+        head = CommitLog(open_filesystem(out)).read_on()
+        assert [segment.rows for segment in head.segments.values()] == [1, 1]
+        assert [job.attempts for job in head.due] == [1]
+
+    def test_a_file_that_lost_a_row_is_none(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        query = stream(out, fileFormat="parquet", maxBatchesPerFile="1")
+        query.run(0, [rows_of("a", "b")])
+        take = RowJoiner.take
+
+        def lose_one(self: RowJoiner, data: bytes, rows: int, skip_rows: int) -> Taken:
+            take(self, data, rows - 1, skip_rows)
+            return Taken(rows, 0)
+
+        monkeypatch.setattr(RowJoiner, "take", lose_one)
+        query.run(1, [[]])
+        assert not list(Path(out).glob("*.parquet"))
+        assert [job.attempts for job in CommitLog(open_filesystem(out)).read_on().due] == [1]
+        with pytest.raises(CorruptData, match="expected 2 rows, found 1 rows"):
+            ftfile.flush(out)
+        monkeypatch.undo()
+        query.run(2, [[]])
+        assert committed(out) == ["a", "b"]
+        assert len(list(Path(out).glob("*.parquet"))) == 1
 
 
 @pytest.mark.parametrize("file_format", ["json", "parquet"])
@@ -446,17 +489,21 @@ class TestShares:
         assert [len(done) for done in shares] == [3, 2, 0, 0]
         assert len({each.job for done in shares for each in done}) == 5
 
-    def test_nobody_begins_a_job_when_it_is_late(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_task_begins_no_second_job_when_it_is_late(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(share, "BUDGET_S", -1)
-        query = stream(out, maxBatchesPerFile="1")
-        for number in range(3):
-            query.run(number, [rows_of("a")])
-        assert visible(out) == []
-        assert committed(out) == ["a", "a", "a"]
+        query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
+        query.options = {**query.options, "maxBatchesPerFile": "1"}
+        found = []
+        for number, letters in enumerate(["abcdefg", "", "", "", ""]):
+            rows = [{"word": letter, "k": letter} for letter in letters]
+            query.run(number, [rows[:4], rows[4:]])
+            found.append(len(visible(out)))
+        # Each task does one all the same, or nothing would ever be done.
+        assert found == [0, 2, 4, 6, 7]
 
 
 def test_many_files_that_are_due_wait_for_their_turn(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "DUE_JOBS_MAX", 2)
+    monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 2)
     with repeatable(clock := ManualClock()):
         query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
         query.options = {**query.options, "rolloverInterval": "1h"}

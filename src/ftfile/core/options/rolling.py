@@ -28,14 +28,14 @@ ROLLING: tuple[Option, ...] = (
         "rolloverInterval",
         DURATION,
         None,
-        "A file ends this long after its first records were committed.",
+        "A file ends this long after its first records were committed, before it takes in more.",
         "rolling",
     ),
     Option(
         "inactivityInterval",
         DURATION,
         None,
-        "A file ends this long after its last records were committed.",
+        "A file ends this long after its last records were committed, before it takes in more.",
         "rolling",
         default_text="`1h`",
     ),
@@ -51,7 +51,8 @@ ROLLING: tuple[Option, ...] = (
         "eventTimeInterval",
         COLUMN_AND_DURATION,
         None,
-        "A file ends once its records span so much of the time in a column.",
+        "A file has records of one interval of the time in a column, such as one full hour of UTC, and ends when there "
+        "are records of a later one.",
         "rolling",
     ),
     Option(

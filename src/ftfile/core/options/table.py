@@ -89,14 +89,7 @@ OPTIONS: tuple[Option, ...] = (
         "maxOpenSegments",
         COUNT,
         100_000,
-        "With more pieces open in the whole directory, the files that are open for longest end.",
-        "rolling",
-    ),
-    Option(
-        "assemblyAttempts",
-        COUNT,
-        3,
-        "How often making a file of its pieces is tried before each of them becomes a file of its own.",
+        "With more pieces open in the whole directory that are not due, the files that are open for longest end.",
         "rolling",
     ),
     Option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ftfile.commit.layout import storage_identity
 from ftfile.commit.model import SourceRange
@@ -11,53 +11,78 @@ from ftfile.commit.sealed import keys_of
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, Unsupported
 from ftfile.core.logs import get_logger
-from ftfile.encoding.api import Limits
 from ftfile.encoding.registry import format_from_definition
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.sink.filtered import FilteredFile, chain_of
 from ftfile.sink.message import Assembled, StagedPart
 from ftfile.sink.rolling.groups import live_bytes
+from ftfile.sink.rolling.jobs import limits_of
 from ftfile.sink.rolling.joining import SAMPLE_BYTES, Target, make_joiner, merging_saves
 from ftfile.sink.rolling.pieces import Pieces
+from ftfile.sink.staging import StagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
     from ftfile.commit.model import Add, DueJob
-    from ftfile.encoding.api import Format
+    from ftfile.encoding.api import Format, Limits
     from ftfile.filters.chain import Chain
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.sink.rolling.joining import PartJoiner
     from ftfile.sink.rolling.pieces import Piece
-    from ftfile.sink.staging import Stage, StagedFile
+    from ftfile.sink.staging import Stage
 
-__all__ = ("Assembler", "file_schema_of", "job_payload")
+    GoesOn = Callable[[int], bool]
 
-PARTS_MAX = 16
+__all__ = ("Assembler", "file_schema_of")
 
 _log = get_logger(__name__)
 
 
-def job_payload(limits: Limits, *, keep_tail: bool) -> dict[str, Any]:
-    """Return what a job says of the parts to make.
-
-    Args:
-        limits: of each part.
-        keep_tail: rows that fill no part stay open.
-    """
-    return {
-        "maxBytes": limits.max_bytes,
-        "maxRows": limits.max_rows,
-        "strict": limits.strict,
-        "keepTail": keep_tail,
-    }
+def _always(_parts: int) -> bool:
+    return True
 
 
 def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
     """Return the schema of the rows in the files and segments of an encoding."""
     return arrow_schema(encoding["schema"])
+
+
+class _PartStage(Protocol):
+    """Where parts are written; see `Stage`."""
+
+    def create(self, ending: str) -> StagedFile:
+        """Start a file."""
+
+    def end(self, file: StagedFile) -> None:
+        """End a file."""
+
+    def drop(self, file: StagedFile) -> None:
+        """Remove a file."""
+
+
+class _Nowhere:
+    """A stage, and the file on it, that forgets what is written."""
+
+    path = ""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def create(self, _ending: str) -> StagedFile:
+        return StagedFile("", cast("OutputStream", _Nowhere()))
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.position += len(data)
+        return len(data)
+
+    def end(self, file: StagedFile) -> None:
+        """See `_PartStage.end`."""
+
+    def drop(self, file: StagedFile) -> None:
+        """See `_PartStage.drop`."""
 
 
 @dataclass(slots=True)
@@ -88,32 +113,61 @@ class Assembler:
         self._copies = True
 
     def can_do(self, job: DueJob) -> bool:
-        """Say whether the encoding of the job's segments is known here."""
+        """Return True if the encoding of the job's segments is known here."""
         return job.inputs[0].encoding in self._definitions
 
-    def assemble(self, job: DueJob) -> Assembled:
+    def assemble(self, job: DueJob, goes_on: GoesOn = _always) -> Assembled:
         """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
+
+        Args:
+            job: what is due.
+            goes_on: asked with the number of parts made before each further one; where it says no, the rest stays open.
 
         Raises:
             FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
         """
         try:
-            return self._assembled(job, copies=self._copies)
+            return self._assembled(self._stage, job, goes_on, copies=self._copies)
         except Unsupported as error:
             if not self._copies:
                 raise
             # Some that speak like S3 copy no ranges.
             _log.warning("files are made by reading what they are made of: %s", error)
             self._copies = False
-            return self._assembled(job, copies=False)
+            return self._assembled(self._stage, job, goes_on, copies=False)
 
-    def _assembled(self, job: DueJob, *, copies: bool) -> Assembled:
+    def assemble_readable(self, job: DueJob, goes_on: GoesOn = _always) -> tuple[Assembled, dict[str, Exception]]:
+        """Make parts of those segments of the job that can be read; return them, and what is wrong with the others.
+
+        Raises:
+            Exception: no segment can be read, or each can, and something else failed; what was staged is dropped.
+        """
+        try:
+            return self.assemble(job, goes_on), {}
+        except Exception:
+            damaged = self._damaged(job)
+            if not 0 < len(damaged) < len(job.inputs):
+                raise
+            readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
+            return self.assemble(replace(job, inputs=readable), goes_on), damaged
+
+    def _damaged(self, job: DueJob) -> dict[str, Exception]:
+        """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""
+        damaged: dict[str, Exception] = {}
+        for segment in job.inputs:
+            try:
+                self._assembled(_Nowhere(), replace(job, inputs=(segment,)), _always, copies=False)
+            except Exception as error:
+                damaged[segment.id] = error
+        return damaged
+
+    def _assembled(self, stage: _PartStage, job: DueJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
         encoding = self._definitions[job.inputs[0].encoding]
         keys = keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         pieces = Pieces(self._fs, job.inputs, file_format, keys, copies=copies)
         merge = bool(chain.framing) and merging_saves(chain, pieces.sample(SAMPLE_BYTES))
-        work = _Job(self._stage, job, _Kind(file_format, file_schema_of(encoding), chain, merge))
+        work = _Job(stage, job, _Kind(file_format, file_schema_of(encoding), chain, merge), goes_on)
         rest = iter(pieces)
         try:
             while work.wants_more() and (piece := next(rest, None)) is not None:
@@ -144,12 +198,12 @@ class _Kind:
 class _Job:
     """One job under way."""
 
-    def __init__(self, stage: Stage, job: DueJob, kind: _Kind) -> None:
+    def __init__(self, stage: _PartStage, job: DueJob, kind: _Kind, goes_on: GoesOn) -> None:
         self._stage = stage
         self._job = job
         self._kind = kind
-        payload = job.payload
-        self._limits = Limits(payload["maxBytes"], payload["maxRows"], payload["strict"])
+        self._goes_on = goes_on
+        self._limits = limits_of(job)
         self._files: list[StagedFile] = []
         self._open: _OpenPart | None = None
         self._left_bytes = float(sum(map(live_bytes, job.inputs)))
@@ -159,16 +213,16 @@ class _Job:
         self._rests: list[Add] = []
 
     def wants_more(self) -> bool:
-        """Say whether another segment would be put into a part."""
-        if self._open is not None:
+        """Return True if another segment would be put into a part."""
+        if self._open is not None or not self._parts:
             return True
-        if len(self._parts) >= PARTS_MAX:
+        if not self._goes_on(len(self._parts)):
             return False
         limits = self._limits
         fills_one = (limits.max_bytes is not None and self._left_bytes >= limits.max_bytes) or (
             limits.max_rows is not None and self._left_rows >= limits.max_rows
         )
-        return fills_one or not self._parts or not self._job.payload["keepTail"]
+        return fills_one or not self._job.payload["keepTail"]
 
     def take(self, piece: Piece) -> None:
         """Put a segment's rows into parts, as far as they are wanted."""
@@ -195,8 +249,12 @@ class _Job:
                 self._finish(part)
             elif rows:
                 raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
-        if rows:
-            rest = replace(segment, id=f"{segment.id}.rest", rows=rows, skip_rows=skipped)
+        if rows == segment.rows:
+            self._used.pop()
+        elif rows:
+            # Where it begins tells what is left of a segment from what was left of it before.
+            rest_id = f"{segment.id.partition('.')[0]}.{segment.offset + start}.{skipped}"
+            rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
             if start:
                 found = piece.data[start:]
                 rest = replace(rest, offset=segment.offset + start, length=len(found), logical_length=len(found))
@@ -209,7 +267,8 @@ class _Job:
             self._finish(self._open)
         expected = sum(segment.rows for segment in self._used)
         found = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
-        assert found == expected, f"{found} rows made of {expected}"
+        if found != expected:
+            raise CorruptData(self._used[0].path, f"{expected} rows", f"{found} rows")
         return Assembled(
             self._job.id,
             self._job.reason,

@@ -1,30 +1,49 @@
-"""Groups: the open segments of one query, bucket and encoding, kept in step with the log.
+"""Groups: the free segments of one query by bucket, encoding and window of event time, kept in step with the log.
 
-An index is derived from the segments of a state and follows it record by record, so that a commit costs what it
-changes and not what is open.
+A segment is free while no due job names it. The index is derived from the segments and jobs of a state and follows it
+record by record, so that a commit costs what it changes and not what is open.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable
 
-    from ftfile.commit.model import Add, Record
+    from ftfile.commit.model import Add
     from ftfile.commit.state import LogState
 
-__all__ = ("Group", "GroupIndex", "GroupKey", "GroupTotals", "key_of", "live_bytes", "order_of")
+__all__ = (
+    "Candidate",
+    "GroupIndex",
+    "GroupKey",
+    "GroupTotals",
+    "by_group",
+    "key_of",
+    "live_bytes",
+    "order_of",
+    "size_of",
+)
 
-GroupKey = tuple[str, str, str]
-NO_BATCH = -1
+GroupKey = tuple[str, str, tuple[int, ...]]
 
 
 def key_of(segment: Add) -> GroupKey:
-    """Return which group a segment belongs to: its query, bucket and encoding."""
-    return segment.origin.query_id, segment.bucket, segment.encoding
+    """Return which group of its query a segment belongs to."""
+    return segment.bucket, segment.encoding, tuple(segment.marks.get("windowUs", ()))
+
+
+def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
+    """Return the segments by group."""
+    groups: dict[GroupKey, list[Add]] = {}
+    for segment in segments:
+        groups.setdefault(key_of(segment), []).append(segment)
+    return groups
 
 
 def order_of(segment: Add) -> tuple[int, int, int]:
@@ -33,8 +52,13 @@ def order_of(segment: Add) -> tuple[int, int, int]:
 
 
 def live_bytes(segment: Add) -> float:
-    """Return how many of a segment's bytes are of rows that are in no part yet, as far as that can be told."""
+    """Return an estimate of a segment's bytes whose rows are in no part yet."""
     return segment.length * segment.rows / (segment.rows + segment.skip_rows)
+
+
+def size_of(segment: Add) -> int:
+    """Return `live_bytes` as it is counted towards a part's size."""
+    return round(live_bytes(segment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +67,9 @@ class GroupTotals:
 
     Attributes:
         bucket: output sub-directory.
-        segments: how many pieces it has.
+        segments: number of pieces.
         size_bytes: of them; for columnar formats an estimate of the part's size.
-        batches: how many batches they come from.
+        batches: number of batches they come from.
         first_ms: when its oldest rows were committed, by the driver's clock.
         last_ms: when its newest were.
         event_min_us: of the column of `eventTimeInterval`; None without one.
@@ -70,7 +94,7 @@ class GroupTotals:
         return GroupTotals(
             self.bucket,
             self.segments + 1,
-            self.size_bytes + round(live_bytes(segment)),
+            self.size_bytes + size_of(segment),
             self.rows + segment.rows,
             self.batches + is_other_batch,
             min(self.first_ms, marks["ms"]) if self.segments else marks["ms"],
@@ -81,70 +105,64 @@ class GroupTotals:
         )
 
 
-@dataclass(slots=True)
-class Group:
-    """The segments of a group, and what they come to."""
+class _Group:
+    """The segments of a group, and what they come to; in any order."""
 
-    key: GroupKey
-    segments: dict[str, Add]
-    totals: GroupTotals
-    last_batch: int = NO_BATCH
-
-    @classmethod
-    def of(cls, key: GroupKey, segments: Iterable[Add]) -> Group:
-        """Return the group of these segments."""
-        group = cls(key, {}, GroupTotals(key[1]))
-        for segment in sorted(segments, key=order_of):
-            group.open(segment)
-        return group
+    def __init__(self, key: GroupKey, segments: Iterable[Add] = ()) -> None:
+        self.segments: dict[str, Add] = {}
+        self.totals = GroupTotals(key[0])
+        self._batches: set[int] = set()
+        for segment in segments:
+            self.open(segment)
 
     def open(self, segment: Add) -> None:
-        """Take in a segment, which is not older than the others."""
-        self.totals = self.totals.plus(segment, is_other_batch=segment.origin.last_batch != self.last_batch)
-        self.last_batch = segment.origin.last_batch
+        """Take in a segment."""
+        self.totals = self.totals_with([segment])
+        self._batches.add(segment.origin.last_batch)
         self.segments[segment.id] = segment
 
-    def changed(self, opened: Iterable[Add], ended: Iterable[str]) -> Group:
-        """Return the group as it will be; this one stays."""
-        gone = set(ended)
-        if gone:
-            kept = [segment for segment in self.segments.values() if segment.id not in gone]
-            return Group.of(self.key, [*kept, *opened])
-        group = replace(self, segments=_Later(self.segments))
-        for segment in opened:
-            group.open(segment)
-        return group
-
-    def in_order(self) -> list[Add]:
-        """Return the segments in the order of their rows."""
-        return sorted(self.segments.values(), key=order_of)
+    def totals_with(self, segments: Iterable[Add]) -> GroupTotals:
+        """Return the totals with these segments, too."""
+        totals, more = self.totals, set[int]()
+        for segment in segments:
+            batch = segment.origin.last_batch
+            totals = totals.plus(segment, is_other_batch=batch not in self._batches and batch not in more)
+            more.add(batch)
+        return totals
 
 
-class _Later(dict[str, "Add"]):
-    """The segments of a group and some more, without a copy of those."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Segments of a group that may become parts, as they are once a record is created.
 
-    def __init__(self, before: dict[str, Add]) -> None:
-        super().__init__()
-        self._before = before
+    Attributes:
+        is_passed: the bucket has rows of a later window of event time.
+    """
 
-    def values(self) -> Iterator[Add]:  # type: ignore[override]
-        yield from self._before.values()
-        yield from super().values()
+    key: GroupKey
+    totals: GroupTotals
+    segments: Iterable[Add]
+    is_passed: bool
 
 
 class GroupIndex:
-    """All groups of a log's head, and when each is due at the latest.
+    """All groups of a query at a log's head, and when each is due at the latest.
 
     Args:
+        query_id: whose.
         deadline_ms: when a group is due if nothing more comes; None for never. 0 for at once.
     """
 
-    def __init__(self, deadline_ms: Callable[[GroupKey, GroupTotals], int | None]) -> None:
-        self.groups: dict[GroupKey, Group] = {}
-        self._keys: dict[str, GroupKey] = {}
+    def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None]) -> None:
+        self.groups: dict[GroupKey, _Group] = {}
+        self._query_id = query_id
         self._deadline_ms = deadline_ms
+        self._keys: dict[str, GroupKey] = {}
+        self._windows: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+        self._taken: set[str] = set()
         self._deadlines: list[tuple[int, GroupKey]] = []
         self._noted: dict[GroupKey, int] = {}
+        self._newest_ms = 0
         self._at = (-1, "")
 
     def follow(self, head: LogState) -> None:
@@ -153,96 +171,109 @@ class GroupIndex:
             return
         changes = list(head.segment_changes)
         known = [(change.version, change.nonce) for change in changes]
+        taken = {add.id for job in head.due for add in job.inputs}
         if self._at in known:
+            ended, opened = taken - self._taken, self._taken - taken
             for change in changes[known.index(self._at) + 1 :]:
-                self._apply(change.opened, change.ended)
+                ended.update(change.ended)
+                opened.update(add.id for add in change.opened)
         else:
-            self._rebuild(head)
-        self._at = (head.version, head.nonce)
+            self.groups, self._keys, self._windows, self._noted, self._deadlines = {}, {}, {}, {}, []
+            self._newest_ms = 0
+            ended, opened = set(), set(head.segments)
+        live = (head.segments[add_id] for add_id in opened - taken if add_id in head.segments)
+        self._apply([segment for segment in live if segment.origin.query_id == self._query_id], ended)
+        self._taken, self._at = taken, (head.version, head.nonce)
 
-    def after(self, record: Record) -> dict[GroupKey, Group]:
-        """Return the groups that a record changes, as they will be; those that will be no more are empty."""
-        opened: dict[GroupKey, list[Add]] = {}
-        ended: dict[GroupKey, list[str]] = {}
-        for add in record.adds:
-            if add.kind == "segment":
-                opened.setdefault(key_of(add), []).append(add)
-        for remove in record.removes:
-            if remove.id in self._keys:
-                ended.setdefault(self._keys[remove.id], []).append(remove.id)
-        found = {}
-        for key in {**opened, **ended}:
-            before = self.groups.get(key) or Group.of(key, ())
-            found[key] = before.changed(opened.get(key, ()), ended.get(key, ()))
-        return found
+    def candidate(
+        self,
+        key: GroupKey,
+        more: Collection[Add] = (),
+        without: Collection[str] = (),
+        begins_us: int | None = None,
+        *,
+        afresh: bool = False,
+    ) -> Candidate:
+        """Return a group with some segments more, and without some.
 
-    def count_with(self, changed: dict[GroupKey, Group]) -> int:
-        """Return how many groups there will be once some have changed."""
-        return len(self.groups) + sum(
-            (group.totals.segments > 0) - (key in self.groups) for key, group in changed.items()
-        )
+        Args:
+            key: of the group, which need not exist.
+            more: segments of the same group.
+            without: ids of segments.
+            begins_us: where the last window begins of what comes to the bucket.
+            afresh: only with `more`.
+        """
+        group = (None if afresh else self.groups.get(key)) or _Group(key)
+        if without and any(add_id in group.segments for add_id in without):
+            group = _Group(key, (segment for segment in group.segments.values() if segment.id not in without))
+        later = [window[0] for window in self._windows.get(key[:2], ())]
+        later += [] if begins_us is None else [begins_us]
+        is_passed = bool(key[2]) and max(later, default=key[2][0]) >= key[2][1]
+        return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), is_passed)
 
-    def overdue(self, now_ms: int) -> list[Group]:
-        """Return the groups whose deadline has passed, in its order."""
-        found: list[Group] = []
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            noted_ms, key = heapq.heappop(self._deadlines)
-            if self._noted.get(key) != noted_ms:
-                continue  # an earlier one was noted since
-            del self._noted[key]
-            group = self.groups.get(key)
-            deadline_ms = self._deadline_ms(key, group.totals) if group is not None else None
-            if group is not None and deadline_ms is not None and deadline_ms <= now_ms:
-                found.append(group)
-            elif group is not None:
+    def passed_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
+        """Return the groups whose window is over because others of these keys are there."""
+        found: dict[GroupKey, None] = {}
+        for bucket, encoding, window in keys:
+            for earlier in self._windows.get((bucket, encoding), ()) if window else ():
+                if earlier[1] <= window[0]:
+                    found[bucket, encoding, earlier] = None
+        return list(found)
+
+    def overdue(self, now_ms: int) -> list[GroupKey]:
+        """Return the groups whose deadline has passed, in its order; all of them when the clock was set back."""
+        if now_ms < self._newest_ms:
+            found = sorted(self.groups, key=lambda key: self._noted.get(key, math.inf))
+            self._newest_ms = max((group.totals.last_ms for group in self.groups.values()), default=0)
+        else:
+            found = []
+            while self._deadlines and self._deadlines[0][0] <= now_ms:
+                noted_ms, key = heapq.heappop(self._deadlines)
+                if self._noted.get(key) == noted_ms:
+                    del self._noted[key]
+                    found.append(key)
+            # They stay due until a record takes them; a deadline that moved is looked at when it passes.
+            for key in found:
                 self._note_deadline(key)
-        # They stay due until a record ends them.
-        for group in found:
-            self._note_deadline(group.key)
         return found
 
     def _apply(self, opened: Iterable[Add], ended: Iterable[str]) -> None:
-        touched: dict[GroupKey, list[str]] = {}
-        for add_id in ended:
-            key = self._keys.pop(add_id, None)
-            if key is not None:
-                touched.setdefault(key, []).append(add_id)
-        late: dict[GroupKey, list[Add]] = {}
-        changed = set(touched)
-        for segment in opened:
-            key = key_of(segment)
-            self._keys[segment.id] = key
+        """Take in what records changed."""
+        changed = self._end(ended)
+        for key, segments in by_group(opened).items():
+            if key not in self.groups:
+                self.groups[key] = _Group(key)
+                if key[2]:
+                    self._windows.setdefault(key[:2], set()).add(key[2])
+            for segment in segments:
+                self._keys[segment.id] = key
+                self.groups[key].open(segment)
+            self._newest_ms = max(self._newest_ms, self.groups[key].totals.last_ms)
             changed.add(key)
-            group = self.groups.get(key)
-            if key in touched or (group is not None and segment.origin.last_batch < group.last_batch):
-                late.setdefault(key, []).append(segment)
-            else:
-                self.groups.setdefault(key, Group.of(key, ())).open(segment)
-        for key in {**touched, **late}:
-            before, gone = self.groups.get(key) or Group.of(key, ()), set(touched.get(key, ()))
-            kept = (segment for segment in before.segments.values() if segment.id not in gone)
-            after = Group.of(key, [*kept, *late.get(key, ())])
-            if after.segments:
-                self.groups[key] = after
-            else:
-                self.groups.pop(key, None)
-                self._noted.pop(key, None)
-        for key in changed & self.groups.keys():
+        for key in (*changed, *self.passed_by(changed)):
             self._note_deadline(key)
 
-    def _rebuild(self, head: LogState) -> None:
-        by_key: dict[GroupKey, list[Add]] = {}
-        for segment in head.segments.values():
-            by_key.setdefault(key_of(segment), []).append(segment)
-        self.groups = {key: Group.of(key, segments) for key, segments in by_key.items()}
-        self._keys = {segment.id: key for key, segments in by_key.items() for segment in segments}
-        self._deadlines, self._noted = [], {}
-        for key in self.groups:
-            self._note_deadline(key)
+    def _end(self, ended: Iterable[str]) -> set[GroupKey]:
+        """Remove segments, and groups that have no other; return the groups that do."""
+        gone: dict[GroupKey, set[str]] = {}
+        for add_id in ended:
+            if (key := self._keys.pop(add_id, None)) is not None:
+                gone.setdefault(key, set()).add(add_id)
+        for key, add_ids in gone.items():
+            before = self.groups.pop(key).segments
+            if kept := [segment for segment in before.values() if segment.id not in add_ids]:
+                self.groups[key] = _Group(key, kept)
+                continue
+            self._noted.pop(key, None)
+            windows = self._windows.get(key[:2], set())
+            windows.discard(key[2])
+            if not windows:
+                self._windows.pop(key[:2], None)
+        return gone.keys() & self.groups.keys()
 
     def _note_deadline(self, key: GroupKey) -> None:
         """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""
-        deadline_ms = self._deadline_ms(key, self.groups[key].totals)
+        deadline_ms = self._deadline_ms(self.candidate(key))
         if deadline_ms is not None and deadline_ms < self._noted.get(key, deadline_ms + 1):
             self._noted[key] = deadline_ms
             heapq.heappush(self._deadlines, (deadline_ms, key))

@@ -1,35 +1,49 @@
-"""Which groups are due after a batch, split into jobs: asked by the commit for every head that it tries."""
+"""Which groups are due after a batch, as jobs: asked by the commit for every head that it tries, and by a flush."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit.model import DueJob
+from ftfile.commit.model import StreamAuthor
 from ftfile.core.logs import get_logger
-from ftfile.encoding.api import Limits
-from ftfile.sink.rolling.assembly import job_payload
-from ftfile.sink.rolling.groups import GroupIndex
-from ftfile.sink.rolling.rules import LIMITS, deadline_ms, reason_to_end
+from ftfile.sink.rolling.groups import GroupIndex, by_group, key_of
+from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX, LIMITS, alone, jobs_of
+from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
-    from ftfile.commit.model import Add, Record
+    from ftfile.commit.model import Add, DueJob, Record
     from ftfile.commit.state import LogState
     from ftfile.core.ids import IdSource
-    from ftfile.sink.rolling.groups import Group, GroupKey, GroupTotals
+    from ftfile.sink.rolling.groups import Candidate, GroupKey
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("RollingPlanner", "jobs_of", "singly")
+__all__ = ("RollingPlanner",)
 
-DUE_JOBS_MAX = 1_000
-DUE_SEGMENTS_MAX = 10_000
-# Records repeat the jobs of other queries for so long.
+# Records repeat the jobs of other queries for so many versions.
 AWAITED_RECORDS = 1_000
-OTHER_ENCODING, TOO_MANY_OPEN, SINGLY = "encoding", "openSegments", "singly"
+_OTHER_ENCODING, _TOO_MANY_OPEN, _EVENT_TIME = "encoding", "openSegments", "eventTime"
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What a record does to the groups of its query.
+
+    Attributes:
+        new: segments of its own batch, by group.
+        older: of earlier batches, what jobs left, by group.
+        busy: ids of segments that it ends, or that jobs have which it repeats.
+        waiting: groups of which a job may leave rows that come before all others.
+    """
+
+    new: dict[GroupKey, list[Add]]
+    older: dict[GroupKey, list[Add]]
+    busy: set[str]
+    waiting: set[GroupKey]
 
 
 class RollingPlanner:
@@ -42,8 +56,8 @@ class RollingPlanner:
         ids: for the jobs.
 
     Attributes:
-        in_progress: how many parts of the directory were open after the record that was planned last.
-        is_told: whether somebody has said so.
+        in_progress: number of the query's open parts after the record that was planned last.
+        is_told: whether the log has said so.
     """
 
     def __init__(self, query_id: str, encoding: str, settings: RollingSettings, ids: IdSource) -> None:
@@ -51,12 +65,12 @@ class RollingPlanner:
         self._encoding = encoding
         self._settings = settings
         self._ids = ids
-        self._index = GroupIndex(self._deadline_ms)
+        self._index = GroupIndex(query_id, self._deadline_ms)
         self.in_progress = 0
         self.is_told = False
 
     def is_for(self, encoding: str, settings: RollingSettings) -> bool:
-        """Say whether this planner was made for the same."""
+        """Return True if this planner was made for the same."""
         return (self._encoding, self._settings) == (encoding, settings)
 
     def plan(
@@ -68,98 +82,126 @@ class RollingPlanner:
             head: what it follows.
             record: without jobs.
             left: jobs of the head that nobody did.
-            failed: ids of those that somebody tried in vain.
+            failed: ids of jobs that a task tried in vain, and of segments that it left out of parts.
         """
-        self._index.follow(head)
         left = tuple(left)
-        others = [job for job in left if self._is_of_another(job) and self._is_awaited(job, head)]
-        jobs = [again for job in left if not self._is_of_another(job) for again in self._again(job, failed)]
-        taken = {add.id for job in jobs for add in job.inputs}
-        room = DUE_SEGMENTS_MAX - len(taken)
-        changed = self._index.after(record)
-        self.in_progress = self._index.count_with(changed)
         ended = {remove.id for remove in record.removes}
-        for group, reason in self._due(changed, ended, head, record.time_ms):
-            inputs = [segment for segment in group.in_order() if segment.id not in ended][: self._settings.max_segments]
-            if taken & {segment.id for segment in inputs}:
-                continue
-            if len(jobs) >= DUE_JOBS_MAX or len(inputs) > room:
+        others = [job for job in left if not self._is_own(job) and _is_awaited(job, head)]
+        jobs = self._again([job for job in left if self._is_own(job)], head, failed, ended)
+        author = record.author
+        batch = author.batch_id if isinstance(author, StreamAuthor) else -1
+        opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
+        busy = ended | {add.id for job in jobs for add in job.inputs}
+        freed = (add for job in head.due if self._is_own(job) for add in job.inputs if add.id not in busy)
+        changes = _Changes(
+            by_group(add for add in opened if add.origin.last_batch == batch),
+            by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
+            busy,
+            {key_of(job.inputs[0]) for job in jobs if job.payload["keepTail"] and not job.attempts},
+        )
+        self._index.follow(head)
+        room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
+        open_segments = len(head.segments) + len(opened) - len(ended & head.segments.keys())
+        open_segments -= sum(len(job.inputs) for job in (*jobs, *others))
+        for job in self._due(changes, record.time_ms, open_segments, record.tasks):
+            if len(job.inputs) > room < DUE_SEGMENTS_MAX:
                 break
-            jobs += jobs_of(inputs, reason, self._settings, self._ids)
-            room -= len(inputs)
-        # The last record may be another query's when the tasks of the next batch divide the jobs.
-        dealt = (replace(job, payload=job.payload | {"tasks": record.tasks}) for job in jobs)
-        return (*others, *dealt)
+            room -= len(job.inputs)
+            jobs.append(job)
+        self.in_progress = self._count_open(changes, jobs)
+        # What failed comes last: nothing waits for it. Another query may write the next record, with other tasks.
+        dealt = [replace(job, payload=job.payload | {"tasks": record.tasks}) for job in jobs]
+        return (*others, *sorted(dealt, key=lambda job: job.attempts))
 
-    def _is_of_another(self, job: DueJob) -> bool:
-        return job.inputs[0].origin.query_id != self._query_id
+    def due_at(self, head: LogState, now_ms: int) -> list[DueJob]:
+        """Return the jobs that a batch without rows would do and plan at this head."""
+        self._index.follow(head)
+        jobs = [job for job in head.due if self._is_own(job)]
+        taken = sum(len(job.inputs) for job in head.due)
+        return [*jobs, *self._due(_Changes({}, {}, set(), set()), now_ms, len(head.segments) - taken, tasks=1)]
 
-    def _is_awaited(self, job: DueJob, head: LogState) -> bool:
-        """Say whether the job's query still writes; one that comes back after long finds out anew what is due."""
-        query = head.queries.get(job.inputs[0].origin.query_id)
-        return query is not None and head.version - query.version < AWAITED_RECORDS
+    def _is_own(self, job: DueJob) -> bool:
+        return job.inputs[0].origin.query_id == self._query_id
 
-    def _due(
-        self, changed: dict[GroupKey, Group], ended: set[str], head: LogState, now_ms: int
-    ) -> Iterable[tuple[Group, str]]:
-        """Yield due groups and why, those first that have waited for longest."""
-        waiting = [group for group in self._index.overdue(now_ms) if group.key not in changed]
-        for group in (*waiting, *changed.values()):
-            if group.key[0] != self._query_id or all(segment.id in ended for segment in group.segments.values()):
-                continue
-            if reason := self._reason(group.key, group.totals, now_ms):
-                yield group, reason
-        too_many = len(head.segments) - self._settings.max_open_segments
-        if too_many > 0:
-            yield from ((group, TOO_MANY_OPEN) for group in self._oldest(too_many))
+    def _again(self, left: Iterable[DueJob], head: LogState, failed: Collection[str], ended: set[str]) -> list[DueJob]:
+        """Return jobs as they are still due: without the segments that failed, which get jobs of their own."""
+        jobs: list[DueJob] = []
+        for job in left:
+            inputs = tuple(add for add in job.inputs if add.id not in failed)
+            if inputs:
+                jobs.append(replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
+        taken = {add.id for job in jobs for add in job.inputs}
+        for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
+            if segment.id not in taken | ended:
+                _log.error(
+                    "no file can be made of bytes %d to %d of %s: its %d records for %r wait until it can be read as "
+                    "it was written; a task's warning says why. Restore it from a copy",
+                    segment.offset,
+                    segment.offset + segment.length,
+                    segment.path,
+                    segment.rows,
+                    segment.bucket,
+                )
+                jobs.append(alone(segment, self._settings, self._ids))
+        return jobs
 
-    def _oldest(self, segments: int) -> Iterable[Group]:
-        own = (group for group in self._index.groups.values() if group.key[0] == self._query_id)
-        for group in sorted(own, key=lambda group: group.totals.first_ms):
-            if segments <= 0:
-                return
-            segments -= group.totals.segments
-            yield group
+    def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[DueJob]:
+        """Yield the jobs of due groups, those first that have waited for longest.
 
-    def _reason(self, key: GroupKey, totals: GroupTotals, now_ms: int) -> str | None:
-        if key[2] != self._encoding:
-            return OTHER_ENCODING
-        return reason_to_end(self._settings, totals, now_ms)
+        Args:
+            changes: of the record.
+            now_ms: its time.
+            open_segments: number of the directory's segments that no job names.
+            tasks: number of those that will do the jobs.
+        """
+        index, new, older, busy, waiting = self._index, changes.new, changes.older, changes.busy, changes.waiting
+        planned: set[GroupKey] = set()
+        # What is over ends without the rows of the batch; what has reached a limit, with them.
+        for key in dict.fromkeys((*index.overdue(now_ms), *older)):
+            found = index.candidate(key, older.get(key, ()), busy)
+            for job in self._ending(found, now_ms, tasks, waiting | new.keys()):
+                planned.add(key)
+                open_segments -= len(job.inputs)
+                yield job
+        begins_us = {key[:2]: key[2][0] for key in sorted(new) if key[2]}
+        over = frozenset(planned)
+        for key in dict.fromkeys((*new, *index.passed_by(new))):
+            more = new.get(key, []) if key in over else [*older.get(key, ()), *new.get(key, ())]
+            found = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
+            for job in self._ending(found, now_ms, tasks, waiting):
+                planned.add(key)
+                open_segments -= len(job.inputs)
+                yield job
+        if open_segments > self._settings.max_open_segments:
+            for key in sorted(index.groups.keys() - planned, key=lambda key: index.groups[key].totals.first_ms):
+                if open_segments <= self._settings.max_open_segments:
+                    break
+                found = index.candidate(key, [*older.get(key, ()), *new.get(key, ())], busy)
+                for job in jobs_of(found.segments, _TOO_MANY_OPEN, self._settings, self._ids, tasks):
+                    open_segments -= len(job.inputs)
+                    yield job
 
-    def _deadline_ms(self, key: GroupKey, totals: GroupTotals) -> int | None:
-        if key[0] != self._query_id:
-            return None
-        return 0 if key[2] != self._encoding else deadline_ms(self._settings, totals)
+    def _ending(self, found: Candidate, now_ms: int, tasks: int, waiting: set[GroupKey]) -> Iterator[DueJob]:
+        """Yield the jobs of a group, if it is due; at a limit, it waits for rows that come first."""
+        reason = self._reason(found, now_ms) if found.totals.segments else None
+        if reason and not (reason in LIMITS and found.key in waiting):
+            yield from jobs_of(found.segments, reason, self._settings, self._ids, tasks)
 
-    def _again(self, job: DueJob, failed: Collection[str]) -> list[DueJob]:
-        """Return a job as it is still due: one that failed too often, segment by segment."""
-        if job.id not in failed:
-            return [job]
-        job = replace(job, attempts=job.attempts + 1)
-        if job.attempts < self._settings.attempts or len(job.inputs) == 1:
-            return [job]
-        _log.warning("job %s failed %d times: its segments become files of their own", job.id, job.attempts)
-        return singly(job)
+    def _reason(self, found: Candidate, now_ms: int) -> str | None:
+        if found.key[1] != self._encoding:
+            return _OTHER_ENCODING
+        return _EVENT_TIME if found.is_passed else reason_to_end(self._settings, found.totals, now_ms)
 
+    def _deadline_ms(self, found: Candidate) -> int | None:
+        is_over = found.key[1] != self._encoding or found.is_passed
+        return 0 if is_over else deadline_ms(self._settings, found.totals)
 
-def singly(job: DueJob) -> list[DueJob]:
-    """Return the jobs that make a part of each segment of a job."""
-    payload = job.payload | {"keepTail": False}
-    return [
-        DueJob(f"{job.id}.{place}", (segment,), SINGLY, payload=payload) for place, segment in enumerate(job.inputs)
-    ]
+    def _count_open(self, changes: _Changes, jobs: Iterable[DueJob]) -> int:
+        others = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
+        return len(self._index.groups) + len(others - self._index.groups.keys())
 
 
-def jobs_of(inputs: list[Add], reason: str, settings: RollingSettings, ids: IdSource) -> list[DueJob]:
-    """Return the jobs that make parts of a group's segments: one for each final row, and one for the others."""
-    limits = Limits(settings.max_bytes, settings.max_rows, settings.strict)
-    jobs, start = [], 0
-    ends = [place + 1 for place, segment in enumerate(inputs) if segment.marks.get("final")]
-    for end in ends:
-        payload = job_payload(limits, keep_tail=False)
-        jobs.append(DueJob(ids.unique(), tuple(inputs[start:end]), "finalize", payload=payload))
-        start = end
-    if start < len(inputs) and reason != "finalize":
-        payload = job_payload(limits, keep_tail=reason in LIMITS)
-        jobs.append(DueJob(ids.unique(), tuple(inputs[start:]), reason, payload=payload))
-    return jobs
+def _is_awaited(job: DueJob, head: LogState) -> bool:
+    """Return True if the job's query still writes; one that comes back after long finds out anew what is due."""
+    query = head.queries.get(job.inputs[0].origin.query_id)
+    return query is not None and head.version - query.version < AWAITED_RECORDS

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("LIMITS", "RollingPolicy", "deadline_ms", "load_policy", "reason_to_end")
-
-# The reasons after which a tail below the limit stays open: nothing says that it must be seen now.
-LIMITS = frozenset({"size", "rows"})
+__all__ = ("RollingPolicy", "deadline_ms", "load_policy", "reason_to_end")
 
 DAY_US = 86_400_000_000
 
@@ -116,28 +113,26 @@ def _is_over_segments(settings: RollingSettings, totals: GroupTotals, _now_ms: i
     return totals.segments >= settings.max_segments
 
 
-def _spans_interval(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
-    if settings.event_us is None or totals.event_min_us is None or totals.event_max_us is None:
-        return False
-    return totals.event_max_us - totals.event_min_us >= settings.event_us
-
-
 def _is_final(_settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
     return totals.is_final
 
 
+# A time that is an interval ahead of the clock is that of a clock which was set back: it would not be reached for long.
+
+
 def _is_old(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
-    return settings.age_ms is not None and now_ms >= totals.first_ms + settings.age_ms
+    return settings.age_ms is not None and abs(now_ms - totals.first_ms) >= settings.age_ms
 
 
 def _is_inactive(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
-    return settings.inactivity_ms is not None and now_ms >= totals.last_ms + settings.inactivity_ms
+    return settings.inactivity_ms is not None and abs(now_ms - totals.last_ms) >= settings.inactivity_ms
 
 
 def _has_struck(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
-    if settings.clock_ms is None:
+    period_ms, first_ms = settings.clock_ms, totals.first_ms
+    if period_ms is None:
         return False
-    return now_ms >= _next_tick_ms(totals.first_ms, settings.clock_ms, settings.clock_zone)
+    return first_ms - now_ms >= period_ms or now_ms >= _next_tick_ms(first_ms, period_ms, settings.clock_zone)
 
 
 def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:
@@ -161,7 +156,6 @@ _Rule = tuple[str, "Callable[[RollingSettings, GroupTotals, int], bool]"]
 _AT_ONCE: tuple[_Rule, ...] = (
     ("finalize", _is_final),
     ("batches", _is_over_batches),
-    ("eventTime", _spans_interval),
     ("size", _is_over_size),
     ("rows", _is_over_rows),
     ("segments", _is_over_segments),
@@ -169,7 +163,6 @@ _AT_ONCE: tuple[_Rule, ...] = (
 _RULES: tuple[_Rule, ...] = (
     ("finalize", _is_final),
     ("batches", _is_over_batches),
-    ("eventTime", _spans_interval),
     ("age", _is_old),
     ("clock", _has_struck),
     ("inactivity", _is_inactive),

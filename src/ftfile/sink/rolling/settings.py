@@ -28,7 +28,7 @@ _ACROSS_BATCHES = (
     "rollingPolicy",
 )
 # What says how open files are kept, and nothing where there are none.
-_OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments", "assemblyAttempts")
+_OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class RollingSettings:
         age_ms: since the first rows were committed.
         inactivity_ms: since the last rows were committed.
         clock_ms: every so many milliseconds of the clocks in `clock_zone`, counted from midnight.
-        event_column: a timestamp column; a part ends once its rows span `event_us` microseconds of it.
+        event_column: a timestamp column; a part has rows of one window of `event_us` microseconds of it, and ends once
+            the bucket has rows of a later one.
         finalize_column: a boolean column; a true value ends the part after its row.
         policy: the user's class, as `module:Class`.
         max_segments: of which a part is made at most.
         max_open_segments: in the directory; beyond it the oldest groups are due.
-        attempts: how often making a part is tried before its segments are made parts one by one.
     """
 
     max_bytes: int | None
@@ -64,7 +64,11 @@ class RollingSettings:
     strict: bool
     max_segments: int
     max_open_segments: int
-    attempts: int
+
+    @property
+    def needs_spool(self) -> bool:
+        """Return True if rules look at every row, or before one is written: parts that tasks write end after a row."""
+        return self.finalize_column is not None or self.event_column is not None or self.strict
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
@@ -92,7 +96,6 @@ ALL_END = RollingSettings(
     strict=False,
     max_segments=1_000,
     max_open_segments=0,
-    attempts=3,
 )
 
 
@@ -131,7 +134,6 @@ def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
         strict=parsed["strictFileSize"],
         max_segments=parsed["maxSegmentsPerPart"],
         max_open_segments=parsed["maxOpenSegments"],
-        attempts=parsed["assemblyAttempts"],
     )
 
 

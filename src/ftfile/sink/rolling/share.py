@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ("do_share",)
 
-# No job is begun after so long: rows that come late cost more than files that come late.
+# Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
 BUDGET_S = 10.0
 
 _log = get_logger(__name__)
@@ -37,16 +37,25 @@ def do_share(
     if stage.partition >= tasks:
         return (), ()
     began_s = SYSTEM_CLOCK.monotonic_s()
+
+    def has_time(_parts: int = 0) -> bool:
+        return SYSTEM_CLOCK.monotonic_s() - began_s <= BUDGET_S
+
     assembler = Assembler(fs, stage, definitions, head.version)
     done, failed = [], []
-    for job in jobs[stage.partition :: tasks]:
-        if SYSTEM_CLOCK.monotonic_s() - began_s > BUDGET_S:
+    for number, job in enumerate(jobs[stage.partition :: tasks]):
+        if number and not has_time():
             break
         if not assembler.can_do(job):
             continue
         try:
-            done.append(assembler.assemble(job))
+            assembled, damaged = assembler.assemble_readable(job, has_time)
         except Exception as error:  # it must not fail the batch, whatever it is
             _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), error)
             failed.append(job.id)
+        else:
+            done.append(assembled)
+            failed += damaged
+            for reason in damaged.values():
+                _log.warning("a file was made without a segment that cannot be read: %s", reason)
     return tuple(done), tuple(failed)
