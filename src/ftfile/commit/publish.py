@@ -120,7 +120,8 @@ def skip_published(log: CommitLog, head: LogState) -> None:
     """
     hint = read_published(log.fs) if head.unpublished else None
     if hint is not None and head.includes(hint.version, hint.nonce):
-        head.unpublished = {version: entry for version, entry in head.unpublished.items() if version > hint.version}
+        for version in [version for version in head.unpublished if version <= hint.version]:
+            del head.unpublished[version]
 
 
 def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
