@@ -153,7 +153,8 @@ class CommitLog:
             self._state = fold.finish() if fold is not None else self._state
             if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
                 return self._state
-            if is_end(self, self._state.version, acts=acts):
+            # A task that begins with a view decides nothing, and there are many of them.
+            if is_end(self, self._state.version, lists=acts or self._state.whole, acts=acts):
                 self._is_end_checked, self._is_end_checked_to_commit = True, acts
                 return self._state
 

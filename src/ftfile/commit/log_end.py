@@ -22,21 +22,21 @@ ADVICE = (
 _log = get_logger(__name__)
 
 
-def is_end(log: CommitLog, version: int, *, acts: bool) -> bool:
+def is_end(log: CommitLog, version: int, *, lists: bool, acts: bool) -> bool:
     """Return True if the log ends at a version; False if it goes on by now.
 
     Args:
         log: read up to that version.
         version: after which no record was found.
-        acts: whether the caller is going to write: then the directory of the log is listed once, so that nobody fills
-            a hole, and a hint that names a version beyond the end is an error.
+        lists: whether to look for later records in the directory of the log, and not only at the hint.
+        acts: whether the caller is going to write: then a hint that names a version beyond the end is an error.
 
     Raises:
         CorruptData: records are missing.
     """
     hint = read_published(log.fs)
     told = hint.version if hint is not None else -1
-    listed = _newest_listed(log, version) if acts else -1
+    listed = _newest_listed(log, version) if lists else -1
     if max(told, listed) <= version:
         return True
     if log.read_record(version + 1) is not None:

@@ -32,10 +32,15 @@ class OwnRanges:
         log: of the directory; it is read on only if there are ranges beyond the head.
         head: its state.
         names: of the ranges there are.
+
+    Attributes:
+        names: without those that were found to be of no use.
+        damaged: those that cannot be read.
     """
 
     def __init__(self, log: CommitLog, head: LogState, names: Iterable[RangeName]) -> None:
         self.names = set(names)
+        self.damaged: set[RangeName] = set()
         self._log = log
         self._head = head
         # Others may have gone on since the head was read, and have merged what it needs into later ranges.
@@ -77,8 +82,11 @@ class OwnRanges:
     def _summary(self, name: RangeName) -> Range | None:
         try:
             return read_summary(self._log.fs, name)
-        except (NotFound, CorruptData) as error:
+        except NotFound:
+            return None
+        except CorruptData as error:
             _log.warning("a range is passed over: %s", error)
+            self.damaged.add(name)
             return None
 
     def _is_own(self, content: Range) -> bool:

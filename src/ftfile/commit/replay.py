@@ -72,15 +72,20 @@ def _problem(
         return f"{_UNPROVEN}: the log does not keep its record any more"
     before, offsets_hash = recorded.fingerprint, author.offsets_hash if isinstance(author, StreamAuthor) else None
     now = as_recorded(log.fs, fingerprint, author, before)
-    if offsets_hash is not None and recorded.offsets_hash is not None:
-        if offsets_hash != recorded.offsets_hash:
-            return "its offsets in Spark's checkpoint are not those it was committed with"
-        if before is not None and now is not None and before.kind == now.kind and before.digest != now.digest:
-            _log.warning(
-                "the batch was read again from the same offsets and had other rows: the source is not "
-                "deterministic. The rows of the first time stay"
-            )
-        return None
+    if offsets_hash is None or recorded.offsets_hash is None:
+        return _difference(before, now)
+    if offsets_hash != recorded.offsets_hash:
+        return "its offsets in Spark's checkpoint are not those it was committed with"
+    if before is not None and now is not None and before.kind == now.kind and before.digest != now.digest:
+        _log.warning(
+            "the batch was read again from the same offsets and had other rows: the source is not deterministic. The "
+            "rows of the first time stay"
+        )
+    return None
+
+
+def _difference(before: Fingerprint | None, now: Fingerprint | None) -> str | None:
+    """Return what keeps two fingerprints from proving equal rows; None when they do."""
     if before is None or now is None:
         return _UNPROVEN
     if before.kind != now.kind:
@@ -88,19 +93,17 @@ def _problem(
             f"its rows cannot be compared with those it was committed with: fingerprint={now.kind} was "
             f"{before.kind} then; set it back for this batch"
         )
-    if before.same_content(now):
-        return None
-    if before.digest == now.digest:
-        return f"{_UNPROVEN}: fingerprint={now.kind} is equal for some other rows, too"
-    return _UNPROVEN
+    if before.digest != now.digest:
+        return _UNPROVEN
+    return None if before.same_content(now) else f"{_UNPROVEN}: fingerprint={now.kind} is equal for some others, too"
 
 
 def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
+    last = head.queries[author.query_id].last_batch
     return (
-        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch "
-        f"{head.queries[author.query_id].last_batch}), but {problem}: another history of this query. Was its checkpoint "
-        "copied, or restored from an older copy? Use a new checkpoint and a new directory, or the checkpoint that "
-        "wrote here"
+        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch {last}), but {problem}: another "
+        "history of this query. Was its checkpoint copied, or restored from an older copy? Use a new checkpoint and a "
+        "new directory, or the checkpoint that wrote here"
     )
 
 
@@ -115,8 +118,8 @@ def _overtaken(head: LogState, author: StreamAuthor) -> str:
     return (
         f"batch {author.batch_id} of query {author.query_id} {fate}: since then run {last.run_id} of the query went on "
         f"to batch {last.last_batch}, version {last.version}. This run, {author.run_id}, is an older one that was "
-        "overtaken, and is to be stopped; or its checkpoint was restored from an older copy, and the query needs the newest one. "
-        "Nothing of this batch is written now"
+        "overtaken, and is to be stopped; or its checkpoint was restored from an older copy, and the query needs the "
+        "newest one. Nothing of this batch is written now"
     )
 
 

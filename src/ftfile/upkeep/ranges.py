@@ -58,20 +58,19 @@ def merge_ranges(
 def merge_all(log: CommitLog, head: LogState) -> None:
     """Make one range of all records up to the head."""
     own = OwnRanges(log, head, list_ranges(log.fs))
-    damaged: list[layout.RangeName] = []
-    contents = list(_contents(log, head, own, damaged))
+    contents = list(_contents(log, head, own))
     spans = {(name.first, name.last) for name in own.names}
     if not contents or ((0, head.version) in spans and len(contents) == 1 and contents[0].log_start >= head.log_start):
         return
     name = write_range(log.fs, log.ids, merge(contents, head.log_start))
-    for each in damaged:
+    for each in own.damaged:
         with contextlib.suppress(NotFound):
             log.fs.delete(layout.range_path(each))
     drop_contained(log.fs, list_ranges(log.fs), [name])
 
 
-def _contents(log: CommitLog, head: LogState, own: OwnRanges, damaged: list[layout.RangeName]) -> Iterator[Range]:
-    """Yield ranges that together stand for all records, without gap and overlap; note those that are damaged."""
+def _contents(log: CommitLog, head: LogState, own: OwnRanges) -> Iterator[Range]:
+    """Yield ranges that together stand for all records, without gap and overlap."""
     end = -1
     while end < head.version:
         name = next(iter(own.cover(end)), None)
@@ -88,7 +87,7 @@ def _contents(log: CommitLog, head: LogState, own: OwnRanges, damaged: list[layo
         except CorruptData as error:
             _log.warning("a range is made anew: %s", error)
             own.names.discard(name)
-            damaged.append(name)
+            own.damaged.add(name)
             continue
         yield clip(content, end + 1) if name.first <= end else content
         end = name.last
