@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import RECORD_COST_BYTES, OwnBases
-from ftfile.commit.creating import create_record, outcome_unknown
+from ftfile.commit.create import create_record, outcome_unknown
 from ftfile.commit.finding import find_batch
 from ftfile.commit.fold import Fold, after
 from ftfile.commit.log_end import is_end

@@ -148,7 +148,7 @@ class TestHorizon:
 
 @pytest.fixture
 def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.creating.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.create.encode_record", functools.partial(encode_record, companion_from=100))
 
 
 @pytest.mark.usefixtures("_all_are_large")
