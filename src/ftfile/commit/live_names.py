@@ -54,7 +54,7 @@ class LiveNames:
         if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
             return False
         for following in range(version + 1, head.version + 1):
-            record = log.tail.get(following) or log.read_record(following)
+            record = log.recent.get(following) or log.read_record(following)
             if record is None or record.after != nonce:
                 return False
             self._apply(record)

@@ -17,6 +17,7 @@ from ftfile.commit.moving import is_recorded
 from ftfile.commit.policy import Policy
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.publish import still_live
+from ftfile.commit.shared_map import SharedMap
 from ftfile.core.errors import MissingPart, NameCollision, NotPublished, PermissionDenied
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local import LocalFileSystem
@@ -173,7 +174,7 @@ class TestForeignFiles:
         add = driver.stage(0)
         path = self.put(driver, add, b"somebody's\n")
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
-        state = replace(driver.log.read_on(), removed={}, removed_since=2)
+        state = replace(driver.log.read_on(), removed=SharedMap(), removed_since=2)
         bases.write_base(driver.fs, SYSTEM_IDS, state)
         driver.restart()
         with pytest.raises(NameCollision):

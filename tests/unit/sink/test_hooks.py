@@ -11,7 +11,7 @@ import pytest
 import ftfile
 from ftfile.commit import layout
 from ftfile.commit.added import added_by
-from ftfile.commit.bases import newest_base
+from ftfile.commit.bases import list_bases
 from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
@@ -73,12 +73,12 @@ class TestBatches:
         for batch in range(20):
             query.run(batch, [rows("a")])
         assert [part.batch_id for part in heard] == list(range(20))
-        assert newest_base(open_filesystem(out)) is not None
+        assert list_bases(open_filesystem(out))
 
     def test_with_a_record_of_more_than_1_mib(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})
         query.run(0, [rows(*map(str, range(3000)))])
-        assert newest_base(open_filesystem(out)) is not None
+        assert list_bases(open_filesystem(out))
         assert len(heard) == 3000
 
     @pytest.mark.parametrize("others", [0, 3])

@@ -84,7 +84,7 @@ class _Round:
         self._log = log
         self._head = head
         self._definitions = definitions
-        self._remembered = head.memory.get(NUMBERS, {})
+        self._remembered: Mapping[str, list[Any]] = head.memory.get(NUMBERS, {})
         self._extensions: dict[str, str] = {}
         self._indexes: Counter[str] = Counter()
         self._forgotten: set[str] = set()
