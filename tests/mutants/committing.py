@@ -76,43 +76,43 @@ FOUND = (
     wrong(
         "a replay with other offsets is accepted",
         "commit/replay.py",
-        "if author.offsets_hash == recorded_hash:",
-        "if True:",
+        "    if offsets_hash != recorded.offsets_hash:\n",
+        "    if not offsets_hash:\n",
         f"{PROTOCOL}::TestReplay::test_other_offsets_refuse_equal_rows",
     ),
     wrong(
         "a replay with equal offsets and other rows is refused",
         "commit/replay.py",
-        "if author.offsets_hash is not None and recorded_hash is not None:",
-        "if author.offsets_hash != recorded_hash:",
+        "    if offsets_hash is None or recorded.offsets_hash is None:\n",
+        "    if True:\n",
         f"{PROTOCOL}::TestReplay::test_equal_offsets_accept_other_rows_with_a_warning",
     ),
     wrong(
         "hashes that are not known are equal",
         "commit/replay.py",
-        "if author.offsets_hash is not None and recorded_hash is not None:",
-        "if True:",
+        "    if offsets_hash is None or recorded.offsets_hash is None:\n",
+        "    if False:\n",
         f"{PROTOCOL}::TestReplay::test_other_content_is_another_history",
     ),
     wrong(
         "a hash that is not known is another",
         "commit/replay.py",
-        "if author.offsets_hash is not None and recorded_hash is not None:",
-        "if author.offsets_hash is not None or recorded_hash is not None:",
+        "    if offsets_hash is None or recorded.offsets_hash is None:\n        return _difference(before, now)\n",
+        "",
         f"{RECORD}::TestReplay::test_offsets_known_on_one_side_leave_it_to_the_content",
     ),
     wrong(
         "nobody hears of a source that is not deterministic",
         "commit/replay.py",
-        "if recorded is not None and fingerprint is not None and _differ(recorded, fingerprint):",
-        "if False:",
+        "    if before is not None and now is not None and before.kind == now.kind and before.digest != now.digest:\n",
+        "    if False:\n",
         f"{PROTOCOL}::TestReplay::test_equal_offsets_accept_other_rows_with_a_warning",
     ),
     wrong(
         "a replay of which no offsets are known is accepted unseen",
         "commit/replay.py",
-        "elif recorded is not None and recorded.same_content(fingerprint):",
-        "elif True:",
+        "        return _difference(before, now)\n",
+        "        return None\n",
         f"{PROTOCOL}::TestReplay::test_other_content_is_another_history",
     ),
     wrong(
@@ -125,15 +125,15 @@ FOUND = (
     wrong(
         "what is recorded is kept without being asked for",
         "commit/replay.py",
-        'if policy.on_replay_mismatch == "keep":',
-        "if True:",
+        'if policy.on_replay_mismatch != "keep":',
+        "if False:",
         f"{PROTOCOL}::TestReplay::test_other_content_is_another_history",
     ),
     wrong(
         "what is recorded cannot be kept",
         "commit/replay.py",
-        'if policy.on_replay_mismatch == "keep":',
-        "if False:",
+        'if policy.on_replay_mismatch != "keep":',
+        "if True:",
         f"{PROTOCOL}::TestReplay::test_keep_keeps_what_is_recorded",
     ),
     wrong(
@@ -145,16 +145,16 @@ FOUND = (
     ),
     wrong(
         "a batch in a gap is compared with the one before it",
-        "commit/log.py",
-        "return record if author.batch_id == batch_id else None",
-        "return record",
+        "commit/finding.py",
+        "        if number is None or number < wanted:\n",
+        "        if number is None:\n",
         f"{RECORD}::TestOldBatches::test_a_batch_that_was_left_out_has_no_record",
     ),
     wrong(
         "a record at or before a base decides",
-        "commit/log.py",
-        "oldest = newest.version + 1 if newest is not None else 0",
-        "oldest = 0",
+        "commit/finding.py",
+        "low, high = head.log_start, last_version",
+        "low, high = 0, last_version",
         f"{RECORD}::TestOldBatches::test_records_behind_a_base_decide_nothing",
     ),
 )
@@ -394,85 +394,88 @@ AGAIN = (
 CREATING = (
     wrong(
         "a lost reply counts as success",
-        "commit/log.py",
-        "                doubt = error\n",
-        "                return True\n",
+        "commit/create.py",
+        "            doubt = error\n",
+        "            return True\n",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
         "a lost reply counts as failure",
-        "commit/log.py",
-        "return size_bytes if self._is_own(record) else None",
+        "commit/create.py",
+        "return size_bytes if _is_own(log, record) else None",
         "return None",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
         "a lost reply is not looked after",
-        "commit/log.py",
+        "commit/create.py",
         "except (OutcomeUnknown, Unavailable) as error:",
         "except Unavailable as error:",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
         "a doubt that remains counts as failure",
-        "commit/log.py",
-        "raise self._unknown(record, doubt) from doubt",
+        "commit/create.py",
+        "raise outcome_unknown(record, doubt) from doubt",
         "raise doubt",
         f"{PROTOCOL}::TestNonce::test_no_answer_for_long_is_unknown_and_deletes_nothing",
     ),
     wrong(
         "a refusal is taken for the answer to an earlier try",
-        "commit/log.py",
-        "                if doubt is None:\n                    raise\n",
-        "                raise\n",
+        "commit/create.py",
+        "            if doubt is None:\n                raise\n",
+        "            raise\n",
         f"{PROTOCOL}::TestNonce::test_a_refusal_after_a_lost_reply_settles_nothing",
     ),
     wrong(
         "who may not look is told that nothing was created",
-        "commit/log.py",
-        "        except StorageError as error:\n            raise self._unknown(record, error) from error\n"
-        "        if found is None and",
-        "        except PermissionError as error:\n            raise self._unknown(record, error) from error\n"
-        "        if found is None and",
+        "commit/create.py",
+        "    except StorageError as error:\n"
+        "        raise outcome_unknown(record, error) from error\n"
+        "    if found is None and",
+        "    except PermissionError as error:\n"
+        "        raise outcome_unknown(record, error) from error\n"
+        "    if found is None and",
         f"{PROTOCOL}::TestNonce::test_an_own_record_that_cannot_be_looked_at_leaves_the_outcome_open",
     ),
     wrong(
         "nonces are not compared",
-        "commit/log.py",
+        "commit/create.py",
         "own = found is not None and found.nonce == record.nonce",
         "own = found is not None",
         f"{PROTOCOL}::TestNonce::test_a_version_taken_by_another_leads_to_the_next",
     ),
     wrong(
         "each try of a record has a nonce of its own",
-        "commit/log.py",
-        "                self.fs.create_exclusive(path, encoded.content)\n",
-        "                from dataclasses import replace\n\n"
-        "                record = replace(record, nonce=self.ids.unique())\n"
-        "                content = encode_record(record, layout.companion_path(record.version, record.nonce)).content\n"
-        "                self.fs.create_exclusive(path, content)\n",
+        "commit/create.py",
+        "            log.fs.create_exclusive(path, encoded.content)\n",
+        "            from dataclasses import replace\n"
+        "\n"
+        "            record = replace(record, nonce=log.ids.unique())\n"
+        "            content = encode_record(record, layout.companion_path(record.version, record.nonce)).content\n"
+        "            log.fs.create_exclusive(path, content)\n",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
         "an own record of unknown durability is acted upon unsynced",
-        "commit/log.py",
-        "                self.fs.sync_directory(layout.LOG)\n        except StorageError as error:\n",
-        "                pass\n        except StorageError as error:\n",
+        "commit/create.py",
+        "            log.fs.sync_directory(layout.LOG)\n",
+        "            pass\n",
         NAME_IN_DOUBT,
     ),
     wrong(
         "the adds of a large record are written after it",
-        "commit/log.py",
-        "            self._create_companion(encoded.companion.path, encoded.companion.content)\n            size_bytes",
-        "            self.fs.create_exclusive(path, encoded.content)\n"
-        "            self._create_companion(encoded.companion.path, encoded.companion.content)\n"
-        "            return size_bytes\n"
-        "            size_bytes",
+        "commit/create.py",
+        "        _create_companion(log, encoded.companion.path, encoded.companion.content)\n        size_bytes",
+        "        log.fs.create_exclusive(path, encoded.content)\n"
+        "        _create_companion(log, encoded.companion.path, encoded.companion.content)\n"
+        "        return size_bytes\n"
+        "        size_bytes",
         f"{RECORD}::TestLargeRecords::test_their_adds_are_there_before_they_are",
     ),
     wrong(
         "a lost reply of a large record's adds fails the commit",
-        "commit/log.py",
+        "commit/create.py",
         "except (AlreadyExists, OutcomeUnknown):",
         "except AlreadyExists:",
         f"{RECORD}::TestLargeRecords::test_a_lost_reply_of_their_adds_is_settled",
@@ -514,16 +517,16 @@ CREATING = (
     ),
     wrong(
         "a second record of one batch is taken in",
-        "commit/state.py",
-        "if self.finds(record.author):",
+        "commit/fold.py",
+        "if self._finds(record.author):",
         "if False:",
         f"{PROTOCOL}::TestOthers::test_a_bad_record_changes_nothing_that_is_cached",
     ),
     wrong(
         "an add may be removed twice",
-        "commit/state.py",
-        "if ended:",
-        "if False:",
+        "commit/fold.py",
+        "        if ended:\n",
+        "        if False:\n",
         f"{PROTOCOL}::test_removes_are_of_live_adds_only",
     ),
 )

@@ -229,7 +229,7 @@ RECORDS = (
     ),
     wrong(
         "records of two histories make a third one",
-        "commit/state.py",
+        "commit/fold.py",
         "if record.after not in {None, self.nonce}:",
         "if False:",
         f"{LOG}::TestRecords::test_of_another_history_are_not_mixed_with_these",
@@ -251,8 +251,8 @@ RECORDS = (
     wrong(
         "equal batches look equal",
         "commit/keyed.py",
-        "digest=fs.keyed_digest(fingerprint.digest, batch, like)",
-        'digest=fs.keyed_digest(fingerprint.digest, "", like)',
+        "fs.keyed_digest(fingerprint.digest, _batch(author), like)",
+        'fs.keyed_digest(fingerprint.digest, "", like)',
         f"{LOG}::TestFingerprints",
     ),
     wrong(

@@ -63,8 +63,8 @@ NAMING = (
     ),
     wrong(
         "the name of a removed part is given again",
-        "commit/state.py",
-        "self.reserved[remove.final_path] = version",
+        "commit/fold.py",
+        "self._reserved.set(remove.final_path, version)",
         "pass",
         f"{NAMES}::TestNamesThatAreTaken::test_by_a_part_that_was_removed",
     ),
@@ -149,7 +149,7 @@ NAMING = (
     wrong(
         "bases forget how many parts a bucket had",
         "commit/bases.py",
-        'memory=text["memory"],',
+        'memory={name: SharedMap({**table}) for name, table in text["memory"].items()},',
         "memory={},",
         f"{NAMES}::TestNumbers::test_survive_in_bases",
     ),
@@ -158,7 +158,7 @@ NAMING = (
 LETTERS = (
     wrong(
         "dead letters are not published",
-        "commit/state.py",
+        "commit/fold.py",
         '(*(add for add in record.adds if add.kind == "part"), *record.letters)',
         'tuple(add for add in record.adds if add.kind == "part")',
         f"{BAD_RECORDS}::TestDeadLetters",

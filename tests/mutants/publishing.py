@@ -431,8 +431,8 @@ HINT = (
     wrong(
         "a hint speaks for later records",
         "commit/publish.py",
-        "for version in head.unpublished if version <= hint.version]:",
-        "for version in head.unpublished]:",
+        "for version in head.unpublished if version <= hint.version]",
+        "for version in head.unpublished]",
         f"{PUBLISH}::TestRollForward::test_a_hint_does_not_speak_for_later_records",
     ),
     wrong(

@@ -17,6 +17,103 @@ from tests.mutants.mutant import (
 
 SNAPSHOT = "tests/unit/commit/test_snapshot.py"
 
+DERIVED = "tests/unit/commit/test_derived.py"
+LIMITS = "tests/unit/commit/test_limits.py"
+LOST = "tests/unit/commit/test_lost_records.py"
+
+ANOTHER_HISTORY = (
+    wrong(
+        "a cached state is believed by its version alone",
+        "commit/log.py",
+        "if record is not None and record.nonce == self._state.nonce:",
+        "if record is not None and record.version == self._state.version:",
+        f"{LOST}::TestReplaced",
+    ),
+    wrong(
+        "a base of another history is believed",
+        "commit/bases.py",
+        "if state.version == name.version and record is not None and record.nonce == state.nonce:",
+        "if state.version == name.version:",
+        f"{DERIVED}::TestAnotherHistory::test_what_it_left_behind_is_passed_over",
+    ),
+    wrong(
+        "an old range is believed where its record is another one",
+        "commit/own_ranges.py",
+        "return record.nonce == content.nonce",
+        "return True",
+        f"{DERIVED}::TestAnotherHistory::test_also_of_more_versions_ago_than_are_remembered",
+    ),
+    wrong(
+        "a range of another history takes the place of what it contains",
+        "commit/ranges.py",
+        "    drop_contained(fs, found, [name])\n",
+        "    drop_contained(fs, found, [name, *found])\n",
+        f"{DERIVED}::test_own_ranges_are_not_dropped_for_a_foreign_one",
+    ),
+    wrong(
+        "a base of another history decides that a record is dead",
+        "commit/log.py",
+        "if found is None or found[0].version < record.version:",
+        "if found is None:",
+        f"{DERIVED}::test_a_foreign_base_does_not_decide_whether_a_record_is_dead",
+    ),
+    wrong(
+        "nobody lists the log for later records",
+        "commit/log_end.py",
+        "_newest_listed(log, version) if lists else -1",
+        "-1",
+        f"{LOST}::test_batch_writes_stop",
+    ),
+    wrong(
+        "ranges that cannot be written are tried at every turn",
+        "commit/keeping.py",
+        "if head.version >= recent.paused_to:",
+        "if True:",
+        f"{LIMITS}::TestRanges::test_ranges_that_cannot_be_written",
+    ),
+    wrong(
+        "an overwrite takes rewrites, too",
+        "commit/prepare.py",
+        "accepted = [] if proposal.overwrite else _accepted(",
+        "accepted = _accepted(",
+        f"{LIMITS}::TestRewrites::test_an_overwrite_takes_no_rewrites",
+    ),
+    wrong(
+        "a name may be used again while the record of its removal is kept",
+        "commit/fold.py",
+        "if at >= self._log_start}",
+        "if at > self._log_start}",
+        f"{LIMITS}::TestState::test_reserved_names_stay_while_the_record_is_kept",
+    ),
+    dropped(
+        "settings of queries are forgotten",
+        "commit/fold.py",
+        "waiting += [query.settings for _, query in self._queries.items()]",
+        f"{LIMITS}::TestState::test_definitions_of_queries_stay",
+    ),
+    wrong(
+        "a state changes with the one that follows",
+        "commit/shared_map.py",
+        "self._newer, self._gone = self._newer.copy(), self._gone.copy()",
+        "self._newer, self._gone = self._newer, self._gone",
+        f"{LIMITS}::TestSharing",
+    ),
+    wrong(
+        "a fingerprint of content proves equal rows",
+        "sink/driver.py",
+        'covers_content=first.kind == "strong"',
+        "covers_content=True",
+        "tests/unit/sink/test_writer.py::TestReplay::test_the_content_fingerprint_alone_proves_nothing",
+    ),
+    wrong(
+        "a batch write that may be repeated takes the fingerprint of content",
+        "sink/task.py",
+        "else config.transaction is not None",
+        "else False",
+        "tests/unit/sink/test_writer.py::TestReplay::test_which_fingerprint_is_taken",
+    ),
+)
+
 ON = (
     dropped(
         "what others recorded is acted upon unsynced",
@@ -48,18 +145,16 @@ ON = (
     ),
     wrong(
         "a hole in the log is taken for the end",
-        "commit/log.py",
-        "        if self.read_record(version) is None:\n            path = layout.record_path(version)\n",
-        "        if self.read_record(version) is None:\n"
-        "            return False\n"
-        "            path = layout.record_path(version)\n",
+        "commit/log_end.py",
+        "    if listed > version or log.read_record(told) is not None:\n",
+        "    if False:\n",
         f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
     ),
     wrong(
         "a commit does not look for holes",
-        "commit/log.py",
-        "if not cold or self._has_base_after(state.version) or not self.is_hole(state.version + 1):",
-        "if True:",
+        "commit/log_end.py",
+        "    if max(told, listed) <= version:\n",
+        "    if True:\n",
         f"{PROTOCOL}::TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
     ),
     wrong(
@@ -71,16 +166,16 @@ ON = (
     ),
     wrong(
         "a hint beyond the end of the log makes a hole",
-        "commit/log.py",
-        "if later is None or later.nonce != hint.nonce:",
-        "if False:",
-        f"{BASES}::TestHoles::test_a_hint_beyond_the_end_of_the_log_is_none",
+        "commit/log_end.py",
+        "    if acts:\n",
+        "    if True:\n",
+        f"{BASES}::TestHoles::test_a_hint_beyond_the_end_of_the_log_is_told_of",
     ),
     wrong(
         "records that appear while one reads make a hole",
-        "commit/log.py",
-        "        if self.read_record(version) is None:\n            path = layout.record_path(version)\n",
-        "        if True:\n            path = layout.record_path(version)\n",
+        "commit/log_end.py",
+        "    if log.read_record(version + 1) is not None:\n",
+        "    if False:\n",
         f"{BASES}::TestHoles::test_records_that_appear_while_one_reads_make_no_hole",
     ),
 )
@@ -89,15 +184,15 @@ BASE = (
     wrong(
         "the oldest base is read",
         "commit/bases.py",
-        "return max(list_bases(fs), default=None)",
-        "return min(list_bases(fs), default=None)",
+        "return max(self.names(), default=None)",
+        "return min(self.names(), default=None)",
         f"{BASES}::TestBases::test_the_newest_one_counts",
     ),
     wrong(
         "the newest base is dropped for older ones",
         "commit/bases.py",
-        "for old in sorted(list_bases(fs))[:-BASES_KEPT]:",
-        "for old in sorted(list_bases(fs))[BASES_KEPT:]:",
+        "set(sorted(older - set(useless))[-BASES_KEPT:])",
+        "set(sorted(older - set(useless))[:BASES_KEPT])",
         f"{LOG}::TestBases::test_bases_are_written_now_and_then_and_old_ones_dropped",
     ),
     wrong(
@@ -117,15 +212,15 @@ BASE = (
     wrong(
         "a base forgets transactions",
         "commit/bases.py",
-        'transactions=text["transactions"],',
-        "transactions={},",
+        'transactions=SharedMap({app: _transaction_from_json(found) for app, found in text["transactions"].items()}),',
+        "transactions=SharedMap(),",
         f"{LOG}::TestBases::test_round_trip",
     ),
     wrong(
         "a base forgets what was removed",
         "commit/bases.py",
-        'removed=text["removed"],',
-        "removed={},",
+        'removed=SharedMap({**text["removed"]}),',
+        "removed=SharedMap(),",
         f"{LOG}::TestBases::test_round_trip",
     ),
     wrong(
@@ -165,17 +260,15 @@ BASE = (
     wrong(
         "bases that cannot be listed after the record make a failure of it",
         "commit/log.py",
-        "            except StorageError as error:\n                raise self._unknown(record, error) from error\n"
-        "            self._durable_to",
-        "            except CorruptData as error:\n                raise self._unknown(record, error) from error\n"
-        "            self._durable_to",
+        "            except StorageError as error:\n                raise outcome_unknown(record, error) from error\n",
+        "            except CorruptData as error:\n                raise outcome_unknown(record, error) from error\n",
         f"{PROTOCOL}::TestOthers::test_a_failure_to_list_the_bases_after_the_record_leaves_the_outcome_open",
     ),
     wrong(
         "records that are gone behind a base make a hole",
-        "commit/log.py",
-        "if not cold or self._has_base_after(state.version) or not self.is_hole(state.version + 1):",
-        "if not cold or not self.is_hole(state.version + 1):",
+        "commit/log_end.py",
+        "    if newest is not None and newest.version > version:\n",
+        "    if False:\n",
         f"{BASES}::TestHoles::test_records_that_are_removed_behind_a_base_while_one_reads_make_no_hole",
     ),
     wrong(
@@ -245,4 +338,4 @@ SNAPSHOTS = (
     ),
 )
 
-READING = (*ON, *BASE, *SNAPSHOTS)
+READING = (*ANOTHER_HISTORY, *ON, *BASE, *SNAPSHOTS)

@@ -148,8 +148,8 @@ CONTENT = (
     wrong(
         "the fingerprint of the first task stands for all",
         "sink/driver.py",
-        "    for message in messages:\n        total.merge(",
-        "    for message in messages[:1]:\n        total.merge(",
+        "    for other in others:\n",
+        "    for other in others[:0]:\n",
         BATCHES,
     ),
     wrong(

@@ -13,6 +13,8 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.unit.commit.conftest import Driver
 
 
@@ -34,13 +36,16 @@ def test_a_directory_that_was_deleted_is_made_anew(driver: Driver) -> None:
 
 
 class TestHoles:
-    def test_a_hint_beyond_the_end_of_the_log_is_none(self, driver: Driver) -> None:
-        """A directory that was copied while a batch was committed may have the hint and not the record."""
+    def test_a_hint_beyond_the_end_of_the_log_is_told_of(
+        self, driver: Driver, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Records are lost, or the directory was copied while a batch was committed: readers need not stop."""
         first, _ = driver.commit_new(0), driver.commit_new(1)
         driver.fs.delete(layout.record_path(1))
         driver.restart()
         assert driver.log.read_on().version == 0
         assert set(take_snapshot(driver.log).adds) == {first.id}
+        assert "its newest records are lost" in caplog.text
 
     def test_records_that_appear_while_one_reads_make_no_hole(self, driver: Driver) -> None:
         driver.commit_new(0)

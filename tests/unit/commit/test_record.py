@@ -128,6 +128,43 @@ class TestOldBatches:
         with pytest.raises(ReplayMismatch, match="overtaken"):
             driver.commit(1, driver.stage(1), digest="dead")
 
+    def test_a_record_behind_a_base_is_found_while_it_is_kept(self, driver: Driver) -> None:
+        for batch in range(6):
+            driver.commit_new(batch, digest=str(batch))
+            driver.create_record(author=MaintenanceAuthor("test", "x"))
+            write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        driver.restart()
+        for batch in range(6):
+            found = driver.log.find_batch("query-1", batch)
+            assert found is not None
+            assert found.version == 2 * batch
+            assert driver.commit(batch, driver.stage(batch), digest=str(batch)).replayed
+            if batch < 5:
+                with pytest.raises(ReplayMismatch, match="another history"):
+                    driver.commit(batch, driver.stage(batch), digest="other")
+
+    def test_a_run_that_was_overtaken_is_told_so(self, driver: Driver) -> None:
+        """A zombie comes with a batch whose record is gone."""
+        for batch in range(4):
+            driver.commit_new(batch, offsets_hash=str(batch))
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=3)
+        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        for version in range(3):
+            driver.fs.delete(layout.record_path(version))
+        driver.restart()
+        add = driver.stage(1)
+        with pytest.raises(ReplayMismatch) as told:
+            driver.commit(1, add, author=driver.author(1, "1", run_id="run-0"))
+        for text in (
+            "batch 1 of query query-1 was committed, and its record is not kept any more",
+            "run run-1 of the query went on to batch 3, version 3",
+            "This run, run-0, is an older one that was overtaken",
+        ):
+            assert text in str(told.value)
+        assert "another history" not in str(told.value)
+        driver.with_policy(on_replay_mismatch="keep")
+        assert driver.commit(1, add, offsets_hash="1").replayed
+
     def test_a_rewrite_of_what_was_live_too_long_ago_is_dropped(self, driver: Driver) -> None:
         old = driver.commit_new(0)
         driver.commit(1, overwrite=True)

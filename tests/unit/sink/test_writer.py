@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile.commit.log import CommitLog
 from ftfile.core.errors import (
     ConfigError,
     CorruptData,
@@ -213,6 +214,46 @@ class TestReplay:
         with pytest.raises(ReplayMismatch):
             query.run(0, [swapped])
         assert query.run(0, [list(reversed(ROWS))]).replayed
+
+    def test_rows_that_only_sum_up_alike_are_refused(self, query: MicroBatch, out: str) -> None:
+        """Where the checkpoint is not known, only strong fingerprints prove anything."""
+        query.run(0, [[{"id": 1, "word": "order-0021"}, {"id": 2, "word": "order-0005"}]])
+        query.restart()
+        with pytest.raises(ReplayMismatch):
+            query.run(0, [[{"id": 1, "word": "order-0012"}, {"id": 2, "word": "order-0500"}]])
+        assert [row["word"] for row in rows_of(out)] == ["order-0021", "order-0005"]
+
+    def test_the_content_fingerprint_alone_proves_nothing(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "fingerprint": "content"})
+        query.run(0, [ROWS])
+        query.restart()
+        with pytest.raises(ReplayMismatch, match="fingerprint=content is equal for some others, too"):
+            query.run(0, [ROWS])
+
+    @pytest.mark.parametrize(
+        ("options", "checkpoint", "job", "kind"),
+        [
+            ({}, False, False, "strong"),
+            ({}, True, False, "content"),
+            ({"fingerprint": "strong"}, True, False, "strong"),
+            ({"fingerprint": "content"}, False, False, "content"),
+            ({}, False, True, "content"),
+            ({"txnAppId": "a", "txnVersion": "1"}, True, True, "strong"),
+        ],
+    )
+    def test_which_fingerprint_is_taken(
+        self, out: str, tmp_path: Path, options: dict[str, str], *, checkpoint: bool, job: bool, kind: str
+    ) -> None:
+        where = str(tmp_path / "checkpoint") if checkpoint else None
+        batch = MicroBatch(out, COLUMNS, {"fileFormat": "json", **options}, checkpoint=where)
+        if job:
+            batch.run_job("job", [ROWS])
+        else:
+            batch.run(0, [ROWS])
+        record = CommitLog(open_filesystem(out)).read_record(0)
+        assert record is not None
+        assert record.fingerprint is not None
+        assert (record.fingerprint.kind, record.fingerprint.covers_content) == (kind, kind == "strong")
 
     def test_abort_deletes_nothing(self, query: MicroBatch, out: str) -> None:
         messages = query.write(0, [ROWS])
