@@ -26,13 +26,12 @@ from ftfile.commit.record_format import (
 from ftfile.commit.remaking import create_file
 from ftfile.commit.shared_map import SharedMap
 from ftfile.commit.state import LogState, QueryState, TransactionState, Unpublished
-from ftfile.core.errors import CorruptData, NotFound, StorageError
+from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Record
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
@@ -43,7 +42,6 @@ __all__ = (
     "OwnBases",
     "decode_base",
     "encode_base",
-    "keep_base",
     "list_bases",
     "write_base",
 )
@@ -115,17 +113,6 @@ class OwnBases:
         _log.warning("%s", problem)
         self.useless.add(name)
         return None
-
-
-def keep_base(log: CommitLog, state: LogState) -> None:
-    """Write a base when one is due; failing is harmless and only logged, the batch is committed."""
-    if log.delta_bytes <= max(BASE_MIN_BYTES, log.base_bytes // 2):
-        return
-    log.delta_bytes = 0
-    try:
-        log.base_bytes = write_base(log.fs, log.ids, state, log.bases.useless)
-    except StorageError as error:
-        _log.warning("could not write a base of version %d, a restart will read more records: %s", state.version, error)
 
 
 def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.BaseName] = ()) -> int:

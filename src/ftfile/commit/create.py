@@ -17,7 +17,7 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from ftfile.commit.log import CommitLog
+    from ftfile.commit.log_reader import LogReader
     from ftfile.commit.model import Record
 
 __all__ = ("create_record", "outcome_unknown")
@@ -28,7 +28,7 @@ CREATE_TRIES = 5
 _log = get_logger(__name__)
 
 
-def create_record(log: CommitLog, record: Record) -> int | None:
+def create_record(log: LogReader, record: Record) -> int | None:
     """Return the length of the record that was created, in bytes, or None when its version is another's.
 
     Raises:
@@ -71,7 +71,7 @@ def outcome_unknown(record: Record, doubt: StorageError | None) -> CommitOutcome
     )
 
 
-def _create_companion(log: CommitLog, path: str, content: bytes) -> None:
+def _create_companion(log: LogReader, path: str, content: bytes) -> None:
     try:
         log.fs.create_exclusive(path, content)
     except (AlreadyExists, OutcomeUnknown):
@@ -79,7 +79,7 @@ def _create_companion(log: CommitLog, path: str, content: bytes) -> None:
             raise
 
 
-def _is_own(log: CommitLog, record: Record) -> bool:
+def _is_own(log: LogReader, record: Record) -> bool:
     """Return True if the record that took our version is our own, made by a try whose reply was lost.
 
     Raises:

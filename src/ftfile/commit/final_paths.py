@@ -77,7 +77,7 @@ class FinalPaths:
         self._live: AbstractSet[str] = frozenset()
         repeating = [path for add_id, path in paths.items() if names_repeat and may_repeat(add_id, path)]
         if repeating:
-            self._live = log.known_paths.live_names.follow(log, head)
+            self._live = log.cache(KnownPaths).live_names.follow(log, head)
             asked = [path for path in repeating if path not in self._faults and self._files.isdisjoint(_above(path))]
             found = side_by_side(log.fs, lambda path: _look(log.fs, path), asked)
             self._taken = {path for path, info in zip(asked, found, strict=True) if info is not None}
@@ -131,7 +131,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     """
     if log.fs.capabilities.implied_directories:
         return set()
-    known = log.known_paths
+    known = log.cache(KnownPaths)
     if head.unpublished:
         known.directories.clear()
     files: set[str] = set()

@@ -9,14 +9,14 @@ from ftfile.commit.model import JobAuthor, StreamAuthor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.commit.log import CommitLog
+    from ftfile.commit.log_reader import LogReader
     from ftfile.commit.model import Author, Record, Transaction
     from ftfile.commit.state import LogState
 
 __all__ = ("find_batch", "find_transaction")
 
 
-def find_batch(log: CommitLog, head: LogState, query_id: str, batch_id: int) -> Record | None:
+def find_batch(log: LogReader, head: LogState, query_id: str, batch_id: int) -> Record | None:
     """Return the record of a batch, or None when there is none or it is not kept any more."""
 
     def number_of(author: Author) -> int | None:
@@ -26,7 +26,7 @@ def find_batch(log: CommitLog, head: LogState, query_id: str, batch_id: int) -> 
     return None if last is None else _find(log, head, number_of, batch_id, last.last_batch, last.version)
 
 
-def find_transaction(log: CommitLog, head: LogState, transaction: Transaction) -> Record | None:
+def find_transaction(log: LogReader, head: LogState, transaction: Transaction) -> Record | None:
     """Return the record of a transaction, or None when there is none or it is not kept any more."""
 
     def number_of(author: Author) -> int | None:
@@ -38,7 +38,7 @@ def find_transaction(log: CommitLog, head: LogState, transaction: Transaction) -
 
 
 def _find(
-    log: CommitLog,
+    log: LogReader,
     head: LogState,
     number_of: Callable[[Author], int | None],
     wanted: int,

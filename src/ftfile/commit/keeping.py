@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit.bases import keep_base
+from ftfile.commit import bases
 from ftfile.commit.merging import make_range
 from ftfile.commit.own_ranges import own_cover
 from ftfile.commit.ranges import list_ranges, reach, write_merged
-from ftfile.core.errors import FtfileError
+from ftfile.core.errors import FtfileError, StorageError
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Record
     from ftfile.commit.state import LogState
 
-__all__ = ("extend_ranges", "keep_up")
+__all__ = ("extend_ranges", "keep_base", "keep_up")
 
 # A range is due at every 64th version, and as soon as this committer remembers 256 KiB of records.
 RANGE_EVERY = 64
@@ -75,3 +75,14 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
         return first - 1
     log.known_ranges.add(write_merged(log.fs, log.ids, make_range(records, head.log_start), own, found))
     return records[-1].version
+
+
+def keep_base(log: CommitLog, state: LogState) -> None:
+    """Write a base when one is due; failing is harmless and only logged, the batch is committed."""
+    if log.delta_bytes <= max(bases.BASE_MIN_BYTES, log.base_bytes // 2):
+        return
+    log.delta_bytes = 0
+    try:
+        log.base_bytes = bases.write_base(log.fs, log.ids, state, log.bases.useless)
+    except StorageError as error:
+        _log.warning("could not write a base of version %d, a restart will read more records: %s", state.version, error)

@@ -10,7 +10,7 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from ftfile.commit.log import CommitLog
+    from ftfile.commit.log_reader import LogReader
 
 __all__ = ("is_end",)
 
@@ -22,7 +22,7 @@ ADVICE = (
 _log = get_logger(__name__)
 
 
-def is_end(log: CommitLog, version: int, *, lists: bool, acts: bool) -> bool:
+def is_end(log: LogReader, version: int, *, lists: bool, acts: bool) -> bool:
     """Return True if the log ends at a version; False if it goes on by now.
 
     Args:
@@ -54,7 +54,7 @@ def is_end(log: CommitLog, version: int, *, lists: bool, acts: bool) -> bool:
     return True
 
 
-def _newest_listed(log: CommitLog, version: int) -> int:
+def _newest_listed(log: LogReader, version: int) -> int:
     """Return the newest version whose record is listed, -1 for none after `version`."""
     try:
         names = log.fs.names_after(layout.LOG, layout.record_path(version + 1).rpartition("/")[2])

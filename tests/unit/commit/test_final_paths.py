@@ -176,7 +176,7 @@ class TestDirectories:
         driver = Driver(fs)
         for batch in range(4):
             driver.commit(batch, *(driver.stage(batch, name=f"d{number}/part-{batch}") for number in range(25)))
-            assert len(driver.log.known_paths.directories) <= 10
+            assert len(driver.log.cache(KnownPaths).directories) <= 10
         assert len(fs.list("d24")) == 4
 
     def test_the_bound(self) -> None:

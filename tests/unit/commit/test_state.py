@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from ftfile.commit import bases, fold, layout
-from ftfile.commit.bases import decode_base, encode_base, keep_base, list_bases
+from ftfile.commit.bases import decode_base, encode_base, list_bases
 from ftfile.commit.fold import after
+from ftfile.commit.keeping import keep_base
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
 from ftfile.commit.proposal import Rewrite

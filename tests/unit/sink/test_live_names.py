@@ -10,6 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.commit import live_names, memory
+from ftfile.commit.final_paths import KnownPaths
 from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
@@ -89,7 +90,7 @@ class TestATakenFile:
         for batch in range(1, 4):
             other.run(batch, [[]])
         Path(out, "latest.parquet").unlink()
-        names = log_of(query).known_paths.live_names
+        names = log_of(query).cache(KnownPaths).live_names
         assert names.follow(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
         self.assert_refused(other, 4)
 
@@ -182,4 +183,4 @@ def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
     fixed = replace(query, options=LATEST | {"fileFormat": "json"})
     fixed.run(5, row(5))
     log = log_of(query)
-    assert log.known_paths.live_names.follow(log, log.read_on()) == {"latest.parquet"}
+    assert log.cache(KnownPaths).live_names.follow(log, log.read_on()) == {"latest.parquet"}
