@@ -288,7 +288,7 @@ class TestLimits:
         assert len(files(out)) == 30 - len(head.segments)
 
     def test_failed_jobs_take_no_room_from_others(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 2)
+        monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 1)
         query = query_of(out, maxBatchesPerFile="1")
         query.run(0, [rows_of("a")])
         query.run(1, [rows_of("b")])
@@ -348,7 +348,7 @@ class TestTime:
     )
     def test_a_clock_that_was_wrong_for_a_while_keeps_no_file_open(self, out: str, options: dict[str, str]) -> None:
         waits_s = [0, YEAR_S, -YEAR_S, 60, 60, 60]
-        found = self.run(out, {"inactivityInterval": "90d"} | options, waits_s)
+        found = self.run(out, {"inactivityInterval": "9000d"} | options, waits_s)
         # The first is a year old when the second comes, and that is of a year to come when the third does.
         assert found == [1, 1]
         with repeatable(clock := ManualClock(1_700_000_000_000)):

@@ -37,13 +37,11 @@ class _Changes:
         new: segments of its own batch, by group.
         older: of earlier batches, what jobs left, by group.
         busy: ids of segments that it ends, or that jobs have which it repeats.
-        waiting: groups of which a job may leave rows that come before all others.
     """
 
     new: dict[GroupKey, list[Add]]
     older: dict[GroupKey, list[Add]]
     busy: set[str]
-    waiting: set[GroupKey]
 
 
 class RollingPlanner:
@@ -97,7 +95,6 @@ class RollingPlanner:
             by_group(add for add in opened if add.origin.last_batch == batch),
             by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
             busy,
-            {key_of(job.inputs[0]) for job in jobs if job.payload["keepTail"] and not job.attempts},
         )
         self._index.follow(head)
         room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
@@ -118,7 +115,7 @@ class RollingPlanner:
         self._index.follow(head)
         jobs = [job for job in head.due if self._is_own(job)]
         taken = sum(len(job.inputs) for job in head.due)
-        return [*jobs, *self._due(_Changes({}, {}, set(), set()), now_ms, len(head.segments) - taken, tasks=1)]
+        return [*jobs, *self._due(_Changes({}, {}, set()), now_ms, len(head.segments) - taken, tasks=1)]
 
     def _is_own(self, job: DueJob) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
@@ -154,12 +151,12 @@ class RollingPlanner:
             open_segments: number of the directory's segments that no job names.
             tasks: number of those that will do the jobs.
         """
-        index, new, older, busy, waiting = self._index, changes.new, changes.older, changes.busy, changes.waiting
+        index, new, older, busy = self._index, changes.new, changes.older, changes.busy
         planned: set[GroupKey] = set()
         # What is over ends without the rows of the batch; what has reached a limit, with them.
         for key in dict.fromkeys((*index.overdue(now_ms), *older)):
             found = index.candidate(key, older.get(key, ()), busy)
-            for job in self._ending(found, now_ms, tasks, waiting | new.keys()):
+            for job in self._ending(found, now_ms, tasks, at_limits=key not in new):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -168,7 +165,7 @@ class RollingPlanner:
         for key in dict.fromkeys((*new, *index.passed_by(new))):
             more = new.get(key, []) if key in over else [*older.get(key, ()), *new.get(key, ())]
             found = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
-            for job in self._ending(found, now_ms, tasks, waiting):
+            for job in self._ending(found, now_ms, tasks):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -181,10 +178,10 @@ class RollingPlanner:
                     open_segments -= len(job.inputs)
                     yield job
 
-    def _ending(self, found: Candidate, now_ms: int, tasks: int, waiting: set[GroupKey]) -> Iterator[DueJob]:
-        """Yield the jobs of a group, if it is due; at a limit, it waits for rows that come first."""
+    def _ending(self, found: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True) -> Iterator[DueJob]:
+        """Yield the jobs of a group, if it is due."""
         reason = self._reason(found, now_ms) if found.totals.segments else None
-        if reason and not (reason in LIMITS and found.key in waiting):
+        if reason and (at_limits or reason not in LIMITS):
             yield from jobs_of(found.segments, reason, self._settings, self._ids, tasks)
 
     def _reason(self, found: Candidate, now_ms: int) -> str | None:
