@@ -96,8 +96,8 @@ class FsspecClient:
             raise Unsupported(operation, path, f"it {fault}")
         return f"{self._root}/{path}" if path else self._root
 
-    def call(self, operation: str, path: str, do: Callable[[Any], Result]) -> Result:
-        """Call the file system, or an open file of it.
+    def call(self, operation: str, path: str, do: Callable[[Any], Result], *, is_upload: bool = False) -> Result:
+        """Call the file system, or an open file of it; `is_upload`: what it makes is no file before the end.
 
         Raises:
             StorageError: see `remote_error`.
@@ -105,7 +105,7 @@ class FsspecClient:
         try:
             return run_within(self._timeout_s, lambda: do(self._store))
         except Exception as error:
-            raise remote_error(operation, path, self.where, error) from error
+            raise remote_error(operation, path, self.where, error, is_upload=is_upload) from error
 
     def info(self, operation: str, path: str) -> FileInfo:
         """Return what is at a path.
@@ -194,14 +194,14 @@ class NewFile:
 
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part."""
-        self._client.call(self._operation, self._path, lambda store: self._send(store, content))
+        self._call(lambda store: self._send(store, content))
 
     def finish(self, content: bytes | bytearray) -> None:
         """Send the last part and make the file.
 
         Raises:
             AlreadyExists: something is there.
-            StorageError: it is not made, or not known to be.
+            StorageError: it is not made, or not known to be; never `NotFound`.
         """
 
         def finish(store: Any) -> None:  # noqa: ANN401 - fsspec ships no types
@@ -212,12 +212,15 @@ class NewFile:
                 _give_up(self._file)
                 raise
 
-        self._client.call(self._operation, self._path, finish)
+        self._call(finish)
 
     def give_up(self) -> None:
         """Leave the file away, as far as that can be done."""
         with contextlib.suppress(StorageError):
             self._client.call("abort", self._path, lambda _: _give_up(self._file))
+
+    def _call(self, do: Callable[[Any], None]) -> None:
+        self._client.call(self._operation, self._path, do, is_upload=True)
 
     def _send(self, store: Any, content: bytes | bytearray) -> None:  # noqa: ANN401 - fsspec ships no types
         if self._file is None:

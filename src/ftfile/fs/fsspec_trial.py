@@ -77,11 +77,12 @@ class Trial:
     def _new_file(self) -> None:
         try:
             self._fs.create_exclusive(self._path("one"), b"one")
-        except NotFound as error:
-            raise self._lacks("wants directories to be made before files", error) from error
         except StorageError as error:
             if _may_pass(error):
                 raise
+            if isinstance(error.__cause__, FileNotFoundError):
+                what = "has no bucket or container of this name, or wants directories to be made before files"
+                raise self._lacks(what, error) from error
             raise self._lacks("makes no files where there are none (mode 'xb')", error) from error
         self._holds("one", b"one")
 

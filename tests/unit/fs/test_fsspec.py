@@ -225,7 +225,7 @@ class NeverGivingUp(Objects):
         (OverwritingLater, "moves a file over another"),
         (Vague, r"does not say so \(FileExistsError\).*it did not work"),
         (WithoutModeX, r"makes no files where there are none \(mode 'xb'\).*no mode xb"),
-        (WantingDirectories, "wants directories to be made before files"),
+        (WantingDirectories, "has no bucket or container of this name, or wants directories to be made before files"),
         (MemoryFileSystem, "shows files while they are written"),
         (ListingLate, "does not list at once what was written"),
         (ListingTheDead, "lists a file that was deleted"),
@@ -247,7 +247,7 @@ def test_what_falls_short_is_refused(kind: type, lack: str) -> None:
 def test_a_disk_by_way_of_fsspec_is_refused(tmp_path: Path) -> None:
     # As it is by sftp, and wherever else files are seen while they are written.
     (tmp_path / "_ftfile").mkdir()
-    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* wants directories"):
+    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* or wants directories"):
         open_filesystem(f"local:{tmp_path}").prove("_ftfile")
     with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* (shows files|wants directories)"):
         open_filesystem(f"local:{tmp_path}", settings={"auto_mkdir": "true"}).prove("_ftfile")
@@ -519,6 +519,32 @@ def test_a_file_whose_old_name_another_publisher_deleted_is_moved() -> None:
     assert [info.path for info in filesystem.list("")] == ["moved"]
 
 
+class Forgetting(Objects):
+    """Forgets an upload with its end; a library that had no answer sends the end again, and hears that nothing is."""
+
+    def make(self, path: str, content: bytes, *, is_new: bool) -> None:
+        super().make(path, content, is_new=is_new)
+        raise FileNotFoundError(path)
+
+
+def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_file() -> None:
+    known_as("forgetting", Forgetting)
+    filesystem = open_filesystem(f"forgetting://{next(names)}")
+    with pytest.raises(OutcomeUnknown, match="FileNotFoundError.*it may have happened"):
+        filesystem.create_exclusive("file", b"content")
+    stream = filesystem.create("other")
+    stream.write(b"content")
+    with pytest.raises(OutcomeUnknown):
+        stream.close()
+    assert not stream.abort()
+    # Whoever moves takes "nothing is there" for a source that was moved already.
+    with pytest.raises(OutcomeUnknown):
+        filesystem.rename("file", "moved")
+    assert {info.path for info in filesystem.list("")} == {"file", "moved", "other"}
+    with pytest.raises(NotFound):
+        filesystem.rename("nowhere", "target")
+
+
 class Failing(Objects):
     """Fails at one of its changes, before or after it took effect."""
 
@@ -533,7 +559,8 @@ class Failing(Objects):
         if not (is_due and effect == "before"):
             do()
         if is_due:
-            raise OSError("the connection broke")
+            # A library that sends a request again hears that the upload, or the file, is no longer there.
+            raise FileNotFoundError("404") if effect == "sent again" else OSError("the connection broke")
 
     def make(self, path: str, content: bytes, *, is_new: bool) -> None:
         self.change(lambda: super(Failing, self).make(path, content, is_new=is_new))
@@ -569,7 +596,7 @@ def test_no_kept_listing_is_believed() -> None:
 
 
 @pytest.mark.parametrize("publish", ["copy", "direct"])
-@pytest.mark.parametrize("effect", ["before", "after"])
+@pytest.mark.parametrize("effect", ["before", "after", "sent again"])
 def test_each_row_once_whatever_change_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publish: str, effect: str
 ) -> None:
