@@ -5,6 +5,7 @@ import errno
 import itertools
 import pickle
 import threading
+import traceback
 from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -380,6 +381,47 @@ def test_settings_are_arguments_and_secrets_are_named(monkeypatch: pytest.Monkey
     assert "s3cret" not in repr(filesystem)
 
 
+@pytest.mark.parametrize("way", ["anon", "google_default", "cloud", "cache", "browser"])
+def test_a_way_to_find_credentials_is_no_secret(way: str) -> None:
+    known_as("told", Told)
+    open_filesystem(f"told://{next(names)}", settings={"token": way})
+    assert Told.arguments["token"] == way
+    # Of any other argument it may be one.
+    for name in ("secret", "sas_token"):
+        with pytest.raises(ConfigError, match="not for secrets"):
+            open_filesystem(f"told://{next(names)}", settings={name: way})
+
+
+class Talkative(Objects):
+    """Tells all that it knows."""
+
+    def __init__(self, account_key: str = "", nested: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        super().__init__(use_listings_cache=kwargs["use_listings_cache"])
+        self.secret = account_key
+        if account_key == "wr0ng-secret":
+            raise ValueError(f"{account_key} is no key")
+
+    def make(self, path: str, content: bytes, *, is_new: bool) -> None:  # noqa: ARG002
+        signed = "https://host/path?upload_id=ABC123&x=1 AccountKey=DEF456;Next=1 ?sig=GHI%2B789&se=1"
+        raise OSError(f"refused with {self.secret}: {signed}")
+
+
+def test_no_error_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    known_as("talkative", Talkative)
+    monkeypatch.setenv("MY_KEY", "wr0ng-secret")
+    settings = {"account_key": "env:MY_KEY"}
+    with pytest.raises(ConfigError, match=r"ValueError: \.\.\. is no key") as opening:
+        open_filesystem(f"talkative://{next(names)}", settings=settings)
+    monkeypatch.setenv("MY_KEY", "r1ght-secret")
+    monkeypatch.setenv("OTHER_KEY", "n3sted-secret")
+    settings |= {"nested": '{"password": "env:OTHER_KEY"}'}
+    with pytest.raises(OutcomeUnknown, match=r"refused with \.\.\.:.*upload_id=\.\.\.&x=1 .*;Next=1.*&se=1") as making:
+        open_filesystem(f"talkative://{next(names)}", settings=settings).create_exclusive("file", b"")
+    for caught in (opening, making):
+        shown = "".join(traceback.format_exception(caught.value))
+        assert not [each for each in ("-secret", "ABC123", "DEF456", "GHI") if each in shown.replace("MY_KEY", "")]
+
+
 class Strict(Objects):
     def __init__(self, *, use_listings_cache: bool) -> None:
         super().__init__(use_listings_cache=use_listings_cache)
@@ -530,7 +572,7 @@ class Forgetting(Objects):
 def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_file() -> None:
     known_as("forgetting", Forgetting)
     filesystem = open_filesystem(f"forgetting://{next(names)}")
-    with pytest.raises(OutcomeUnknown, match="FileNotFoundError.*it may have happened"):
+    with pytest.raises(OutcomeUnknown, match=r"FileNotFoundError.*it may have happened"):
         filesystem.create_exclusive("file", b"content")
     stream = filesystem.create("other")
     stream.write(b"content")
@@ -543,6 +585,25 @@ def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_f
     assert {info.path for info in filesystem.list("")} == {"file", "moved", "other"}
     with pytest.raises(NotFound):
         filesystem.rename("nowhere", "target")
+
+
+class ForgettingOnce(Forgetting):
+    """Forgets the first upload, or one of those that race."""
+
+    left: ClassVar[list[str]] = []
+
+    def make(self, path: str, content: bytes, *, is_new: bool) -> None:
+        if self.left and path.endswith(self.left[0]):
+            self.left.pop()
+            super().make(path, content, is_new=is_new)
+        Objects.make(self, path, content, is_new=is_new)
+
+
+@pytest.mark.parametrize("name", ["/one", "/two", "/race-3", "/other"])
+def test_a_reply_that_is_lost_in_the_trial_is_no_verdict(name: str) -> None:
+    ForgettingOnce.left.append(name)
+    prove(ForgettingOnce, "forgettingonce")
+    assert not ForgettingOnce.left
 
 
 class Failing(Objects):
