@@ -23,27 +23,30 @@ ENVIRONMENT = {"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
 
 
 class GcsStore(Store):
-    """The emulator over a temporary directory, with one bucket."""
+    """The emulator over a temporary directory, with one bucket.
 
-    def __init__(self) -> None:
-        super().__init__(
-            str(SERVER), "-scheme", "http", "-host", "127.0.0.1", "-port", "{port}", "-filesystem-root", "{data}",
-            "-log-level", "error",
-        )  # fmt: skip
+    Args:
+        tls: files with its certificate and key, if it is to speak TLS; then it has no bucket.
+    """
+
+    def __init__(self, *tls: str) -> None:
+        more = ("-cert-location", tls[0], "-private-key-location", tls[1]) if tls else ()
+        scheme = "https" if tls else "http"
+        where = ("-scheme", scheme, "-host", "127.0.0.1", "-port", "{port}", "-filesystem-root", "{data}")
+        super().__init__(str(SERVER), *where, *more, "-log-level", "error", scheme=scheme)
 
     @property
     def url(self) -> str:
         """Return the root of its bucket."""
         return f"gs://{BUCKET}"
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """Return what the driver must be told."""
-        return self.settings_at(self.endpoint)
-
     def settings_at(self, endpoint: str) -> dict[str, str]:
         """Return what the driver must be told to reach it at another address."""
         return {"endpoint_url": endpoint, "token": "anon", "project": "project"}
+
+    def environment_at(self, endpoint: str) -> dict[str, str]:  # noqa: ARG002 - it is all the same
+        """Return the variables that a process needs for these settings."""
+        return ENVIRONMENT
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -53,7 +56,9 @@ class GcsStore(Store):
     def start(self) -> None:
         """Start it and wait until it answers."""
         super().start()
-        if BUCKET not in {each["name"] for each in self.ask("GET", "b?project=project").get("items", ())}:
+        if self._scheme == "http" and BUCKET not in {
+            each["name"] for each in self.ask("GET", "b?project=project").get("items", ())
+        }:
             self.ask("POST", "b?project=project", {"name": BUCKET})
 
     def names(self, directory: str) -> set[str]:
@@ -91,9 +96,9 @@ def what_is_missing() -> str:
 
 
 @contextlib.contextmanager
-def fake_gcs() -> Iterator[GcsStore]:
-    """Start it."""
-    store = GcsStore()
+def fake_gcs(*tls: str) -> Iterator[GcsStore]:
+    """Start it; see there."""
+    store = GcsStore(*tls)
     try:
         store.start()
         yield store

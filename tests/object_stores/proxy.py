@@ -32,7 +32,7 @@ CONNECT_TIMEOUT_S = 10.0
 # A side that takes nothing for so long has gone.
 STALLED_S = 30.0
 DRIPPED_BYTES = 40
-DRIP_S = 0.01
+DRIP_S = 0.005
 # How long a thread may need to see that the proxy has ended.
 POLL_S = 0.2
 # What makes `close` send a reset.
@@ -148,8 +148,9 @@ class Proxy:
 
     def _hand_on(self, client: socket.socket, server: socket.socket) -> None:
         fault, how, asking = None, 0.0, False
+        sides = [client, server]
         while not self._ended.is_set():
-            readable = select.select([client, server], [], [], POLL_S)[0]
+            readable = select.select(sides, [], [], POLL_S)[0]
             if client in readable:
                 data = client.recv(CHUNK_BYTES)
                 if not data:
@@ -165,15 +166,15 @@ class Proxy:
                 server.sendall(data)
             if server in readable:
                 data = server.recv(CHUNK_BYTES)
+                if fault == "silence":
+                    sides = sides if data else [client]
+                    continue
                 if not data or not self._reply(client, data, fault, how):
                     return
-                if fault != "silence":
-                    asking, fault = False, None
+                asking, fault = False, None
 
     def _reply(self, client: socket.socket, data: bytes, fault: str | None, how: float) -> bool:
         """Hand the beginning of a reply to the client, and return whether the connection goes on."""
-        if fault == "silence":
-            return True
         if fault == "swallow":
             _reset(client)
             return False
