@@ -391,8 +391,8 @@ BY_FSSPEC = (
     wrong(
         "fsspec is believed",
         "fs/fsspec_store.py",
-        "            if not client.proven:\n",
-        "            if False:\n",
+        "            while not client.proven:\n",
+        "            while False:\n",
         f"{FSSPEC}::test_what_falls_short_is_refused",
     ),
     wrong(
