@@ -45,7 +45,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 
 .PHONY: test
 test: tests_passed := --tests-passed
-test: clean-reports java hdfs-jars store-jars s3-server azure-server lint unit crash server-tests object-store-tests spark smoke-spark unit-pythons mutants ## everything that must pass
+test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server lint unit crash server-tests object-store-tests spark smoke-spark unit-pythons mutants ## everything that must pass
 	@$(python) .ci/tally.py .reports
 
 .PHONY: unit
@@ -69,11 +69,11 @@ cluster-tests: java hdfs-jars s3-server environment ## a standalone cluster whos
 	$(call pytest,.venv,cluster) tests/cluster
 
 .PHONY: object-store-tests
-object-store-tests: s3-server azure-server environment ## the tests on servers of S3, and on Azure's emulator
+object-store-tests: s3-server gcs-server azure-server environment ## the tests on servers of S3, and on emulators of Azure and Google
 	$(call pytest,.venv,object-stores) -n 2 --dist loadscope tests/object_stores
 
 .PHONY: long
-long: java hdfs-jars store-jars s3-server azure-server environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
+long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
@@ -160,6 +160,10 @@ store-jars:
 .PHONY: s3-server
 s3-server:
 	@.ci/s3-server
+
+.PHONY: gcs-server
+gcs-server:
+	@.ci/gcs-server
 
 .PHONY: azure-server
 azure-server:

@@ -391,8 +391,8 @@ BY_FSSPEC = (
     wrong(
         "fsspec is believed",
         "fs/fsspec_store.py",
-        "            if not client.proven:\n",
-        "            if False:\n",
+        "            while not client.proven:\n",
+        "            while False:\n",
         f"{FSSPEC}::test_what_falls_short_is_refused",
     ),
     wrong(
@@ -436,6 +436,34 @@ BY_FSSPEC = (
         "_SECRET.search(name.lower()) and not _is_harmless(value)",
         "False",
         f"{FSSPEC}::test_settings_that_are_wrong",
+    ),
+    wrong(
+        "an upload that is not there is taken for a source that was moved",
+        "fs/fsspec_errors.py",
+        "if is_upload and kind is NotFound:",
+        "if False:",
+        f"{FSSPEC}::test_each_row_once_whatever_change_fails",
+    ),
+    wrong(
+        "a reply that is lost in the trial is a verdict",
+        "fs/fsspec_store.py",
+        "if tried == TRIALS or not is_unclear(error):",
+        "if error:",
+        f"{FSSPEC}::test_a_reply_that_is_lost_in_the_trial_is_no_verdict",
+    ),
+    wrong(
+        "errors show what signs a URL",
+        "fs/fsspec_settings.py",
+        'return _SIGNED.sub(r"\\1=...", text)',
+        "return text",
+        f"{FSSPEC}::test_no_error_shows_a_secret",
+    ),
+    wrong(
+        "headers that were cut are taken for all",
+        "fs/lines.py",
+        "if not reader.line:",
+        "if False:",
+        f"{LINES}::TestShort::test_headers_of_a_look_wherever_they_are_cut",
     ),
 )
 

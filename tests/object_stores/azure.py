@@ -20,6 +20,8 @@ AZURITE = Path(__file__).parents[2] / ".servers" / "azurite"
 CONTAINER = "container"
 # By this variable adlfs finds its credentials.
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
+# The same by way of something between.
+PROXIED = "FTFILE_PROXIED_CONNECTION_STRING"
 # Those that every Azurite has.
 ACCOUNT = "devstoreaccount1"
 HADOOP_HOST = f"{ACCOUNT}.dfs.core.windows.net"
@@ -40,10 +42,14 @@ class AzureStore(Store):
         """Return the root of its container."""
         return f"abfs://{CONTAINER}"
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """Return what the driver must be told."""
-        return {"connection_string": f"env:{CONNECTION}"}
+    def settings_at(self, endpoint: str) -> dict[str, str]:
+        """Return what the driver must be told to reach it at another address."""
+        name = CONNECTION if endpoint == self.endpoint else PROXIED
+        return {"connection_string": f"env:{name}"}
+
+    def environment_at(self, endpoint: str) -> dict[str, str]:
+        """Return the variables that a process needs for these settings."""
+        return {CONNECTION: self.connection, PROXIED: self._connection_at(endpoint)}
 
     @property
     def hadoop_settings(self) -> dict[str, str]:
@@ -60,7 +66,10 @@ class AzureStore(Store):
     @property
     def connection(self) -> str:
         """Return what that variable must hold."""
-        blobs = f"BlobEndpoint={self.endpoint}/{ACCOUNT}"
+        return self._connection_at(self.endpoint)
+
+    def _connection_at(self, endpoint: str) -> str:
+        blobs = f"BlobEndpoint={endpoint}/{ACCOUNT}"
         return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};{blobs};"
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.share import THOROUGH
-from tests.object_stores import azure, servers
+from tests.object_stores import azure, gcs, servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,18 +23,16 @@ pytest.register_assert_rewrite("ftfile.testing")
 
 def pytest_report_header() -> list[str]:
     """Say what is left out before the tests begin."""
-    return [missing for missing in (servers.what_is_missing(), azure.what_is_missing()) if missing]
+    return [
+        missing for missing in (servers.what_is_missing(), azure.what_is_missing(), gcs.what_is_missing()) if missing
+    ]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def credentials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in servers.CREDENTIALS.items():
+        for name, value in (servers.CREDENTIALS | servers.NO_FILES | gcs.ENVIRONMENT).items():
             patch.setenv(name, value)
-        # No files of the user's, and no question to a cloud that is not there.
-        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-            patch.setenv(name, "/nonexistent")
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         yield
 
 

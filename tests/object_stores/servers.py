@@ -8,10 +8,13 @@ import http.client
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,25 +28,38 @@ if TYPE_CHECKING:
 __all__ = (
     "BUCKET",
     "CREDENTIALS",
+    "MINIO",
+    "NO_FILES",
     "PROFILES",
     "VERSITY",
     "WRONG",
     "Store",
     "client",
+    "minio",
     "moto",
     "versity",
+    "versity_with_tls",
     "what_is_missing",
 )
 
 VERSITY = Path(__file__).parents[2] / ".servers" / "versitygw"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "ftfile-access", "AWS_SECRET_ACCESS_KEY": "ftfile-SECRET-value"}
 WRONG = "ftfile-WRONG-value"
+# No files of the user's, and no question to a cloud that is not there.
+NO_FILES = {
+    "AWS_CONFIG_FILE": "/nonexistent",
+    "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 # For `storage.profile`, as a file of credentials; of one the store knows the access key alone.
 PROFILES = "".join(
     f"[{name}]\naws_access_key_id = {CREDENTIALS['AWS_ACCESS_KEY_ID']}\naws_secret_access_key = {secret}\n"
     for name, secret in {"right": CREDENTIALS["AWS_SECRET_ACCESS_KEY"], "wrong": WRONG}.items()
 )
 BUCKET = "bucket"
+# Nothing builds it: whoever has one can have it tried, too.
+MINIO = "FTFILE_MINIO"
+_VERSITY = (str(VERSITY), "--quiet", "--keep-alive", "--port", "127.0.0.1:{port}", "posix", "{data}")
 START_TIMEOUT_S = 300.0
 
 # Each line it reads is the server that runs now; at the end of its input that has lost its owner.
@@ -55,9 +71,11 @@ class Store:
 
     Args:
         command: that starts it; `{port}` and `{data}` are put in.
+        scheme: `http`, or `https`.
     """
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, scheme: str = "http") -> None:
+        self._scheme = scheme
         self._reserved: socket.socket | None = _bound()
         self._port: int = self._reserved.getsockname()[1]
         self._directory = Path(tempfile.mkdtemp(prefix="ftfile-s3-"))
@@ -70,9 +88,14 @@ class Store:
         self._server: subprocess.Popen[bytes] | None = None
 
     @property
+    def port(self) -> int:
+        """Return where it listens."""
+        return self._port
+
+    @property
     def endpoint(self) -> str:
         """Return its URL."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"{self._scheme}://127.0.0.1:{self._port}"
 
     @property
     def url(self) -> str:
@@ -82,7 +105,15 @@ class Store:
     @property
     def settings(self) -> dict[str, str]:
         """Return what the driver must be told."""
-        return {"endpoint": self.endpoint, "region": "us-east-1"}
+        return self.settings_at(self.endpoint)
+
+    def settings_at(self, endpoint: str) -> dict[str, str]:
+        """Return what the driver must be told to reach it at another address."""
+        return {"endpoint": endpoint, "region": "us-east-1"}
+
+    def environment_at(self, endpoint: str) -> dict[str, str]:  # noqa: ARG002 - there are those that depend on it
+        """Return the variables that a process needs for these settings."""
+        return CREDENTIALS | NO_FILES
 
     @property
     def hadoop_settings(self) -> dict[str, str]:
@@ -119,7 +150,8 @@ class Store:
     def start(self) -> None:
         """Start it and wait until it answers."""
         self._release_port()
-        keys = dict(zip(("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), CREDENTIALS.values(), strict=True))
+        names = (("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"))
+        keys = {name: value for both in names for name, value in zip(both, CREDENTIALS.values(), strict=True)}
         log = self._directory / "log"
         with log.open("a") as output:
             server = subprocess.Popen(
@@ -129,7 +161,7 @@ class Store:
         assert self._guard.stdin is not None
         self._guard.stdin.write(f"{server.pid}\n")
         self._guard.stdin.flush()
-        _wait_until_answers(server, self._port, log)
+        _wait_until_answers(server, self.endpoint, log)
 
     def kill(self) -> None:
         """SIGKILL it; its data stay."""
@@ -180,35 +212,49 @@ def moto() -> AbstractContextManager[Store]:
 
 def versity() -> AbstractContextManager[Store]:
     """Start the Versity gateway over a temporary directory."""
-    return _running(str(VERSITY), "--quiet", "--keep-alive", "--port", "127.0.0.1:{port}", "posix", "{data}")
+    return _running(*_VERSITY)
+
+
+def versity_with_tls(certificate: Path, key: Path) -> AbstractContextManager[Store]:
+    """Start the Versity gateway, likewise, which speaks TLS; it has no bucket."""
+    # With TLS it loses its place in a connection that is kept, and answers a whole request with a 400.
+    kept = [word for word in _VERSITY[1:] if word != "--keep-alive"]
+    return _running(_VERSITY[0], "--cert", str(certificate), "--key", str(key), *kept, scheme="https")
+
+
+def minio() -> AbstractContextManager[Store]:
+    """Start MinIO, which the variable `FTFILE_MINIO` leads to, over a temporary directory."""
+    return _running(os.environ[MINIO], "server", "--quiet", "--address", "127.0.0.1:{port}", "{data}")
 
 
 @contextlib.contextmanager
-def _running(*command: str) -> Iterator[Store]:
-    store = Store(*command)
+def _running(*command: str, scheme: str = "http") -> Iterator[Store]:
+    store = Store(*command, scheme=scheme)
     try:
         store.start()
-        client(store.endpoint).create_bucket(Bucket=BUCKET)
+        if scheme == "http":
+            client(store.endpoint).create_bucket(Bucket=BUCKET)
         yield store
     finally:
         store.remove()
 
 
-def _wait_until_answers(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_until_answers(server: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
     deadline_s = time.monotonic() + START_TIMEOUT_S
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     while True:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         try:
-            connection.request("GET", "/")
-            connection.getresponse().read()
-        except OSError as error:
+            urllib.request.urlopen(endpoint, timeout=5, context=context).close()
+        except urllib.error.HTTPError as error:
+            error.close()  # an answer, too
+            return
+        except (OSError, http.client.HTTPException) as error:
             if server.poll() is not None or time.monotonic() > deadline_s:
                 raise RuntimeError(f"the server did not start:\n{log.read_text()}") from error
             time.sleep(0.05)
         else:
             return
-        finally:
-            connection.close()
 
 
 def _bound() -> socket.socket:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.ci_scripts import run_script
-from tests.object_stores import azure, conftest, servers
+from tests.object_stores import azure, conftest, gcs, servers
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
     ("script", "said"),
     [
         ("s3-server", "No Go here: the tests on S3 use moto alone, and no real server (apt-get install golang"),
+        ("gcs-server", "No Go here: the tests on GCS are left out (apt-get install golang"),
         ("azure-server", "No Node here: the tests on Azure are left out (apt-get install npm"),
     ],
 )
@@ -54,9 +55,11 @@ def test_the_tests_say_what_they_leave_out(tmp_path: Path, monkeypatch: pytest.M
     assert {conftest.drawn_server(f"test {number}") for number in range(100)} == {"moto", "real"}
     monkeypatch.setattr(servers, "VERSITY", tmp_path / "versitygw")
     monkeypatch.setattr(azure, "AZURITE", tmp_path)
+    monkeypatch.setattr(gcs, "SERVER", tmp_path / "fake-gcs-server")
     said = "\n".join(conftest.pytest_report_header())
     assert "moto is tried alone" in said
     assert "Azure is left out" in said
+    assert "GCS is left out" in said
     with pytest.raises(pytest.skip.Exception, match="moto is tried alone"):
         next(conftest.start_real())
     assert {conftest.drawn_server(f"test {number}") for number in range(100)} == {"moto"}

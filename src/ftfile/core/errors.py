@@ -5,6 +5,7 @@ and nothing else; drivers translate the errors of their SDK at the edge::
 
     FtfileError
     ├─ ConfigError              an option, or a combination of options, is wrong
+    │  └─ WrongConnection       and so no request reaches the store; a StorageError, too
     ├─ SchemaError              a column's type or name cannot be stored
     ├─ EncodingError            a value cannot be encoded
     │  └─ UnencodableRows       and none of the rows given was taken
@@ -65,6 +66,7 @@ __all__ = (
     "UnknownQuery",
     "Unsupported",
     "UserCodeError",
+    "WrongConnection",
 )
 
 
@@ -163,6 +165,10 @@ class OutcomeUnknown(StorageError):
     """The store's reply was lost: the operation may or may not have taken effect."""
 
     retry = Retry.LOOK
+
+
+class WrongConnection(ConfigError, StorageError):
+    """No request reaches the store as the connection is configured, so none was sent, and waiting does not help."""
 
 
 class CorruptData(FtfileError):

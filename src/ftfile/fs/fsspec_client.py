@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import threading
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import fsspec
 
-from ftfile.core.errors import ConfigError, NotFound, StorageError, Unavailable, Unsupported
+from ftfile.core.errors import (
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+    Unsupported,
+    WrongConnection,
+)
 from ftfile.fs.api import FileInfo
 from ftfile.fs.deadline import NoThreadError, run_within
 from ftfile.fs.fsspec_errors import remote_error
 from ftfile.fs.paths import fault_of, join, require_valid
 from ftfile.fs.per_process import PerProcess
+from ftfile.fs.tls import endpoint_fault, tls_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +43,10 @@ READ_BYTES = 16 << 20
 
 # Under which names implementations tell when a file was modified: the exact ones first.
 _TIMES = ("mtime", "updated", "last_modified", "LastModified", "modified", "created")
+
+# By which variable libraries that speak HTTP are told which certificates to trust.
+_BUNDLE = "SSL_CERT_FILE (for s3fs: AWS_CA_BUNDLE)"
+_ENDPOINT = re.compile(r"https?://[^\s;,'\"}]+")
 
 Result = TypeVar("Result")
 
@@ -60,7 +74,9 @@ class FsspecClient:
         self.where = url
         self.proven = False
         self.proving = threading.Lock()
+        self._settings = settings
         self._timeout_s = settings.timeout_s
+        self._has_answered = False
         scheme = url.partition(":")[0]
         try:
             kind = fsspec.get_filesystem_class(scheme)
@@ -68,6 +84,7 @@ class FsspecClient:
             found = kind._get_kwargs_from_urls(url)  # noqa: SLF001
             self._root: str = kind._strip_protocol(url).rstrip("/")  # noqa: SLF001
             arguments = {**found, **settings.arguments()}
+            self._endpoints: list[str] = _ENDPOINT.findall(str(arguments))
             # What others wrote is seen at once only by who keeps no listings.
             make = functools.partial(kind, **arguments, use_listings_cache=False, skip_instance_cache=True)
             # Some ask the store already.
@@ -79,9 +96,10 @@ class FsspecClient:
             raise Unavailable("open", "", text) from error
         except Exception as error:
             raise ConfigError(
-                f"{url!r}: fsspec cannot open it ({type(error).__name__}: {error}): install the package that it names "
-                f"for {scheme!r}, and give what its constructor needs as options storage.<argument>"
-            ) from error
+                f"{url!r}: fsspec cannot open it ({type(error).__name__}: {settings.hidden(str(error))}): install the "
+                f"package that it names for {scheme!r}, and give what its constructor needs as options "
+                "storage.<argument>"
+            ) from self._shown(error)
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
     def name(self, operation: str, path: str) -> str:
@@ -96,16 +114,32 @@ class FsspecClient:
             raise Unsupported(operation, path, f"it {fault}")
         return f"{self._root}/{path}" if path else self._root
 
-    def call(self, operation: str, path: str, do: Callable[[Any], Result]) -> Result:
-        """Call the file system, or an open file of it.
+    def call(self, operation: str, path: str, do: Callable[[Any], Result], *, is_upload: bool = False) -> Result:
+        """Call the file system, or an open file of it; `is_upload`: what it makes is no file before the end.
 
         Raises:
+            WrongConnection: no request ever got through.
             StorageError: see `remote_error`.
         """
         try:
-            return run_within(self._timeout_s, lambda: do(self._store))
+            result = run_within(self._timeout_s, lambda: do(self._store))
         except Exception as error:
-            raise remote_error(operation, path, self.where, error) from error
+            raise self._translated(operation, path, error, is_upload=is_upload) from self._shown(error)
+        self._has_answered = True
+        return result
+
+    def _translated(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
+        text = self._settings.hidden(str(error))
+        found = remote_error(operation, path, self.where, error, text, is_upload=is_upload)
+        fault = tls_fault(error, _BUNDLE)
+        if fault is None and not self._has_answered and type(found) in {Unavailable, OutcomeUnknown, StorageError}:
+            faults = (endpoint_fault(endpoint, _BUNDLE) for endpoint in self._endpoints)
+            fault = next((each for each in faults if each is not None), None)
+        return found if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
+
+    def _shown(self, error: Exception) -> Exception | None:
+        """Return what may stand below an error as its cause: nothing that shows a secret."""
+        return error if self._settings.hidden(str(error)) == str(error) else None
 
     def info(self, operation: str, path: str) -> FileInfo:
         """Return what is at a path.
@@ -194,14 +228,14 @@ class NewFile:
 
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part."""
-        self._client.call(self._operation, self._path, lambda store: self._send(store, content))
+        self._call(lambda store: self._send(store, content))
 
     def finish(self, content: bytes | bytearray) -> None:
         """Send the last part and make the file.
 
         Raises:
             AlreadyExists: something is there.
-            StorageError: it is not made, or not known to be.
+            StorageError: it is not made, or not known to be; never `NotFound`.
         """
 
         def finish(store: Any) -> None:  # noqa: ANN401 - fsspec ships no types
@@ -212,12 +246,15 @@ class NewFile:
                 _give_up(self._file)
                 raise
 
-        self._client.call(self._operation, self._path, finish)
+        self._call(finish)
 
     def give_up(self) -> None:
         """Leave the file away, as far as that can be done."""
         with contextlib.suppress(StorageError):
             self._client.call("abort", self._path, lambda _: _give_up(self._file))
+
+    def _call(self, do: Callable[[Any], None]) -> None:
+        self._client.call(self._operation, self._path, do, is_upload=True)
 
     def _send(self, store: Any, content: bytes | bytearray) -> None:  # noqa: ANN401 - fsspec ships no types
         if self._file is None:

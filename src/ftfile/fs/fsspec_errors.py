@@ -47,7 +47,9 @@ _GONE = 404
 _MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError)
 
 
-def remote_error(operation: str, path: str, where: str, error: Exception) -> StorageError:
+def remote_error(
+    operation: str, path: str, where: str, error: Exception, text: str | None = None, *, is_upload: bool = False
+) -> StorageError:
     """Return what an error means; of one that is not known, a change may or may not have taken effect.
 
     Args:
@@ -55,14 +57,20 @@ def remote_error(operation: str, path: str, where: str, error: Exception) -> Sto
         path: what it was asked to act on.
         where: the root below which the path is.
         error: raised by the implementation.
+        text: of the error, if another than its own is shown.
+        is_upload: it makes a file. Then "nothing is there" is said of the upload, which is also gone when the library
+            sent its end again after the first one took effect.
     """
     kind, advice = _meaning(error) or (None, "")
+    if is_upload and kind is NotFound:
+        kind = None
     if kind is None and operation not in _READING:
         kind, advice = OutcomeUnknown, "it may have happened"
     if kind is None:
         kind = StorageError if isinstance(error, _MISTAKES) else Unavailable
         advice = "the implementation failed"
-    return kind(operation, path, f"{type(error).__name__} below {where}: {str(error) or 'no text'}: {advice}")
+    shown = (str(error) if text is None else text).strip()
+    return kind(operation, path, f"{type(error).__name__} below {where}: {shown or 'no text'}: {advice}")
 
 
 def _meaning(error: Exception) -> tuple[type[StorageError], str] | None:

@@ -19,7 +19,16 @@ __all__ = ("FsspecSettings",)
 TIMEOUT = "calltimeout"
 
 _REFERENCE = "env:"
+# By these gcsfs is told where to look for credentials, and not what they are.
+_WAYS = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
+# A text that is shorter is no secret, and may be a part of any other.
+_SECRET_LENGTH_MIN = 4
+_REFERENCED = re.compile(rf"{_REFERENCE}(\w+)")
 _SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|connection_?string")
+# What makes a URL, or a text of many settings, a credential: those of uploads, of signed URLs, of connection strings.
+_SIGNED = re.compile(
+    r"\b(upload_id|sig|signature|x-goog-signature|x-amz-signature|accountkey|sharedaccesssignature)=[^&;,\s'\")]+", re.I
+)
 # What is more than a text: a number, a word, an object, an array, or a text in quotes.
 _JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.DOTALL)
 
@@ -57,6 +66,13 @@ class FsspecSettings:
         """
         return {name: _resolved(name, _parsed(text)) for name, text in self.texts}
 
+    def hidden(self, text: str) -> str:
+        """Return a text of an error or a log without the secrets that the settings name, and those in URLs."""
+        for name in _REFERENCED.findall(" ".join(text for _, text in self.texts)):
+            secret = os.environ.get(name, "")
+            text = text.replace(secret, "...") if len(secret) >= _SECRET_LENGTH_MIN else text
+        return _SIGNED.sub(r"\1=...", text)
+
 
 def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
     if _JSON.fullmatch(text) is None:
@@ -74,7 +90,7 @@ def _refuse_secrets(option: str, name: str, value: object) -> None:
     elif isinstance(value, list):
         for inner in value:
             _refuse_secrets(option, name, inner)
-    elif _SECRET.search(name.lower()) and not _is_harmless(value):
+    elif _SECRET.search(name.lower()) and not _is_harmless(value) and not (name == "token" and value in _WAYS):
         inside = "" if option == name else f" (in it, {name})"
         raise ConfigError(
             f"storage.{option}{inside}: options are shown by explain() and in logs, so they are not for secrets. "

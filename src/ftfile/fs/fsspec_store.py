@@ -9,7 +9,7 @@ from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageE
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, client_of
 from ftfile.fs.fsspec_settings import FsspecSettings
-from ftfile.fs.fsspec_trial import Trial
+from ftfile.fs.fsspec_trial import TRIALS, Trial, is_unclear
 from ftfile.fs.paths import room_below
 
 if TYPE_CHECKING:
@@ -71,9 +71,15 @@ class FsspecFileSystem(FileSystem):
         """
         client = self.client
         with client.proving:
-            if not client.proven:
-                Trial(self, (client, FsspecClient(self._url, self._settings)), directory).run()
-                client.proven = True
+            tried = 0
+            while not client.proven:
+                tried += 1
+                try:
+                    Trial(self, (client, FsspecClient(self._url, self._settings)), directory).run()
+                    client.proven = True
+                except StorageError as error:
+                    if tried == TRIALS or not is_unclear(error):
+                        raise
 
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing; whether the name is free turns out at the latest when it is closed."""

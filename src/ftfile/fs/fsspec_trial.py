@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.fs.fsspec_client import FsspecClient
 
-__all__ = ("Trial",)
+__all__ = ("TRIALS", "Trial", "is_unclear")
 
 RACERS = 4
 ROUNDS = 5
+# Trials until one that was unclear each time counts as failed.
+TRIALS = 4
 
 _SO_THAT = "so that two writers could undo each other's commits"
 
@@ -38,6 +40,10 @@ _INSTEAD = (
     "take a newer version of the package; or, where the store has one of them, its own driver: s3:// with "
     "storage.endpoint for what speaks S3, hdfs://, webhdfs://, or the path where it is mounted"
 )
+
+
+class _UnclearTrialError(Unsupported):
+    """The store may have said so because a reply was lost, and a library sent a request again."""
 
 
 class Trial:
@@ -77,12 +83,13 @@ class Trial:
     def _new_file(self) -> None:
         try:
             self._fs.create_exclusive(self._path("one"), b"one")
-        except NotFound as error:
-            raise self._lacks("wants directories to be made before files", error) from error
         except StorageError as error:
             if _may_pass(error):
                 raise
-            raise self._lacks("makes no files where there are none (mode 'xb')", error) from error
+            if isinstance(error.__cause__, FileNotFoundError):
+                what = "has no bucket or container of this name, or wants directories to be made before files"
+                raise self._lacks(what, error, is_unclear=True) from error
+            raise self._lacks("makes no files where there are none (mode 'xb')", error, is_unclear=True) from error
         self._holds("one", b"one")
 
     def _nothing_is_written_over(self) -> None:
@@ -157,12 +164,14 @@ class Trial:
         except OutcomeUnknown as error:
             if _may_pass(error):
                 raise
-            raise self._lacks("does not say so (FileExistsError) when a file is there already", error) from error
+            what = "does not say so (FileExistsError) when a file is there already"
+            raise self._lacks(what, error, is_unclear=True) from error
         return True
 
     def _one_won(self, name: str, won: list[bool], contents: list[bytes]) -> None:
         if won.count(True) != 1:
-            raise self._lacks(f"lets {won.count(True)} of {len(won)} writers make one file (mode 'xb'), {_SO_THAT}")
+            what = f"lets {won.count(True)} of {len(won)} writers make one file (mode 'xb'), {_SO_THAT}"
+            raise self._lacks(what, is_unclear=not any(won))
         self._holds(name, contents[won.index(True)])
 
     def _holds(self, name: str, content: bytes) -> None:
@@ -198,10 +207,11 @@ class Trial:
     def _path(self, name: str) -> str:
         return join(self._directory, name)
 
-    def _lacks(self, what: str, error: StorageError | None = None) -> Unsupported:
+    def _lacks(self, what: str, error: StorageError | None = None, *, is_unclear: bool = False) -> Unsupported:
         reason = f" ({error.detail})" if error is not None else ""
         client = self._clients[0]
-        return Unsupported(
+        kind = _UnclearTrialError if is_unclear else Unsupported
+        return kind(
             "prove",
             self._directory,
             f"{client.implementation} of {client.where} {what}{reason}; commits cannot stand on that: {_INSTEAD}",
@@ -213,6 +223,13 @@ class Trial:
             for info in client.children("list", self._directory):
                 with contextlib.suppress(StorageError):
                     client.delete("delete", info.path)
+
+
+def is_unclear(error: StorageError) -> bool:
+    """Return True if a trial that ended so says nothing, and another one may."""
+    return isinstance(error, _UnclearTrialError) or (
+        isinstance(error, AlreadyExists | OutcomeUnknown) and not _may_pass(error)
+    )
 
 
 def _may_pass(error: StorageError) -> bool:

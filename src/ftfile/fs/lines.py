@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
@@ -43,9 +44,41 @@ class Line:
                 self.socket.shutdown(socket.SHUT_RDWR)
 
 
+class _Reader:
+    """Hands on lines, and remembers the last one."""
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401
+        self._file = file
+        self.line = b""
+
+    def readline(self, *limit: int) -> bytes:
+        self.line = self._file.readline(*limit)
+        return self.line
+
+
+class _Answer(http.client.HTTPResponse):
+    """Headers that end with the connection are no headers: Python takes those that came for all."""
+
+    def begin(self) -> None:
+        known: Any = self.headers
+        if known is not None:
+            return
+        file = self.fp
+        reader: Any = _Reader(file)
+        self.fp = reader
+        try:
+            super().begin()
+        finally:
+            if self.fp is reader:
+                self.fp = file
+        if not reader.line:
+            raise http.client.RemoteDisconnected("the connection ended amid the headers of the answer")
+
+
 class _Cuttable:
     """What connections do besides."""
 
+    response_class = _Answer
     timeout: Any
     sock: Any
 

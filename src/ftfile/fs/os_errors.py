@@ -75,8 +75,15 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
         # EIO, ESTALE, ETIMEDOUT ...: a read changed nothing, of a change nobody knows.
         kind = Unavailable if operation in _READING else OutcomeUnknown
         advice = "the device or server of {root} failed; see the kernel log and check it"
+    if error.errno == errno.ENOTDIR and _is_dangling(error.filename):
+        detail = f"{error.filename!r} is a symbolic link to {os.readlink(error.filename)!r}, which is not there"
+        return kind(operation, path, f"{detail}: make that directory, or correct the link")
     reason = os.strerror(error.errno) if error.errno else str(error)
     return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
+
+
+def _is_dangling(name: object) -> bool:
+    return isinstance(name, str) and os.path.islink(name) and not os.path.exists(name)
 
 
 class Translated(Translation):

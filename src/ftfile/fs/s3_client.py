@@ -6,11 +6,20 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, StorageError, Unavailable, Unsupported
+from ftfile.core.errors import (
+    ConfigError,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+    Unsupported,
+    WrongConnection,
+)
 from ftfile.fs.deadline import NoThreadError, limit_s, run_within
 from ftfile.fs.lines import Line, make_cuttable
 from ftfile.fs.per_process import PerProcess
 from ftfile.fs.s3_errors import READING, UNKNOWN_USER, remote_error
+from ftfile.fs.tls import speaks_tls, tls_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +32,8 @@ CONCURRENCY = 32
 # Parts of large files that are under way at once in a process, each with its copy in memory.
 PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT_S = 10.0
+# The library's variable for certificates to trust.
+BUNDLE = "AWS_CA_BUNDLE"
 # How much is given to a socket at once: all of it must go within the time limit, while sending that of connecting.
 _PIECE_BYTES = 128 << 10
 _REFUSED = 300
@@ -72,6 +83,7 @@ class S3Client:
         self._timeout_s = settings.timeout_s
         self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)
         self.proven: dict[str, bool] = {}
+        self._has_answered = False
         config = botocore.config.Config(
             # Who cannot connect is to say so before the time of the request is over.
             connect_timeout=min(_CONNECT_TIMEOUT_S, settings.timeout_s / 2),
@@ -151,6 +163,7 @@ class S3Client:
                 # What the library says shows the header, and so would all that comes from it.
                 raise PermissionDenied(operation, path, f"{_NO_HEADER} (for {where})") from None
             raise self._translated(operation, path, where, error) from error
+        self._has_answered = True
         return answer
 
     def _require_proof(self, method: str, answer: Mapping[str, Any]) -> None:
@@ -197,6 +210,8 @@ class S3Client:
 
     def _translated(self, operation: str, path: str, where: str, error: Exception) -> StorageError:
         known = self._errors
+        if (fault := self._fault_of_connection(error)) is not None:
+            return WrongConnection(operation, path, f"{where} at {self._client.meta.endpoint_url}: {fault}")
         if isinstance(error, known.ClientError):
             told, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             text = {"code": str(told.get("Code", "")), "message": str(told.get("Message", ""))}
@@ -218,6 +233,22 @@ class S3Client:
         if operation in READING or never_sent:
             return Unavailable(operation, path, f"{where} does not answer: {error}")
         return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
+
+    def _fault_of_connection(self, error: Exception) -> str | None:
+        """Return why no request gets through, and what to do; None if that is not what is wrong."""
+        if isinstance(error, self._errors.SSLError):
+            cause = error.kwargs.get("error")
+            if any(isinstance(each, FileNotFoundError) for each in getattr(cause, "args", ())):
+                return f"{BUNDLE}, or ca_bundle of the profile, names a file that is not there"
+            return tls_fault(error, BUNDLE)
+        # A server of TLS resets plain HTTP, or answers it with a 400 that is no answer of S3.
+        answer = getattr(error, "response", {})
+        is_odd = isinstance(error, self._errors.ConnectionClosedError | self._errors.HTTPClientError) or (
+            str(answer.get("Error", {}).get("Code", "")) == "400"
+        )
+        if is_odd and not self._has_answered and speaks_tls(self._client.meta.endpoint_url):
+            return "the server speaks TLS at this port: write https:// in storage.endpoint"
+        return None
 
 
 _clients = PerProcess(S3Client)

@@ -300,6 +300,15 @@ class TestShort:
         with Server(cut) as server, pytest.raises(Unavailable):
             READING[call](opened("s3", server))
 
+    def test_headers_of_a_look_wherever_they_are_cut(self) -> None:
+        """An object whose id was not heard of would be another's, and one without a time has none."""
+        whole = SAME.text.replace(b"Content-Length: 0\r\n", b"").replace(b"ETag", b"Content-Length: 7\r\nETag")
+        ends = [place + 2 for place in range(len(whole) - 2) if whole[place : place + 2] == b"\r\n"]
+        for end in (*ends, ends[1] + 5, len(whole) - 10, len(whole) - 1):
+            with Server(Answer(whole[:end], ending="close"), Answer(whole)) as server:
+                info = opened("s3", server, patience="30").stat("file")
+            assert (info.size_bytes, info.identity, len(server.requests)) == (7, "same", 2), whole[:end]
+
     @pytest.mark.parametrize("length", [None, -1], ids=["promised", "open"])
     @pytest.mark.parametrize("cut", [1, 100, 10_000])
     def test_a_listing_of_s3(self, cut: int, length: int | None) -> None:

@@ -5,6 +5,7 @@ import errno
 import itertools
 import pickle
 import threading
+import traceback
 from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -225,7 +226,7 @@ class NeverGivingUp(Objects):
         (OverwritingLater, "moves a file over another"),
         (Vague, r"does not say so \(FileExistsError\).*it did not work"),
         (WithoutModeX, r"makes no files where there are none \(mode 'xb'\).*no mode xb"),
-        (WantingDirectories, "wants directories to be made before files"),
+        (WantingDirectories, "has no bucket or container of this name, or wants directories to be made before files"),
         (MemoryFileSystem, "shows files while they are written"),
         (ListingLate, "does not list at once what was written"),
         (ListingTheDead, "lists a file that was deleted"),
@@ -247,7 +248,7 @@ def test_what_falls_short_is_refused(kind: type, lack: str) -> None:
 def test_a_disk_by_way_of_fsspec_is_refused(tmp_path: Path) -> None:
     # As it is by sftp, and wherever else files are seen while they are written.
     (tmp_path / "_ftfile").mkdir()
-    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* wants directories"):
+    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* or wants directories"):
         open_filesystem(f"local:{tmp_path}").prove("_ftfile")
     with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* (shows files|wants directories)"):
         open_filesystem(f"local:{tmp_path}", settings={"auto_mkdir": "true"}).prove("_ftfile")
@@ -378,6 +379,47 @@ def test_settings_are_arguments_and_secrets_are_named(monkeypatch: pytest.Monkey
     }
     assert b"s3cret" not in pickle.dumps(filesystem)
     assert "s3cret" not in repr(filesystem)
+
+
+@pytest.mark.parametrize("way", ["anon", "google_default", "cloud", "cache", "browser"])
+def test_a_way_to_find_credentials_is_no_secret(way: str) -> None:
+    known_as("told", Told)
+    open_filesystem(f"told://{next(names)}", settings={"token": way})
+    assert Told.arguments["token"] == way
+    # Of any other argument it may be one.
+    for name in ("secret", "sas_token"):
+        with pytest.raises(ConfigError, match="not for secrets"):
+            open_filesystem(f"told://{next(names)}", settings={name: way})
+
+
+class Talkative(Objects):
+    """Tells all that it knows."""
+
+    def __init__(self, account_key: str = "", nested: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
+        super().__init__(use_listings_cache=kwargs["use_listings_cache"])
+        self.secret = account_key
+        if account_key == "wr0ng-secret":
+            raise ValueError(f"{account_key} is no key")
+
+    def make(self, path: str, content: bytes, *, is_new: bool) -> None:  # noqa: ARG002
+        signed = "https://host/path?upload_id=ABC123&x=1 AccountKey=DEF456;Next=1 ?sig=GHI%2B789&se=1"
+        raise OSError(f"refused with {self.secret}: {signed}")
+
+
+def test_no_error_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    known_as("talkative", Talkative)
+    monkeypatch.setenv("MY_KEY", "wr0ng-secret")
+    settings = {"account_key": "env:MY_KEY"}
+    with pytest.raises(ConfigError, match=r"ValueError: \.\.\. is no key") as opening:
+        open_filesystem(f"talkative://{next(names)}", settings=settings)
+    monkeypatch.setenv("MY_KEY", "r1ght-secret")
+    monkeypatch.setenv("OTHER_KEY", "n3sted-secret")
+    settings |= {"nested": '{"password": "env:OTHER_KEY"}'}
+    with pytest.raises(OutcomeUnknown, match=r"refused with \.\.\.:.*upload_id=\.\.\.&x=1 .*;Next=1.*&se=1") as making:
+        open_filesystem(f"talkative://{next(names)}", settings=settings).create_exclusive("file", b"")
+    for caught in (opening, making):
+        shown = "".join(traceback.format_exception(caught.value))
+        assert not [each for each in ("-secret", "ABC123", "DEF456", "GHI") if each in shown.replace("MY_KEY", "")]
 
 
 class Strict(Objects):
@@ -519,6 +561,51 @@ def test_a_file_whose_old_name_another_publisher_deleted_is_moved() -> None:
     assert [info.path for info in filesystem.list("")] == ["moved"]
 
 
+class Forgetting(Objects):
+    """Forgets an upload with its end; a library that had no answer sends the end again, and hears that nothing is."""
+
+    def make(self, path: str, content: bytes, *, is_new: bool) -> None:
+        super().make(path, content, is_new=is_new)
+        raise FileNotFoundError(path)
+
+
+def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_file() -> None:
+    known_as("forgetting", Forgetting)
+    filesystem = open_filesystem(f"forgetting://{next(names)}")
+    with pytest.raises(OutcomeUnknown, match=r"FileNotFoundError.*it may have happened"):
+        filesystem.create_exclusive("file", b"content")
+    stream = filesystem.create("other")
+    stream.write(b"content")
+    with pytest.raises(OutcomeUnknown):
+        stream.close()
+    assert not stream.abort()
+    # Whoever moves takes "nothing is there" for a source that was moved already.
+    with pytest.raises(OutcomeUnknown):
+        filesystem.rename("file", "moved")
+    assert {info.path for info in filesystem.list("")} == {"file", "moved", "other"}
+    with pytest.raises(NotFound):
+        filesystem.rename("nowhere", "target")
+
+
+class ForgettingOnce(Forgetting):
+    """Forgets the first upload, or one of those that race."""
+
+    left: ClassVar[list[str]] = []
+
+    def make(self, path: str, content: bytes, *, is_new: bool) -> None:
+        if self.left and path.endswith(self.left[0]):
+            self.left.pop()
+            super().make(path, content, is_new=is_new)
+        Objects.make(self, path, content, is_new=is_new)
+
+
+@pytest.mark.parametrize("name", ["/one", "/two", "/race-3", "/other"])
+def test_a_reply_that_is_lost_in_the_trial_is_no_verdict(name: str) -> None:
+    ForgettingOnce.left.append(name)
+    prove(ForgettingOnce, "forgettingonce")
+    assert not ForgettingOnce.left
+
+
 class Failing(Objects):
     """Fails at one of its changes, before or after it took effect."""
 
@@ -533,7 +620,8 @@ class Failing(Objects):
         if not (is_due and effect == "before"):
             do()
         if is_due:
-            raise OSError("the connection broke")
+            # A library that sends a request again hears that the upload, or the file, is no longer there.
+            raise FileNotFoundError("404") if effect == "sent again" else OSError("the connection broke")
 
     def make(self, path: str, content: bytes, *, is_new: bool) -> None:
         self.change(lambda: super(Failing, self).make(path, content, is_new=is_new))
@@ -569,7 +657,7 @@ def test_no_kept_listing_is_believed() -> None:
 
 
 @pytest.mark.parametrize("publish", ["copy", "direct"])
-@pytest.mark.parametrize("effect", ["before", "after"])
+@pytest.mark.parametrize("effect", ["before", "after", "sent again"])
 def test_each_row_once_whatever_change_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publish: str, effect: str
 ) -> None:

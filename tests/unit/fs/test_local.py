@@ -360,6 +360,17 @@ def test_a_root_that_is_a_file(tmp_path: Path) -> None:
     assert not local.stat("").is_directory
 
 
+@pytest.mark.parametrize("below", ["", "/some/where"])
+def test_a_root_that_is_or_is_below_a_dangling_link(tmp_path: Path, below: str) -> None:
+    (tmp_path / "link").symlink_to("no{where}")
+    local = LocalFileSystem(f"{tmp_path}/link{below}")
+    with pytest.raises(NotADirectory, match=r"link' is a symbolic link to 'no\{where\}', which is not there"):
+        local.make_directories("log")
+    (tmp_path / "no{where}").mkdir()
+    local.make_directories("log")
+    assert local.stat("log").is_directory
+
+
 def test_dangling_links_are_not_listed(local: LocalFileSystem) -> None:
     Path(local.root, "dangling").symlink_to("nowhere")
     assert local.list("") == []

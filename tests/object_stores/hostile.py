@@ -1,0 +1,242 @@
+"""A stream to a store that is reached through a hostile proxy, by a process that is killed; then every row is counted.
+
+As a program it is that process: it takes what `Stream` takes as JSON, and runs batches until it is killed or done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import types
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ftfile
+from ftfile.core.errors import FtfileError
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from ftfile.testing.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.testing.checker import DirectoryReport
+    from tests.object_stores.proxy import Proxy
+    from tests.object_stores.servers import Store
+
+__all__ = ("Ordeal", "Stream", "hasten")
+
+ROOT = Path(__file__).parents[2]
+TASKS = 3
+ROWS = 4
+# Of each large row: more than a store takes by one request.
+LARGE_BYTES = 6 << 20
+TRIES_MAX = 30
+KILLED_AFTER_S = (0.3, 3.0)
+END_TIMEOUT_S = 600.0
+# How many times shorter they wait.
+HASTE = 20
+
+
+def rows_of(batch: int, large_every: int) -> list[list[str]]:
+    """Return the rows of a batch by task, each of which is there once in all batches."""
+    rows = [[f"{batch}-{task}-{row}" for row in range(ROWS)] for task in range(TASKS)]
+    if large_every and batch % large_every == large_every - 1:
+        rows[0][0] += "x" * LARGE_BYTES
+    return rows
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A query.
+
+    Attributes:
+        url: of the directory.
+        options: of the sink.
+        checkpoint: where Spark would keep its own.
+        batches: how many there are.
+        large_every: one of so many batches has a large row; 0 for none.
+    """
+
+    url: str
+    options: dict[str, str]
+    checkpoint: str
+    batches: int
+    large_every: int = 0
+
+    def query(self) -> MicroBatch:
+        """Return it as it begins in a process."""
+        options = {"fileFormat": "text", **self.options}
+        return MicroBatch(self.url, {"value": "string"}, options, checkpoint=self.checkpoint, attempts=4)
+
+    def prove(self) -> None:
+        """Try what the store can do, which a process does once."""
+        settings = {name[8:]: text for name, text in self.options.items() if name.startswith("storage.")}
+        open_filesystem(self.url, settings=settings).prove("_ftfile")
+
+    def run(self, between: Callable[[], object] = lambda: None) -> int:
+        """Run the batches that Spark has not noted, each until it is committed; return how many times one failed."""
+        query, failures = self.query(), 0
+        for batch in range(query.next_batch(), self.batches):
+            rows = [[{"value": text} for text in task] for task in rows_of(batch, self.large_every)]
+            for tried in range(TRIES_MAX):
+                try:
+                    query.run(batch, rows)
+                    break
+                except FtfileError as error:
+                    failures += 1
+                    print(f"batch {batch} failed: {error}", file=sys.stderr)
+                    if tried == TRIES_MAX - 1:
+                        raise
+                    query.restart()
+            between()
+        return failures
+
+    def expected(self) -> Counter[bytes]:
+        """Return all rows."""
+        texts = (rows_of(batch, self.large_every) for batch in range(self.batches))
+        return Counter(row.encode() for tasks in texts for task in tasks for row in task)
+
+
+@dataclass
+class Ordeal:
+    """A stream through a proxy, and what it has gone through.
+
+    Attributes:
+        store: the server.
+        stream: its settings lead through the proxy.
+        proxy: between.
+        kills: of processes of the stream.
+        restarts: of the server, after a kill.
+        failures: batches that failed, each of which was run again.
+        looks: how many times all invariants were checked, among them after each kill.
+    """
+
+    store: Store
+    stream: Stream
+    proxy: Proxy
+    kills: int = 0
+    restarts: int = 0
+    failures: int = 0
+    looks: int = 0
+    _random: random.Random = field(default_factory=random.Random)
+
+    @classmethod
+    def at(cls, store: Store, proxy: Proxy, seed: int, stream: Stream, settings: dict[str, str]) -> Ordeal:
+        """Return one whose stream goes through the proxy, with settings of the store besides."""
+        told = store.settings_at(f"http://{proxy.address}") | settings
+        options = {f"storage.{name}": text for name, text in told.items()} | stream.options
+        through = Stream(**asdict(stream) | {"options": options})
+        return cls(store, through, proxy, _random=random.Random(seed))
+
+    def check(self) -> DirectoryReport:
+        """Check every invariant past the proxy: also that no hint is ahead of what is published."""
+        self.looks += 1
+        return check_directory(open_filesystem(self.stream.url, settings=self.store.settings))
+
+    def run_here(self, restarts: int = 0) -> None:
+        """Run the stream in this process; the server dies before some of the batches."""
+        due = set(self._random.sample(range(self.stream.batches), restarts))
+        done = iter(range(self.stream.batches))
+
+        def between() -> None:
+            self.check()
+            if next(done) in due:
+                self.restart_server()
+
+        self.failures += self.stream.run(between)
+
+    def run_killed(self, kills: int) -> None:
+        """Run the stream in a process that is killed so many times; the last one runs to its end."""
+        environment = os.environ | self.store.environment_at(f"http://{self.proxy.address}")
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        command = [sys.executable, "-m", "tests.object_stores.hostile", json.dumps(asdict(self.stream))]
+        while True:
+            with (
+                tempfile.TemporaryFile("w+") as said,
+                subprocess.Popen(
+                    command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=said, text=True
+                ) as process,
+            ):
+                try:
+                    # A trial is made of hundreds of requests, and tells nothing when one has no answer.
+                    with self.proxy.quiet():
+                        assert process.stdout is not None
+                        process.stdout.readline()
+                    wait_s = END_TIMEOUT_S if self.kills >= kills else self._random.uniform(*KILLED_AFTER_S)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(wait_s)
+                    is_over = process.poll() is not None
+                finally:
+                    process.kill()
+                    process.wait()
+                said.seek(0)
+                text = said.read()
+            self.failures += text.count(" failed: ")
+            if is_over:
+                assert process.returncode == 0, text
+                return
+            assert self.kills < kills, f"the stream did not come to its end:\n{text}"
+            self.kills += 1
+            if open_filesystem(self.stream.url, settings=self.store.settings).exists("_ftfile/format"):
+                self.check()
+
+    def restart_server(self) -> None:
+        """Kill the server and start it again."""
+        self.store.kill()
+        self.restarts += 1
+        self.store.start()
+
+    def count_rows(self) -> None:
+        """Let the next batch finish what the last one left, and see every row exactly once."""
+        self.proxy.rate = 0.0
+        Stream(**asdict(self.stream) | {"batches": self.stream.batches + 1}).run()
+        object.__setattr__(self.stream, "batches", self.stream.batches + 1)
+        storage = self.store.settings
+        ftfile.flush(self.stream.url, storage=storage)
+        report, expected = self.check(), self.stream.expected()
+        assert report.live_rows == expected
+        assert report.visible_rows == expected
+        found = ftfile.open(self.stream.url, storage=storage).to_arrow().column("value").to_pylist()
+        assert Counter(text.encode() for text in found) == expected
+
+    def __str__(self) -> str:
+        rows = self.stream.expected().total()
+        return (
+            f"{self.stream.batches} batches, {rows} rows, {self.kills} kills, {self.restarts} restarts of the server, "
+            f"{self.proxy.faults} faults in {self.proxy.exchanges} exchanges {dict(self.proxy.counts)}, "
+            f"{self.failures} batches run again, {self.looks} checks"
+        )
+
+
+def hasten() -> Callable[[], None]:
+    """Let clients of GCS and Azure wait less before they try again, which are seconds; return what undoes it."""
+    import gcsfs.retry
+    from azure.storage.blob._shared import policies_async
+
+    policy: Any = policies_async.AsyncStorageRetryPolicy
+    before = (gcsfs.retry.asyncio, policy.sleep)
+    gcsfs.retry.asyncio = types.SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / HASTE))
+    # It would begin with a quarter of a minute.
+    policy.sleep = lambda _, __, transport: transport.sleep(1 / HASTE)
+
+    def undo() -> None:
+        gcsfs.retry.asyncio, policy.sleep = before
+
+    return undo
+
+
+if __name__ == "__main__":
+    hasten()
+    stream = Stream(**json.loads(sys.argv[1]))
+    stream.prove()
+    print("proven", flush=True)
+    stream.run()

@@ -1,0 +1,152 @@
+"""Google's Cloud Storage, by way of gcsfs: an emulator passes the trial, and the contract of file systems."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import OutcomeUnknown, StorageError, Unsupported
+from ftfile.fs.paths import NAME_BYTES_MAX
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from ftfile.testing.fs_contract import ODD_NAMES, FileSystemContract
+from ftfile.testing.micro_batch import MicroBatch
+from tests.crash.share import THOROUGH
+from tests.object_stores import gcs
+from tests.object_stores.hostile import hasten
+from tests.object_stores.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.fs.api import FileSystem
+    from tests.object_stores.gcs import GcsStore
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of gcsfs by aiohttp: that takes time
+    pytest.mark.skipif(bool(gcs.what_is_missing()), reason=gcs.what_is_missing()),
+]
+
+_directories = (f"directory-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[GcsStore]:
+    with gcs.fake_gcs() as store:
+        yield store
+
+
+@pytest.fixture
+def directory() -> str:
+    return next(_directories)
+
+
+@pytest.fixture
+def fs(store: GcsStore, directory: str) -> FileSystem:
+    return open_filesystem(f"{store.url}/{directory}", settings=store.settings)
+
+
+class TestContract(FileSystemContract):
+    rename_rounds = 50 if THOROUGH else 10
+    clock_slack_ms = 1_500  # the driver tells whole seconds
+    # The emulator makes a file by way of one with a longer name.
+    odd_names = tuple(name for name in ODD_NAMES if len(name.encode()) < NAME_BYTES_MAX)
+
+    @pytest.fixture
+    def filesystem(self, store: GcsStore, directory: str, fs: FileSystem) -> FileSystem:
+        self.store, self.directory = store, directory
+        return fs
+
+    def stored(self, filesystem: FileSystem, path: str) -> bytes:  # noqa: ARG002
+        return self.store.content(f"{self.directory}/{path}")
+
+
+def test_the_trial_passes_and_leaves_nothing(store: GcsStore, directory: str, fs: FileSystem) -> None:
+    fs.prove("_ftfile")
+    assert store.names(directory) == set()
+
+
+def test_a_bucket_that_is_not_there(store: GcsStore) -> None:
+    with pytest.raises(Unsupported, match="has no bucket or container of this name, or wants directories"):
+        open_filesystem("gs://nobody-made-it/directory", settings=store.settings).prove("_ftfile")
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    undo = hasten()
+    yield
+    undo()
+
+
+class SwallowingOne(Proxy):
+    """Swallows the reply to the exchange with which `left` comes to nothing."""
+
+    def __init__(self, port: int) -> None:
+        self.left = 10**9
+        super().__init__(port, 0, 0.0)
+
+    def __enter__(self) -> SwallowingOne:  # noqa: PYI034
+        return self
+
+    def draw(self) -> tuple[str | None, float]:
+        self.left -= 1
+        return ("swallow" if self.left == 0 else None), 0.0
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("operation", ["create_exclusive", "rename"])
+def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, directory: str, operation: str) -> None:
+    """gcsfs sends the end of an upload again, and the emulator has forgotten the upload by then."""
+    found: list[StorageError] = []
+    with SwallowingOne(store.port) as proxy:
+        settings = store.settings_at(f"http://{proxy.address}")
+        fs = open_filesystem(f"{store.url}/{directory}", settings=settings)
+        for lost in range(1, 12):
+            fs.create_exclusive(f"source-{lost}", b"content")
+            proxy.left = lost
+            try:
+                if operation == "rename":
+                    fs.rename(f"source-{lost}", f"target-{lost}")
+                else:
+                    fs.create_exclusive(f"target-{lost}", b"content")
+            except StorageError as error:
+                found.append(error)
+            else:
+                assert (f"source-{lost}" in store.names(directory)) == (operation == "create_exclusive")
+            # It took effect, whatever was said of it.
+            assert f"target-{lost}" in store.names(directory)
+            proxy.left = 10**9
+    assert {type(error) for error in found} == {OutcomeUnknown}
+    assert all("upload_id=..." in str(error) for error in found)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_no_hint_is_ahead_whichever_reply_is_lost(store: GcsStore, directory: str, tmp_path: Path, seed: int) -> None:
+    """In the suite, of some of the exchanges of a batch."""
+    url = f"{store.url}/{directory}"
+    with SwallowingOne(store.port) as proxy:
+        told = store.settings_at(f"http://{proxy.address}") | {"callTimeout": "5"}
+        settings = {f"storage.{name}": text for name, text in told.items()}
+        query = MicroBatch(
+            url, {"value": "string"}, {"fileFormat": "text", **settings}, checkpoint=str(tmp_path), attempts=2
+        )
+        query.run(0, [[{"value": "0"}], [{"value": "0"}]])
+        step = 1 if THOROUGH else 9
+        batch = 0
+        for lost in range(1 + seed % step, 200, step):
+            batch += 1
+            proxy.left = lost
+            query.run(batch, [[{"value": str(batch)}], [{"value": str(batch)}]])
+            check_directory(open_filesystem(url, settings=store.settings))
+            if proxy.left > 0:
+                break
+        query.restart()
+        query.run(batch + 1, [[{"value": str(batch + 1)}], [{"value": str(batch + 1)}]])
+    assert batch >= 5
+    report = check_directory(open_filesystem(url, settings=store.settings))
+    expected = Counter({str(number).encode(): 2 for number in range(batch + 2)})
+    assert report.live_rows == report.visible_rows == expected

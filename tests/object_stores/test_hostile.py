@@ -1,0 +1,119 @@
+"""Every row once over a network that resets, cuts, swallows, drips and delays, to servers and by processes that die."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ftfile.sink import writer as sink_writer
+from tests.crash.share import THOROUGH
+from tests.object_stores import azure, gcs, servers
+from tests.object_stores.hostile import Ordeal, Stream, hasten
+from tests.object_stores.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tests.object_stores.servers import Store
+
+pytestmark = [
+    pytest.mark.timeout(1800 if THOROUGH else 300),
+    # Of adlfs, of aiohttp and of what they leave to the garbage collector when a connection breaks.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+OF_S3 = {"timeout": "1", "patience": "20"}
+# In the case in which Spark hands it over: a client is proven for the settings it was made with.
+OF_OTHERS = {"calltimeout": "1.5"}
+# How a server is started, why it cannot be, and what its driver is told; of one that keeps nothing, no restarts.
+SERVERS: dict[str, Any] = {
+    "versity": (servers.versity, servers.what_is_missing(), OF_S3, 2),
+    "gcs": (gcs.fake_gcs, gcs.what_is_missing(), OF_OTHERS, 2),
+    "azure": (azure.azurite, azure.what_is_missing(), OF_OTHERS, 0),
+}
+if THOROUGH:
+    missing = "" if servers.MINIO in os.environ else f"no MinIO: {servers.MINIO} names none"
+    # Not moto, which answers some of the requests that come for one object at once by nothing, or by less.
+    SERVERS |= {"minio": (servers.minio, missing, OF_S3, 2)}
+
+# Batches in the suite: of a few seconds each.
+BATCHES = {"versity": 10, "gcs": 6, "azure": 5}
+RATE = 0.1
+FAULTS_MIN = 200
+WAYS = [{}, {"maxBatchesPerFile": "3"}, {"publish": "copy", "compression": "gzip"}]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def what(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    if missing := SERVERS[name][1]:
+        pytest.skip(missing)
+    return name
+
+
+@pytest.fixture(scope="module")
+def store(what: str) -> Iterator[Store]:
+    server: AbstractContextManager[Store] = SERVERS[what][0]()
+    with server as store:
+        yield store
+
+
+@pytest.fixture(autouse=True)
+def hasty() -> Iterator[None]:
+    undo = hasten()
+    logging.getLogger("gcsfs").disabled = True  # it tells of each fault with two pages
+    sink_writer.forget_logs()
+    yield
+    undo()
+    logging.getLogger("gcsfs").disabled = False
+    sink_writer.forget_logs()
+
+
+@pytest.fixture
+def proxy(store: Store, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    with Proxy(store.port, seed, 0.0, delay_s=0.3) as proxy:
+        for name, value in store.environment_at(f"http://{proxy.address}").items():
+            monkeypatch.setenv(name, value)
+        yield proxy
+
+
+@pytest.fixture
+def begin(what: str, store: Store, proxy: Proxy, seed: int, tmp_path: Path) -> Callable[..., Ordeal]:
+    """Return what begins a stream of so many batches, with options of the sink, and with large rows in some."""
+
+    def begin(batches: int, options: dict[str, str], large_every: int = 0) -> Ordeal:
+        stream = Stream(f"{store.url}/{tmp_path.name}", options, str(tmp_path / "checkpoint"), batches, large_every)
+        ordeal = Ordeal.at(store, proxy, seed, stream, SERVERS[what][2])
+        ordeal.stream.prove()
+        proxy.rate = RATE
+        return ordeal
+
+    return begin
+
+
+def test_every_row_is_there_once(what: str, begin: Callable[..., Ordeal], seed: int) -> None:
+    ordeal = begin(50 if THOROUGH else BATCHES[what], random.Random(seed).choice(WAYS[:2]))
+    ordeal.run_here(SERVERS[what][3])
+    ordeal.count_rows()
+    print(f"{what}: {ordeal}")
+    assert ordeal.proxy.faults >= (FAULTS_MIN if THOROUGH else 20)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="takes minutes: in `make long`")
+@pytest.mark.parametrize("options", WAYS, ids=str)
+def test_every_row_is_there_once_where_the_stream_is_killed(
+    what: str, begin: Callable[..., Ordeal], options: dict[str, str]
+) -> None:
+    ordeal = begin(24, options, large_every=10)
+    ordeal.run_killed(10)
+    ordeal.count_rows()
+    print(f"{what}, {options}: {ordeal}")
+    assert ordeal.kills
+    assert ordeal.proxy.faults

@@ -1,0 +1,175 @@
+"""Connections that cannot work as they are configured say so at once, and say what to change."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import itertools
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from ftfile.core.errors import ConfigError, StorageError, WrongConnection
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.checker import check_directory
+from ftfile.testing.micro_batch import MicroBatch
+from tests.object_stores import gcs, servers
+from tests.object_stores.hostile import hasten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.object_stores.gcs import GcsStore
+    from tests.object_stores.servers import Store
+
+AT_ONCE_S = 10.0  # of 30 and 60 s that are waited for what may pass
+# A process keeps a client for as long as the settings are the same.
+_patience = itertools.count(20)
+
+
+def certificate(directory: Path) -> tuple[Path, Path]:
+    """Return files with a certificate for this host, which nobody else has signed, and with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ftfile's tests")])
+    now, day = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(days=1)
+    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
+        .add_extension(host, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = directory / "certificate.pem", directory / "key.pem"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    kind, nobody = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, kind, nobody))
+    return files
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def secure(files: tuple[Path, Path]) -> Iterator[Store]:
+    if missing := servers.what_is_missing():
+        pytest.skip(missing)
+    with servers.versity_with_tls(*files) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Store]:
+    with servers.moto() as store:
+        yield store
+
+
+def refused(url: str, settings: dict[str, str]) -> str:
+    """Return what both kinds of calls say, at once."""
+    said = []
+    for call in ("stat", "create_exclusive"):
+        began = time.monotonic()
+        fs = open_filesystem(url, settings=settings)
+        with pytest.raises(WrongConnection) as caught:
+            fs.stat("file") if call == "stat" else fs.create_exclusive("file", b"content")
+        assert time.monotonic() - began < AT_ONCE_S
+        assert isinstance(caught.value, ConfigError)
+        assert isinstance(caught.value, StorageError)
+        said.append(caught.value.detail)
+    assert len({text.partition("(")[0] for text in said}) == 1
+    return said[0]
+
+
+def of_s3(endpoint: str) -> dict[str, str]:
+    return {"endpoint": endpoint, "region": "us-east-1", "patience": str(next(_patience))}
+
+
+def other_scheme(store: Store) -> str:
+    scheme, _, rest = store.endpoint.partition(":")
+    return f"{'http' if scheme == 'https' else 'https'}:{rest}"
+
+
+def test_a_certificate_that_nobody_knows(secure: Store) -> None:
+    said = refused(secure.url, of_s3(secure.endpoint))
+    assert "certificate is not trusted" in said
+    assert "AWS_CA_BUNDLE" in said
+
+
+def test_a_bundle_that_is_not_there(secure: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent/bundle.pem")
+    assert "AWS_CA_BUNDLE, or ca_bundle of the profile, names a file that is not there" in refused(
+        secure.url, of_s3(secure.endpoint)
+    )
+
+
+def test_plain_http_to_a_server_of_tls(secure: Store) -> None:
+    assert "the server speaks TLS at this port: write https://" in refused(secure.url, of_s3(other_scheme(secure)))
+
+
+def test_tls_to_a_server_of_plain_http(plain: Store) -> None:
+    assert "what answers speaks no TLS: the endpoint is an http:// one" in refused(
+        plain.url, of_s3(other_scheme(plain))
+    )
+
+
+def test_a_stream_over_tls(
+    secure: Store, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(files[0]))
+    import botocore.session
+
+    settings = of_s3(secure.endpoint)
+    botocore.session.get_session().create_client("s3", "us-east-1", endpoint_url=secure.endpoint).create_bucket(
+        Bucket=servers.BUCKET
+    )
+    options = {"fileFormat": "text"} | {f"storage.{name}": text for name, text in settings.items()}
+    query = MicroBatch(f"{secure.url}/directory", {"value": "string"}, options, checkpoint=str(tmp_path))
+    query.run(0, [[{"value": "a"}], [{"value": "b"}]])
+    report = check_directory(open_filesystem(f"{secure.url}/directory", settings=settings))
+    assert report.visible_rows == Counter([b"a", b"b"])
+
+
+@pytest.fixture(scope="module")
+def google(files: tuple[Path, Path]) -> Iterator[GcsStore]:
+    if missing := gcs.what_is_missing():
+        pytest.skip(missing)
+    with gcs.fake_gcs(*map(str, files)) as store:
+        yield store
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    undo = hasten()
+    yield
+    undo()
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("is_right", "said"), [(True, "certificate is not trusted (self-signed certificate): let SSL_CERT_FILE"),
+                           (False, "the server speaks TLS at this port: write https://")],
+)  # fmt: skip
+def test_gcsfs_and_a_server_of_tls(google: GcsStore, is_right: bool, said: str) -> None:
+    endpoint = google.endpoint if is_right else other_scheme(google)
+    assert said in refused(f"{google.url}/directory", google.settings_at(endpoint))
+
+
+@pytest.mark.usefixtures("hasty")
+def test_gcsfs_and_tls_to_a_server_of_plain_http(plain: Store) -> None:
+    settings = {"endpoint_url": other_scheme(plain), "token": "anon", "project": "project"}
+    assert "what answers speaks no TLS" in refused("gs://bucket/directory", settings)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_gcsfs_and_a_silence_that_hides_what_is_wrong(google: GcsStore) -> None:
+    """It tries again until the call's time is over, and nobody has heard of the certificate."""
+    said = refused(f"{google.url}/directory", google.settings_at(google.endpoint) | {"callTimeout": "0.4"})
+    assert "certificate is not trusted" in said
