@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import LOG, PROTOCOL, dropped, wrong
+from tests.mutants.mutant import LOG, PROTOCOL, wrong
 from tests.mutants.mutant import REPLACING as CRASH_REPLACING
 
 REPLACED = "tests/unit/sink/test_replacing.py"
@@ -142,7 +142,8 @@ COMPACTIONS = (
         "a compaction takes the newest columns for those of every part",
         "upkeep/merger.py",
         "schema = file_schema_of(encoding)",
-        'schema = file_schema_of([each for each in self._snapshot.definitions.values() if "schema" in each and "format" in each][-1])',
+        "definitions = self._snapshot.definitions.values()\n"
+        '        schema = file_schema_of([each for each in definitions if "schema" in each and "format" in each][-1])',
         f"{COMPACTION}::TestParts::test_columns_that_the_newest_schema_no_longer_has_are_kept",
     ),
     wrong(
