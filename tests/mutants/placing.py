@@ -92,7 +92,7 @@ NAMING = (
     wrong(
         "names that the log has are not followed",
         "commit/live_names.py",
-        "            self._apply(record)\n",
+        "        _apply(record, names.paths)\n",
         "",
         f"{LIVE_NAMES}::TestATakenFile",
     ),

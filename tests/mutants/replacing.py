@@ -163,8 +163,8 @@ COMPACTIONS = (
     wrong(
         "a compaction takes parts that cannot be published",
         "upkeep/compaction.py",
-        "_plan((add for add in chosen if add.id not in stuck), target_bytes)",
-        "_plan(chosen, target_bytes)",
+        "plan_merges((add for add in chosen if add.id not in stuck), target_bytes)",
+        "plan_merges(chosen, target_bytes)",
         f"{COMPACTION}::TestFailures::test_a_part_that_cannot_be_published_is_left_out",
     ),
     wrong(

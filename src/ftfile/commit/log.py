@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import RECORD_COST_BYTES, newest_base, read_base
-from ftfile.commit.final_paths import KnownPaths
 from ftfile.commit.hints import read_published
+from ftfile.commit.known_paths import KnownPaths
 from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.commit.record_format import IS_SEALED, decode_record, encode_record
 from ftfile.commit.state import LogState
