@@ -63,8 +63,8 @@ NAMING = (
     ),
     wrong(
         "the name of a removed part is given again",
-        "commit/fold.py",
-        "self._reserved.set(remove.final_path, version)",
+        "commit/state.py",
+        "self.reserved[remove.final_path] = version",
         "pass",
         f"{NAMES}::TestNamesThatAreTaken::test_by_a_part_that_was_removed",
     ),
@@ -92,7 +92,7 @@ NAMING = (
     wrong(
         "names that the log has are not followed",
         "commit/live_names.py",
-        "            self._apply(record)\n",
+        "        _apply(record, names.paths)\n",
         "",
         f"{LIVE_NAMES}::TestATakenFile",
     ),
@@ -127,7 +127,6 @@ NAMING = (
     wrong(
         "a refused rewrite keeps its names",
         "commit/final_paths.py",
-        "            self._claimed.difference_update(paths)\n"
         "            self._directories.difference_update(directories)\n",
         "",
         f"{FINAL_PATHS}::TestRewrites::test_that_is_refused_leaves_its_names_to_others",
@@ -149,7 +148,7 @@ NAMING = (
     wrong(
         "bases forget how many parts a bucket had",
         "commit/bases.py",
-        'memory={name: SharedMap({**table}) for name, table in text["memory"].items()},',
+        'memory=text["memory"],',
         "memory={},",
         f"{NAMES}::TestNumbers::test_survive_in_bases",
     ),
@@ -158,7 +157,7 @@ NAMING = (
 LETTERS = (
     wrong(
         "dead letters are not published",
-        "commit/fold.py",
+        "commit/state.py",
         '(*(add for add in record.adds if add.kind == "part"), *record.letters)',
         'tuple(add for add in record.adds if add.kind == "part")',
         f"{BAD_RECORDS}::TestDeadLetters",

@@ -36,9 +36,9 @@ OVERWRITES = (
     ),
     wrong(
         "partition columns are compared with those of the first rows",
-        "commit/fold.py",
-        "self._encoding = record.encoding or self._encoding",
-        "self._encoding = self._encoding or record.encoding",
+        "commit/state.py",
+        "self.encoding = record.encoding or self.encoding",
+        "self.encoding = self.encoding or record.encoding",
         f"{REPLACED}::TestLayout::test_appends_follow_the_new_layout_alone",
     ),
     wrong(
@@ -50,9 +50,9 @@ OVERWRITES = (
     ),
     wrong(
         "maintenance forgets the partition columns",
-        "commit/fold.py",
-        "self._encoding = record.encoding or self._encoding",
-        "self._encoding = record.encoding",
+        "commit/state.py",
+        "self.encoding = record.encoding or self.encoding",
+        "self.encoding = record.encoding",
         f"{REPLACED}::TestLayout::test_maintenance_does_not_change_it",
     ),
     wrong(
@@ -89,8 +89,8 @@ BATCH_WRITES = (
     wrong(
         "a task is not told of the transactions known when it was planned",
         "commit/state.py",
-        "            transactions=SharedMap(transactions),\n",
-        "",
+        "transactions = dict(self.transactions)",
+        "transactions: dict[str, int] = {}",
         f"{TRANSACTIONS}::TestTasks::test_a_task_that_finds_it_writes_nothing",
     ),
     wrong(
@@ -143,7 +143,7 @@ COMPACTIONS = (
         "upkeep/merger.py",
         "schema = file_schema_of(encoding)",
         "definitions = self._snapshot.definitions.values()\n"
-        'schema = file_schema_of([each for each in definitions if "schema" in each and "format" in each][-1])',
+        '        schema = file_schema_of([each for each in definitions if "schema" in each and "format" in each][-1])',
         f"{COMPACTION}::TestParts::test_columns_that_the_newest_schema_no_longer_has_are_kept",
     ),
     wrong(
@@ -163,8 +163,8 @@ COMPACTIONS = (
     wrong(
         "a compaction takes parts that cannot be published",
         "upkeep/compaction.py",
-        "_plan((add for add in chosen if add.id not in stuck), target_bytes)",
-        "_plan(chosen, target_bytes)",
+        "plan_merges((add for add in chosen if add.id not in stuck), target_bytes)",
+        "plan_merges(chosen, target_bytes)",
         f"{COMPACTION}::TestFailures::test_a_part_that_cannot_be_published_is_left_out",
     ),
     wrong(

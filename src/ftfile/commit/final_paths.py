@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.live_names import LiveNames, may_repeat
+from ftfile.commit.live_names import live_names, may_repeat
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.errors import ConfigError, NameCollision, NotFound
 from ftfile.fs.paths import shape_fault
@@ -25,29 +25,7 @@ if TYPE_CHECKING:
     from ftfile.commit.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("DIRECTORIES_KEPT", "FinalPaths", "KnownPaths")
-
-# Directories that a process remembers, so that each is looked up once; some 100 bytes each.
-DIRECTORIES_KEPT = 100_000
-
-
-class KnownPaths:
-    """What one process remembers of a directory's paths from commit to commit.
-
-    Attributes:
-        directories: those seen in the store, oldest first.
-        live_names: names of live parts that may repeat.
-    """
-
-    def __init__(self) -> None:
-        self.directories: dict[str, None] = {}
-        self.live_names = LiveNames()
-
-    def remember(self, directory: str) -> None:
-        """Remember a directory; beyond the bound, forget the oldest half."""
-        self.directories[directory] = None
-        if len(self.directories) > DIRECTORIES_KEPT:
-            self.directories = dict.fromkeys(list(self.directories)[DIRECTORIES_KEPT // 2 :])
+__all__ = ("FinalPaths",)
 
 
 class FinalPaths:
@@ -77,7 +55,7 @@ class FinalPaths:
         self._live: AbstractSet[str] = frozenset()
         repeating = [path for add_id, path in paths.items() if names_repeat and may_repeat(add_id, path)]
         if repeating:
-            self._live = log.cache(KnownPaths).live_names.follow(log, head)
+            self._live = live_names(log, head)
             asked = [path for path in repeating if path not in self._faults and self._files.isdisjoint(_above(path))]
             found = side_by_side(log.fs, lambda path: _look(log.fs, path), asked)
             self._taken = {path for path, info in zip(asked, found, strict=True) if info is not None}
@@ -131,7 +109,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     """
     if log.fs.capabilities.implied_directories:
         return set()
-    known = log.cache(KnownPaths)
+    known = log.known_paths
     if head.unpublished:
         known.directories.clear()
     files: set[str] = set()

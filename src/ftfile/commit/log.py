@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import RECORD_COST_BYTES, OwnBases
 from ftfile.commit.create import create_record, outcome_unknown
 from ftfile.commit.finding import find_batch
 from ftfile.commit.fold import Fold, after
+from ftfile.commit.known_paths import KnownPaths
 from ftfile.commit.log_end import is_end
 from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.commit.record_format import IS_SEALED, decode_record
@@ -28,8 +29,6 @@ from ftfile.core.errors import (
 from ftfile.core.ids import SYSTEM_IDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ftfile.commit.model import Record
     from ftfile.commit.state import LogView
     from ftfile.core.clock import Clock
@@ -41,8 +40,6 @@ __all__ = ("LAYOUT_VERSION", "CommitLog")
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 # Times that reading starts over from a newer base, which others write meanwhile.
 READ_ON_TRIES = 100
-
-_Cache = TypeVar("_Cache")
 
 
 class CommitLog:
@@ -82,13 +79,8 @@ class CommitLog:
         self._is_end_checked = self._is_end_checked_to_commit = False
         self._durable_to = -1
         self._prepared = False
-        self._caches: dict[object, Any] = {}
+        self.known_paths = KnownPaths()
         self.lock = threading.RLock()
-
-    def cache(self, kind: Callable[[], _Cache]) -> _Cache:
-        """Return what this process remembers of the directory from commit to commit, of one kind; empty at first."""
-        found: _Cache = self._caches.setdefault(kind, kind())
-        return found
 
     def prepare_directory(self) -> None:
         """Create the directory and what it needs; repeatable, free after the first time.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add
     from ftfile.commit.proposal import Rewrite
 
-__all__ = ("TARGET_BYTES", "CompactReport", "compact")
+__all__ = ("TARGET_BYTES", "CompactReport", "compact", "plan_merges")
 
 TARGET_BYTES = 128 << 20
 # A part of this share of the target is left as it is: merging it again and again would only write.
@@ -96,7 +96,7 @@ def compact(
             snapshot = snapshot_at(log, head)
             chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
         stuck = {add_id for problem in problems for add_id in problem.add_ids}
-        plan = _plan((add for add in chosen if add.id not in stuck), target_bytes)
+        plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
         merger = Merger(log.fs, author.job_id, snapshot)
         rewrites = merger.merge_all(plan)
         done = _commit(log, author, rewrites) if rewrites else Committed(head.version, replayed=False)
@@ -108,7 +108,7 @@ def compact(
         return report
 
 
-def _plan(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
+def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
     """Return what is to become one part each: two or more small parts, in their order, of about the target together."""
     merges: list[list[Add]] = []
     growing: dict[tuple[str, str], tuple[list[Add], int]] = {}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import final_paths
-from ftfile.commit.final_paths import DIRECTORIES_KEPT, KnownPaths
+from ftfile.commit import known_paths
+from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.known_paths import DIRECTORIES_KEPT, KnownPaths
 from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal, Rewrite
@@ -91,7 +92,7 @@ class TestABatch:
         driver.create_record(adds=(driver.stage(0, name="a"),))
         other = Driver(fs, query_id="query-2", policy=Policy(on_new_query="continue"))
         head = other.log.read_on()
-        paths = final_paths.FinalPaths(other.log, head, [late := other.stage(0, name="a/x")], names_repeat=False)
+        paths = FinalPaths(other.log, head, [late := other.stage(0, name="a/x")], names_repeat=False)
         with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there, where a directory"):
             paths.claim([late])
 
@@ -172,11 +173,11 @@ class TestDirectories:
         assert found == [20, 40, 0, 0]
 
     def test_more_than_are_remembered(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(final_paths, "DIRECTORIES_KEPT", 10)
+        monkeypatch.setattr(known_paths, "DIRECTORIES_KEPT", 10)
         driver = Driver(fs)
         for batch in range(4):
             driver.commit(batch, *(driver.stage(batch, name=f"d{number}/part-{batch}") for number in range(25)))
-            assert len(driver.log.cache(KnownPaths).directories) <= 10
+            assert len(driver.log.known_paths.directories) <= 10
         assert len(fs.list("d24")) == 4
 
     def test_the_bound(self) -> None:

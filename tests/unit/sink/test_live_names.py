@@ -10,7 +10,6 @@ import pytest
 
 import ftfile
 from ftfile.commit import live_names, memory
-from ftfile.commit.final_paths import KnownPaths
 from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
@@ -90,8 +89,7 @@ class TestATakenFile:
         for batch in range(1, 4):
             other.run(batch, [[]])
         Path(out, "latest.parquet").unlink()
-        names = log_of(query).cache(KnownPaths).live_names
-        assert names.follow(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
+        assert live_names.live_names(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
         self.assert_refused(other, 4)
 
     def test_within_so_many_they_are_read_one_by_one(self, out: str) -> None:
@@ -183,4 +181,4 @@ def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
     fixed = replace(query, options=LATEST | {"fileFormat": "json"})
     fixed.run(5, row(5))
     log = log_of(query)
-    assert log.cache(KnownPaths).live_names.follow(log, log.read_on()) == {"latest.parquet"}
+    assert live_names.live_names(log, log.read_on()) == {"latest.parquet"}

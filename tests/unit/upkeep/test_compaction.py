@@ -25,7 +25,7 @@ from ftfile.testing.faulty import Fault, FaultyFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep.compaction import CompactReport, _plan
+from ftfile.upkeep.compaction import CompactReport, plan_merges
 
 if TYPE_CHECKING:
     from ftfile.fs.api import Capabilities
@@ -292,7 +292,7 @@ class TestNames:
     def test_of_very_many_parts_are_planned_at_once(self) -> None:
         add = Add("id", "part", "p", "f", 10, 10, "c", 1, "", "e", Origin("q", 0, 0))
         started_s = time.monotonic()
-        assert [len(merge) for merge in _plan([add] * 200_000, 1 << 30)] == [200_000]
+        assert [len(merge) for merge in plan_merges([add] * 200_000, 1 << 30)] == [200_000]
         assert time.monotonic() - started_s < 10
 
 

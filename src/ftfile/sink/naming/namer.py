@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
-from ftfile.commit.final_paths import KnownPaths
+from ftfile.commit.live_names import live_names
 from ftfile.commit.proposal import Refused
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.sink.filtered import extension_of
@@ -144,7 +144,7 @@ class _Round:
     def _is_used(self, path: str) -> bool:
         """Return True if a live part has the name, or a removed one for which it is reserved."""
         if self._live is None:
-            self._live = self._log.cache(KnownPaths).live_names.follow(self._log, self._head)
+            self._live = live_names(self._log, self._head)
         return path in self._live or path in self._head.reserved
 
     def _extension(self, encoding: str) -> str:
