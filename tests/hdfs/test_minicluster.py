@@ -44,7 +44,7 @@ import sys
 from tests.hdfs import __main__, minicluster
 cluster = minicluster.MiniCluster
 cluster._command = lambda *_: ["sleep", "1000"]
-cluster._run_to_end = lambda *_: ""
+cluster._run_to_end = lambda *_, **more: ""
 cluster._is_ready = lambda _: True
 sys.exit(__main__.main())
 """
