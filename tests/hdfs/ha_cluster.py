@@ -84,11 +84,7 @@ class HaCluster(Servers):
 
     def activate(self, name: str) -> None:
         """Make a NameNode active whatever has become of the other, which the journal shuts out."""
-        self._run_to_end(
-            "admin", HA_ADMIN, "-transitionToActive", "--forceactive", name, conf=self.conf, prefix=self._prefix("nn1")
-        ) if self._host is not None and name == "nn1" else self._run_to_end(
-            "admin", HA_ADMIN, "-transitionToActive", "--forceactive", name, conf=self.conf
-        )
+        self._run_to_end("admin", HA_ADMIN, "-transitionToActive", "--forceactive", name, conf=self.conf)
 
     def hand_over(self) -> None:
         """Make the active NameNode a standby, and the standby active."""
@@ -105,9 +101,7 @@ class HaCluster(Servers):
             self._start(f"journal{number}", JOURNAL_NODE, self.directory / f"conf-journal{number}")
         self.wait_for("have its journal", lambda: all(bean(web, "JournalNode", "*") for _, web in self._journals))
         first = self.directory / "conf-nn1"
-        self._run_to_end(
-            "format", NAME_NODE, "-format", "-nonInteractive", "-force", conf=first, prefix=self._prefix("nn1")
-        )
+        self._run_to_end("format", NAME_NODE, "-format", "-nonInteractive", "-force", conf=first)
         # Nothing is in it yet: no NameNode has to run for the other one to be begun.
         shutil.copytree(self.directory / "name-nn1", self.directory / "name-nn2")
         for name in NAMES:
@@ -191,7 +185,9 @@ class DeadHost:
         number = os.getpid() % (1 << 14)
         self.name = f"ftf-{number}"
         self._link, self._peer = f"ftf{number}a", f"ftf{number}b"
-        self.outside, self.inside = (f"10.{200 + number // 4096}.{number // 16 % 256}.{number % 16 * 16 + k}" for k in (1, 2))
+        self.outside, self.inside = (
+            f"10.{200 + number // 4096}.{number // 16 % 256}.{number % 16 * 16 + k}" for k in (1, 2)
+        )
         self.enter = ("ip", "netns", "exec", self.name)
         _ip("netns", "add", self.name)
         _ip("link", "add", self._link, "type", "veth", "peer", "name", self._peer, "netns", self.name)

@@ -108,7 +108,9 @@ class MiniCluster(Servers):
 
     def device_syncs(self) -> int:
         """Return how often the DataNodes synced a block to their disks since they were started."""
-        beans = [bean(f"127.0.0.1:{http_port}", "DataNode", "DataNodeActivity*") for _, http_port, _ in self._data_ports]
+        beans = [
+            bean(f"127.0.0.1:{http_port}", "DataNode", "DataNodeActivity*") for _, http_port, _ in self._data_ports
+        ]
         return sum(int(each["FsyncCount"]) for each in beans)
 
     def set_space_quota(self, path: str, size_bytes: int | None) -> None:

@@ -154,8 +154,8 @@ class Servers:
             )
         self._tell_guard()
 
-    def _run_to_end(self, name: str, main: str, *arguments: str, conf: Path, prefix: Sequence[str] = ()) -> str:
-        command = [*prefix, *self._command(conf, main, *arguments)]
+    def _run_to_end(self, name: str, main: str, *arguments: str, conf: Path) -> str:
+        command = self._command(conf, main, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.directory, timeout=60, check=False)
         if done.returncode != 0:
             raise CannotStart(f"{name} of HDFS ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
@@ -163,7 +163,7 @@ class Servers:
 
     def _write_conf(self, directory: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> None:
         directory.mkdir()
-        _write_site(directory / "core-site.xml", core | {"hadoop.tmp.dir": str(self.directory / "tmp")})
+        _write_site(directory / "core-site.xml", {**core, "hadoop.tmp.dir": str(self.directory / "tmp")})
         _write_site(directory / "hdfs-site.xml", hdfs)
         (directory / "log4j2.properties").write_text(LOG4J)
         (directory / "hadoop-metrics2.properties").write_text("*.periodMillis=50\n")

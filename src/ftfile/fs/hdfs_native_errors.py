@@ -18,6 +18,7 @@ from ftfile.fs.answers import Translation
 from ftfile.fs.deadline import NoThreadError
 from ftfile.fs.hadoop_errors import READING, remote_error
 from ftfile.fs.hadoop_tokens import lack_of_tokens
+from ftfile.fs.hdfs_native_nodes import NoNameNodeError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -59,7 +60,7 @@ class Answers(Translation):
 
     def _translated(self, error: Exception) -> StorageError:
         operation, path, text = self._operation, self._path, str(error)
-        if isinstance(error, NoThreadError):
+        if isinstance(error, NoThreadError | NoNameNodeError):
             return Unavailable(operation, path, text)
         if isinstance(error, FileNotFoundError | IsADirectoryError):
             return NotFound(operation, path, f"nothing, or no file, is there below {self._where}: {_line(text)}")
