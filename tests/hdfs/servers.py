@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-__all__ = ("COMMON", "DATA_NODE", "NAME_NODE", "Servers", "bean", "free_ports", "is_registered")
+__all__ = ("COMMON", "DATA_NODE", "NAME_NODE", "Servers", "bean", "free_ports", "is_registered", "write_site")
 
 START_TIMEOUT_S = 90.0
 POLL_S = 0.05
@@ -163,8 +163,8 @@ class Servers:
 
     def _write_conf(self, directory: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> None:
         directory.mkdir()
-        _write_site(directory / "core-site.xml", {**core, "hadoop.tmp.dir": str(self.directory / "tmp")})
-        _write_site(directory / "hdfs-site.xml", hdfs)
+        write_site(directory / "core-site.xml", {**core, "hadoop.tmp.dir": str(self.directory / "tmp")})
+        write_site(directory / "hdfs-site.xml", hdfs)
         (directory / "log4j2.properties").write_text(LOG4J)
         (directory / "hadoop-metrics2.properties").write_text("*.periodMillis=50\n")
 
@@ -208,7 +208,8 @@ def is_registered(address: str) -> bool:
     return bool(actors) and all(actor["ActorState"] == "RUNNING" for actor in actors)
 
 
-def _write_site(path: Path, settings: Mapping[str, str]) -> None:
+def write_site(path: Path, settings: Mapping[str, str]) -> None:
+    """Write a file of Hadoop's configuration."""
     lines = [
         f"<property><name>{name}</name><value>{escape(value)}</value></property>" for name, value in settings.items()
     ]

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import http.client
 import json
-import re
 import socket
 import urllib.parse
 from typing import TYPE_CHECKING, Any
@@ -20,12 +19,13 @@ import urllib3.exceptions
 from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
-from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
+from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
 from ftfile.fs.answers import Translation
 from ftfile.fs.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
-from ftfile.fs.hadoop_errors import READING, remote_error
+from ftfile.fs.hadoop_errors import READING, expired, no_ticket, remote_error
 from ftfile.fs.lines import Line, make_cuttable
 from ftfile.fs.webhdfs_nodes import SilentNodeError
+from ftfile.fs.webhdfs_security import NoTicketError, kerberos_auth, require_tls, scrub, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,8 @@ CONNECT_TIMEOUT_S = 10.0
 PULSE_S = 2.0
 CONNECTIONS = 32
 PIECE_BYTES = 64 << 10
-_TOKEN = re.compile(r"delegation=[^&\s]+")
+# What the package makes of every answer 401.
+_UNAUTHORISED = "Authentication failure"
 
 
 class _ReplyLost(Exception):
@@ -70,9 +71,10 @@ class _Session(requests.Session):
         try:
             response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
         except requests.RequestException as error:
+            require_tls(node, error)
             self._nodes.note_silence(node)
             # Its text, and what it comes from, show the URL with the token.
-            text = _TOKEN.sub("delegation=…", str(error))
+            text = scrub(str(error))
             # The NameNode makes nothing: it says where to.
             if _was_never_sent(error) or more.get("params", {}).get("op") == "CREATE":
                 raise requests.ConnectTimeout(text) from None
@@ -261,13 +263,8 @@ def _client_for(url: str, user: str, token: str | None, *, kerberos: bool, **mor
         return _TokenClient(url, token, **more)
     if not kerberos:
         return _InsecureClient(url, user, **more)
-    try:
-        from hdfs.ext.kerberos import KerberosClient  # noqa: PLC0415 - needs another package
-    except ImportError as error:
-        raise ConfigError(
-            f"HDFS asks for Kerberos, and its client cannot be loaded ({error}): pip install 'ftfile[kerberos]'"
-        ) from error
-    client: WebClient = type("_KerberosClient", (WebClient, KerberosClient), {})(url, **more)
+    client = WebClient(url, **more)
+    more["session"].auth = kerberos_auth()
     return client
 
 
@@ -280,9 +277,23 @@ class Answers(Translation):
 
     __slots__ = ()
 
-    errors = (HdfsError, requests.RequestException, _ReplyLost, SilentNodeError, OSError, http.client.HTTPException)
+    errors = (
+        HdfsError,
+        requests.RequestException,
+        _ReplyLost,
+        SilentNodeError,
+        NoTicketError,
+        OSError,
+        http.client.HTTPException,
+    )
 
     def _translated(self, error: Exception) -> StorageError:
+        if isinstance(error, NoTicketError):
+            text = str(error)
+            say = expired if "expired" in text else no_ticket
+            return PermissionDenied(self._operation, self._path, say(self._where, text))
+        if isinstance(error, HdfsError) and not error.exception and error.message.startswith(_UNAUTHORISED):
+            return PermissionDenied(self._operation, self._path, no_ticket(self._where, "401, Authentication required"))
         if isinstance(error, HdfsError):
             return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)
         if isinstance(error, _ShortError) and self._operation in READING:
@@ -309,11 +320,16 @@ class Upload:
         self._timeout_s = timeout_s
         self._look = look
         parts = urllib.parse.urlsplit(place)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=_connect_timeout_s(timeout_s))
+        host, limit_s = parts.hostname or "", _connect_timeout_s(timeout_s)
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            self._connection = http.client.HTTPSConnection(host, parts.port, timeout=limit_s, context=tls_context())
+        else:
+            self._connection = http.client.HTTPConnection(host, parts.port, timeout=limit_s)
         try:
             self._connection.connect()
         except OSError as error:
+            require_tls(f"DataNode {parts.netloc}", error)
             raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
         self._connection.sock.settimeout(timeout_s)
         self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
