@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.hdfs.jars import CannotStart
@@ -15,6 +14,7 @@ from tests.hdfs.servers import free_ports, write_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.hdfs.kdc import Kdc
 

@@ -25,12 +25,11 @@ from ftfile.core.logs import get_logger
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_checksum import HadoopChecksum, digest_of
-from ftfile.fs.hadoop_services import find_service
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hadoop_surroundings import current_user, is_kerberos
 from ftfile.fs.hadoop_tokens import find_token, has_tokens, lack_of_tokens
 from ftfile.fs.webhdfs_client import Answers, Upload, connect
-from ftfile.fs.webhdfs_nodes import web_nodes
+from ftfile.fs.webhdfs_nodes import find_nodes, web_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +78,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
         self._scheme, self._authority = scheme, authority
-        self._service, self._nodes = _find_nodes(scheme, authority, settings.surroundings.configuration())
+        self._service, self._nodes = find_nodes(scheme, authority, settings.surroundings.configuration())
         super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, clock)
         self._client = self._connect()
         self._tells_checksums = True
@@ -258,28 +257,6 @@ def open_location(location: Location) -> FileSystem:
     """
     settings = HadoopSettings.of(location)
     return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.clock)
-
-
-def _find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the name of the service, and the RPC address of each NameNode, if it is known, by its web server's URL.
-
-    Raises:
-        ConfigError: see `open_location`.
-    """
-    service = find_service(scheme, authority, configuration)
-    tls = scheme == "swebhdfs"
-    rpc_addresses = service.rpc_addresses() if service.members else {}
-    found = {
-        f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
-        for name, address in service.web_addresses(tls=tls).items()
-    }
-    if not found or not authority:
-        raise ConfigError(
-            f"{scheme}://{authority} names no port, and Hadoop's configuration knows no name service {authority!r} "
-            f"with addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or point HADOOP_CONF_DIR "
-            "at the directory of hdfs-site.xml"
-        )
-    return service.name, found
 
 
 class _WebStream(OutputStream):

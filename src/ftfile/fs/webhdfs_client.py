@@ -6,12 +6,8 @@ becomes an error of the port.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import http.client
-import json
-import socket
-import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -25,7 +21,8 @@ from ftfile.fs.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.fs.hadoop_errors import READING, expired, no_ticket, remote_error
 from ftfile.fs.lines import Line, make_cuttable
 from ftfile.fs.webhdfs_nodes import SilentNodeError
-from ftfile.fs.webhdfs_security import NoTicketError, kerberos_auth, require_tls, scrub, tls_context
+from ftfile.fs.webhdfs_security import NoTicketError, kerberos_auth, require_tls, scrub
+from ftfile.fs.webhdfs_upload import Upload, connect_timeout_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Answers", "Upload", "WebClient", "connect")
 
-CONNECT_TIMEOUT_S = 10.0
 # Of a short request that finds out whether a server answers.
 PULSE_S = 2.0
 CONNECTIONS = 32
@@ -252,7 +248,7 @@ def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, 
         adapter.poolmanager.pool_classes_by_scheme = make_cuttable(adapter.poolmanager.pool_classes_by_scheme)
         session.mount(scheme, adapter)
     # Who cannot connect is to say so before the time of the request is over.
-    more: dict[str, Any] = {"timeout": (_connect_timeout_s(timeout_s), timeout_s), "session": session}
+    more: dict[str, Any] = {"timeout": (connect_timeout_s(timeout_s), timeout_s), "session": session}
     client = _client_for(";".join(nodes.order), user, token, kerberos=kerberos, **more)
     client.share(nodes)
     return client
@@ -266,10 +262,6 @@ def _client_for(url: str, user: str, token: str | None, *, kerberos: bool, **mor
     client = WebClient(url, **more)
     more["session"].auth = kerberos_auth()
     return client
-
-
-def _connect_timeout_s(timeout_s: float) -> float:
-    return min(CONNECT_TIMEOUT_S, timeout_s / 2)
 
 
 class Answers(Translation):
@@ -302,99 +294,6 @@ class Answers(Translation):
             detail = f"{self._where} does not answer: {error}; look whether NameNode and DataNodes run"
             return Unavailable(self._operation, self._path, detail)
         return OutcomeUnknown(self._operation, self._path, f"the reply of {self._where} was lost: {error}")
-
-
-class Upload:
-    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
-
-    Args:
-        place: URL at the DataNode.
-        timeout_s: of each step, and of each `DATA_BYTES`.
-        look: raises where waiting for the DataNode is in vain.
-
-    Raises:
-        ConnectTimeout: the DataNode cannot be reached, and nothing was sent.
-    """
-
-    def __init__(self, place: str, timeout_s: float, look: Callable[[], object] | None = None) -> None:
-        self._timeout_s = timeout_s
-        self._look = look
-        parts = urllib.parse.urlsplit(place)
-        host, limit_s = parts.hostname or "", _connect_timeout_s(timeout_s)
-        self._connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            self._connection = http.client.HTTPSConnection(host, parts.port, timeout=limit_s, context=tls_context())
-        else:
-            self._connection = http.client.HTTPConnection(host, parts.port, timeout=limit_s)
-        try:
-            self._connection.connect()
-        except OSError as error:
-            require_tls(f"DataNode {parts.netloc}", error)
-            raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
-        self._connection.sock.settimeout(timeout_s)
-        self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
-        self._connection.putheader("Content-Type", "application/octet-stream")
-        self._connection.putheader("Transfer-Encoding", "chunked")
-        self._connection.endheaders()
-
-    def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send what comes next.
-
-        Raises:
-            HdfsError: the DataNode has refused the file.
-            OSError: the connection is lost.
-        """
-        if not data:
-            return
-        view = memoryview(data)
-        try:
-            self._connection.send(b"%x\r\n" % len(data))
-            # The time limit of a socket is that of all it is given at once.
-            for start in range(0, len(data), DATA_BYTES):
-                self._connection.send(view[start : start + DATA_BYTES])
-            self._connection.send(b"\r\n")
-        except ConnectionError:
-            # It has hung up; perhaps it said why.
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                self._read_reply()
-            raise
-
-    def finish(self) -> None:
-        """Say that this was all, and wait until the file is closed; raises as `send`."""
-        try:
-            self._connection.send(b"0\r\n\r\n")
-        except ConnectionError:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                self._read_reply()
-            raise
-        self._read_reply()
-        self._connection.close()
-
-    def cut(self) -> None:
-        """Hang up, also on what waits for the reply in another thread."""
-        # The other thread may be closing it.
-        used = self._connection.sock
-        if used is not None:
-            with contextlib.suppress(OSError):
-                used.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-
-    def _read_reply(self) -> None:
-        status, text = run_within(self._timeout_s, self._reply, cut=self.cut, look=self._look)
-        if status != http.client.CREATED:
-            raise _refusal(status, text)
-
-    def _reply(self) -> tuple[int, bytes]:
-        response = self._connection.getresponse()
-        return response.status, response.read()
-
-
-def _refusal(status: int, text: bytes) -> HdfsError:
-    try:
-        found = json.loads(text)["RemoteException"]
-        return HdfsError(str(found["message"]), exception=str(found["exception"]))
-    except (ValueError, KeyError, TypeError):
-        return HdfsError(f"the DataNode answered {status}: {text[:200]!r}")
 
 
 def _boolean(response: requests.Response) -> bool:

@@ -8,6 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import ConfigError
+from ftfile.fs.hadoop_services import find_service
 from ftfile.fs.per_process import PerProcess
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     _Key: TypeAlias = tuple[tuple[str, str], ...]
 
-__all__ = ("SilentNodeError", "WebNodes", "web_nodes")
+__all__ = ("SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
 
 # In seconds, how long what was found out is believed.
 BELIEVED_S = 2.0
@@ -107,6 +109,28 @@ class WebNodes:
 def web_nodes(rpc_addresses: Mapping[str, str]) -> WebNodes:
     """Return this process's web servers; see `WebNodes`."""
     return _nodes.of(tuple(rpc_addresses.items()))
+
+
+def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the name of the service, and the RPC address of each NameNode, if it is known, by its web server's URL.
+
+    Raises:
+        ConfigError: it is neither the address of a web server nor a name service.
+    """
+    service = find_service(scheme, authority, configuration)
+    tls = scheme == "swebhdfs"
+    rpc_addresses = service.rpc_addresses() if service.members else {}
+    found = {
+        f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
+        for name, address in service.web_addresses(tls=tls).items()
+    }
+    if not found or not authority:
+        raise ConfigError(
+            f"{scheme}://{authority} names no port, and Hadoop's configuration knows no name service {authority!r} "
+            f"with addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or point HADOOP_CONF_DIR "
+            "at the directory of hdfs-site.xml"
+        )
+    return service.name, found
 
 
 def _new(key: _Key) -> WebNodes:
