@@ -74,7 +74,9 @@ def _measure(ha, scheme, kinds, rounds, repair=mend) -> None:  # type: ignore[no
             flush=True,
         )
     checked(url, *(f"{letter}{number}" for letter in "ab" for number in range(batch + 1)))
-    print(f"{scheme:8} {batch + 1} batches, {rounds * len(kinds)} faults, {2 * (batch + 1)} rows, each once", flush=True)
+    print(
+        f"{scheme:8} {batch + 1} batches, {rounds * len(kinds)} faults, {2 * (batch + 1)} rows, each once", flush=True
+    )
 
 
 if __name__ == "__main__":
