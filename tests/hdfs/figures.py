@@ -9,11 +9,15 @@ import argparse
 import os
 import statistics
 import time
+from typing import TYPE_CHECKING
 
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.ha_cluster import SERVICE, DeadHost, HaCluster, why_no_dead_host
 from tests.hdfs.support import COLUMNS, TEXT, checked, rows
 from tests.hdfs.test_ha import kill, mend, run_under, silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 __all__ = ()
 
@@ -52,7 +56,13 @@ def main() -> None:
         host.remove()
 
 
-def _measure(ha, scheme, kinds, rounds, repair=mend) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+def _measure(
+    ha: HaCluster,
+    scheme: str,
+    kinds: Mapping[str, Callable[[HaCluster], object]],
+    rounds: int,
+    repair: Callable[[HaCluster], object] = mend,
+) -> None:
     os.environ["HADOOP_CONF_DIR"] = str(ha.conf)
     url = f"{scheme}://{SERVICE}/figures-{scheme}-{len(kinds)}"
     query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")

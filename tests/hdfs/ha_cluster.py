@@ -118,9 +118,9 @@ class HaCluster(Servers):
         active = self.active
         if not active or not is_registered(self._data[1]):
             return False
-        running = [name for name in NAMES if name in self.processes and self.state(name)]
+        running = [name for name in NAMES if name in self.processes]
         states = {name: bean(self.web[name], "NameNode", "FSNamesystemState") for name in running}
-        return states.get(active, {}).get("FSState") == "Operational" and all(
+        return states[active].get("FSState") == "Operational" and all(
             state.get("NumLiveDataNodes") == 1 for state in states.values()
         )
 

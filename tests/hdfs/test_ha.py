@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-import threading
 import time
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,19 +68,20 @@ def mend(ha: HaCluster) -> None:
 
 def run_under(query: MicroBatch, batch: int, fault: Callable[[], object], *letters: str) -> float:
     """Run a batch while a fault happens, as Spark does: again after an error; return how long it took, in seconds."""
-    thread = threading.Thread(target=fault)
     began_s = time.monotonic()
-    thread.start()
-    try:
+    with ThreadPoolExecutor(1) as pool:
+        happened = pool.submit(fault)
         while True:
             try:
                 query.run(batch, [rows(letter) for letter in letters])
                 break
             except FtfileError:
+                if happened.done():
+                    happened.result()
                 query.restart()
-        return time.monotonic() - began_s
-    finally:
-        thread.join()
+        took_s = time.monotonic() - began_s
+        happened.result()
+    return took_s
 
 
 FAULTS: tuple[Callable[[HaCluster], object], ...] = (silence, kill, HaCluster.hand_over)

@@ -108,7 +108,7 @@ class TestNative:
         client = found.client()
         servers.silent = {"nn1"}
         monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda address: f"silent: {address} is away")
-        with pytest.raises(SilentError, match="one:8020 is away.*two:8020 is away"):
+        with pytest.raises(SilentError, match=r"one:8020 is away.*two:8020 is away"):
             found.run(60, lambda: client.get_file_info("/"), client)
 
     def test_without_an_active_one_nothing_is_sent(self, servers: Servers) -> None:
