@@ -51,6 +51,8 @@ def find_token(name: str, addresses: Sequence[str], *, native: bool = False) -> 
     Raises:
         ConfigError: the file cannot be read, or is of a form that is not known here.
     """
+    if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
+        return None  # there may be a ticket
     tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
     exact = {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
     for token in tokens:

@@ -73,7 +73,7 @@ def kerberos_auth() -> requests.auth.AuthBase:
 
 def tls_context() -> ssl.SSLContext:
     """Return how the certificates of DataNodes are checked: as `requests` checks those of NameNodes."""
-    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or requests.certs.where()
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or requests.utils.DEFAULT_CA_BUNDLE_PATH
     return ssl.create_default_context(
         cafile=None if os.path.isdir(bundle) else bundle, capath=bundle if os.path.isdir(bundle) else None
     )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.fs import hadoop_tokens
 from ftfile.fs.hadoop_tokens import find_token, lack_of_tokens
 from ftfile.fs.registry import open_filesystem
 
@@ -48,7 +47,7 @@ def names_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
             raise socket.gaierror(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
 
-    monkeypatch.setattr(hadoop_tokens.socket, "getaddrinfo", look)
+    monkeypatch.setattr(socket, "getaddrinfo", look)
 
 
 @pytest.mark.parametrize(
