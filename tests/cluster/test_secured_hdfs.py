@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import hdfs_job
-from tests.hdfs.kdc import Kdc, why_no_kdc
-from tests.hdfs.secured import SecuredCluster
+from tests.hdfs.kdc import Kdc
+from tests.hdfs.secured import SecuredCluster, why_not_secured
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.cluster import Cluster
 
-pytestmark = pytest.mark.skipif(bool(why_no_kdc()), reason=why_no_kdc() or "none")
+pytestmark = pytest.mark.skipif(bool(why_not_secured()), reason=why_not_secured() or "none")
 
 
 def test_executors_write_and_read_by_a_token(

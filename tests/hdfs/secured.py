@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
 
 from tests.hdfs.jars import CannotStart
-from tests.hdfs.kdc import REALM
+from tests.hdfs.kdc import REALM, why_no_kdc
 from tests.hdfs.minicluster import MiniCluster
 from tests.hdfs.servers import free_ports, write_site
 
@@ -18,11 +22,18 @@ if TYPE_CHECKING:
 
     from tests.hdfs.kdc import Kdc
 
-__all__ = ("SecuredCluster",)
+__all__ = ("SecuredCluster", "why_not_secured")
 
 SERVER, WEB = f"hdfs/localhost@{REALM}", f"HTTP/localhost@{REALM}"
 SECRET = "changeit"
 FETCHER = "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher"
+
+
+def why_not_secured() -> str:
+    """Return why no secured HDFS can be started and talked to; empty where one can."""
+    if importlib.util.find_spec("requests_kerberos") is None:
+        return "needs requests-kerberos (pip), and libkrb5-dev (apt-get) to build it"
+    return why_no_kdc()
 
 
 class SecuredCluster(MiniCluster):
@@ -48,6 +59,9 @@ class SecuredCluster(MiniCluster):
             "hadoop.security.authentication": "kerberos",
             "hadoop.security.authorization": "true",
             # Whoever runs the servers, and whatever a principal is called.
+            "hadoop.http.authentication.type": "kerberos",
+            "hadoop.http.authentication.kerberos.principal": WEB,
+            "hadoop.http.authentication.kerberos.keytab": keytab,
             "hadoop.security.auth_to_local": f"RULE:[2:$1@$0](.*@{REALM})s/@.*//\nRULE:[1:$1@$0](.*@{REALM})s/@.*//",
         }
         secured = {
@@ -66,6 +80,7 @@ class SecuredCluster(MiniCluster):
             "dfs.cluster.administrators": "hdfs",
         }
         self._kdc = kdc
+        self._own = dict(kdc.ticket(kdc.directory / "of-the-cluster", SERVER))
         super().__init__(settings=secured | dict(settings or {}), core=core, jvm=_jvm(kdc))
 
     def __enter__(self) -> SecuredCluster:  # noqa: PYI034 - typing.Self comes with Python 3.11
@@ -75,6 +90,21 @@ class SecuredCluster(MiniCluster):
     def web_url(self) -> str:
         """Return the root for WebHDFS, by the name that is in the server's principal."""
         return super().web_url.replace("127.0.0.1", "localhost")
+
+    def bean(self, name: str) -> dict[str, Any]:
+        """Return a bean of the NameNode, which shows it to those with a ticket; empty as long as it does not answer."""
+        import requests_kerberos
+
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, text in self._own.items():
+                patch.setenv(variable, text)
+            url = f"http://localhost:{self._http_port}/jmx?qry=Hadoop:service=NameNode,name={name}"
+            try:
+                reply = requests.get(url, auth=requests_kerberos.HTTPKerberosAuth(), timeout=5)
+            except requests.RequestException:
+                return {}
+        beans: list[dict[str, Any]] = reply.json()["beans"] if reply.ok else []
+        return beans[0] if beans else {}
 
     def fetch_token(self, path: Path, cache: Path, renewer: str = "etl", *, web: bool = False) -> None:
         """Write a delegation token of whose ticket it is to a file."""

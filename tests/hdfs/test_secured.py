@@ -14,8 +14,8 @@ from ftfile.fs.hadoop_tokens import FILE_VARIABLE
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
-from tests.hdfs.kdc import Kdc, why_no_kdc
-from tests.hdfs.secured import SecuredCluster
+from tests.hdfs.kdc import Kdc
+from tests.hdfs.secured import SecuredCluster, why_not_secured
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
-pytestmark = pytest.mark.skipif(bool(why_no_kdc()), reason=why_no_kdc() or "none")
+pytestmark = pytest.mark.skipif(bool(why_not_secured()), reason=why_not_secured() or "none")
 
 PRIVACY = {
     "hadoop.rpc.protection": "privacy",
@@ -52,8 +52,6 @@ def url(
     secured: SecuredCluster, kdc: Kdc, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     """A directory by each driver, for a process that has neither a ticket nor a token."""
-    if request.param != "hdfs":
-        pytest.importorskip("requests_kerberos", reason="needs requests-kerberos (and libkrb5-dev to build it)")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(secured.conf))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(secured.authority))
     monkeypatch.delenv(FILE_VARIABLE, raising=False)

@@ -19,9 +19,11 @@ __all__ = ("NoTicketError", "kerberos_auth", "require_tls", "scrub", "tls_contex
 
 _SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
 # Libraries that log requests and headers.
-_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_", "hdfs.client", "spnego")
+_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_", "hdfs.client", "spnego", "requests_kerberos")
+# How a server of TLS begins its answer to one who speaks plain HTTP, as it is shown.
+_ALERT = r"\x15\x03"
 # What is said of an error that is raised, too.
-_NOISE = "generate_request_header"
+_NOISE = ("generate_request_header", "handle_other(): Mutual authentication unavailable")
 
 
 class NoTicketError(Exception):
@@ -73,7 +75,11 @@ def kerberos_auth() -> requests.auth.AuthBase:
 
 def tls_context() -> ssl.SSLContext:
     """Return how the certificates of DataNodes are checked: as `requests` checks those of NameNodes."""
-    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or requests.utils.DEFAULT_CA_BUNDLE_PATH
+    bundle = (
+        os.environ.get("REQUESTS_CA_BUNDLE")
+        or os.environ.get("CURL_CA_BUNDLE")
+        or requests.utils.DEFAULT_CA_BUNDLE_PATH
+    )
     return ssl.create_default_context(
         cafile=None if os.path.isdir(bundle) else bundle, capath=bundle if os.path.isdir(bundle) else None
     )
@@ -91,6 +97,8 @@ def require_tls(place: str, error: BaseException) -> None:
             f"the certificate of {place} is not believed: let REQUESTS_CA_BUNDLE name a file with that of its "
             f"authority, on executors too (spark.executorEnv.REQUESTS_CA_BUNDLE): {scrub(str(error))}"
         ) from None
+    if "BadStatusLine" in text and _ALERT in text:
+        raise ConfigError(f"{place} speaks TLS: write swebhdfs:// in the place of webhdfs://") from None
     if any(isinstance(each, ssl.SSLError | requests.exceptions.SSLError) for each in _causes(error)):
         raise ConfigError(
             f"{place} speaks no TLS that is understood here; perhaps it speaks plain HTTP, which is webhdfs://: "
