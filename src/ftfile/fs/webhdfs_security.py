@@ -19,11 +19,11 @@ __all__ = ("NoTicketError", "kerberos_auth", "require_tls", "scrub", "tls_contex
 
 _SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
 # Libraries that log requests and headers.
-_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_", "hdfs.client", "spnego", "requests_kerberos")
+_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_", "hdfs.client")
+# What they say of an error that is raised, too.
+_NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual|b'<html>")
 # How a server of TLS begins its answer to one who speaks plain HTTP, as it is shown.
 _ALERT = r"\x15\x03"
-# What is said of an error that is raised, too.
-_NOISE = ("generate_request_header", "handle_other(): Mutual authentication unavailable")
 
 
 class NoTicketError(Exception):
@@ -38,9 +38,10 @@ def scrub(text: str) -> str:
 class _Scrubbing(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        if record.exc_info or message.startswith(_NOISE) or isinstance(record.msg, bytes | BaseException):
+        if _NOISE.match(message):
             return False
-        record.msg, record.args = scrub(message), ()
+        if _SECRET.search(message):
+            record.msg, record.args = scrub(message), ()
         return True
 
 
