@@ -25,12 +25,13 @@ __all__ = ()
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.hdfs.figures", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="faults of each kind, by each driver (default: 10)")
+    parser.add_argument("--rounds", type=int, default=10, help="silences by each driver; kills and hand-overs: a third")
     options = parser.parse_args()
-    kinds = {"silent": silence, "killed": kill, "handed over": HaCluster.hand_over}
+    fewer = -(-options.rounds // 3)
+    kinds = {"silent": (silence, options.rounds), "killed": (kill, fewer), "handed over": (HaCluster.hand_over, fewer)}
     with HaCluster() as ha:
         for scheme in ("hdfs", "webhdfs"):
-            _measure(ha, scheme, dict(kinds), options.rounds)
+            _measure(ha, scheme, kinds)
     if why_no_dead_host():
         print(f"dead host: {why_no_dead_host()}")
         return
@@ -51,7 +52,7 @@ def main() -> None:
                 ha.wait_until_ready()
 
             for scheme in ("hdfs", "webhdfs"):
-                _measure(ha, scheme, {"dead host": die}, options.rounds, revive)
+                _measure(ha, scheme, {"dead host": (die, options.rounds)}, revive)
     finally:
         host.remove()
 
@@ -59,8 +60,7 @@ def main() -> None:
 def _measure(
     ha: HaCluster,
     scheme: str,
-    kinds: Mapping[str, Callable[[HaCluster], object]],
-    rounds: int,
+    kinds: Mapping[str, tuple[Callable[[HaCluster], object], int]],
     repair: Callable[[HaCluster], object] = mend,
 ) -> None:
     os.environ["HADOOP_CONF_DIR"] = str(ha.conf)
@@ -68,7 +68,7 @@ def _measure(
     query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
     query.run(0, [rows("a0"), rows("b0")])
     batch = 0
-    for name, fault in kinds.items():
+    for name, (fault, rounds) in kinds.items():
         times_s, next_s = [], []
         for _ in range(rounds):
             batch += 1
@@ -85,7 +85,8 @@ def _measure(
         )
     checked(url, *(f"{letter}{number}" for letter in "ab" for number in range(batch + 1)))
     print(
-        f"{scheme:8} {batch + 1} batches, {rounds * len(kinds)} faults, {2 * (batch + 1)} rows, each once", flush=True
+        f"{scheme:8} {batch + 1} batches, {sum(rounds for _, rounds in kinds.values())} faults, {2 * (batch + 1)} rows, each once",
+        flush=True,
     )
 
 
