@@ -61,7 +61,7 @@ server-tests: java hdfs-jars s3-server environment kerberos ## the next two at o
 	$(call pytest,.venv,servers) -n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs
 
 .PHONY: hdfs-tests
-hdfs-tests: java hdfs-jars environment kerberos ## the tests on a real HDFS
+hdfs-tests: java hdfs-jars environment kerberos ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(call pytest,.venv,hdfs) -n 4 --dist loadscope tests/hdfs
 
 .PHONY: cluster-tests

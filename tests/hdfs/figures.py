@@ -84,10 +84,8 @@ def _measure(
             flush=True,
         )
     checked(url, *(f"{letter}{number}" for letter in "ab" for number in range(batch + 1)))
-    print(
-        f"{scheme:8} {batch + 1} batches, {sum(rounds for _, rounds in kinds.values())} faults, {2 * (batch + 1)} rows, each once",
-        flush=True,
-    )
+    faults = sum(rounds for _, rounds in kinds.values())
+    print(f"{scheme:8} {batch + 1} batches, {faults} faults, {2 * (batch + 1)} rows, each once", flush=True)
 
 
 if __name__ == "__main__":
