@@ -13,7 +13,7 @@ from ftfile.fs.hadoop_services import find_service
 from ftfile.fs.per_process import PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import TypeAlias
 
     _Key: TypeAlias = tuple[tuple[str, str], ...]
@@ -48,7 +48,7 @@ class WebNodes:
         self.lock = threading.Lock()
         self._silent: set[str] = set()
         self._looking = threading.Lock()
-        self._looked_s: dict[str, float] = {}
+        self._found: dict[str, tuple[float, str]] = {}
 
     def node_of(self, url: str) -> str:
         """Return the server that a URL belongs to; empty for a DataNode."""
@@ -56,6 +56,7 @@ class WebNodes:
 
     def note_answer(self, node: str) -> None:
         """Take note that a server has answered as the active one."""
+        self._found.pop(node, None)
         if len(self._rpc_addresses) > 1:
             self._silent.discard(node)
             self._prefer(node)
@@ -71,20 +72,29 @@ class WebNodes:
             SilentNodeError: it does not, and another one is active.
         """
         others = [other for other in self._rpc_addresses if other != node]
-        with self._looking:
-            if (
-                not node
-                or not others
-                or SYSTEM_CLOCK.monotonic_s() - self._looked_s.get(node, float("-inf")) < BELIEVED_S
-            ):
-                return
-            if not is_active(node):
-                for other in others:
-                    if is_active(other):
-                        self.note_silence(node)
-                        self._prefer(other)
-                        raise SilentNodeError(f"NameNode {node} is silent, and {other} is active")
-            self._looked_s[node] = SYSTEM_CLOCK.monotonic_s()
+        if not node or not others:
+            return
+        found_s, why = self._found.get(node, (float("-inf"), ""))
+        # One at a time finds out; a fork may have begun while one did.
+        if SYSTEM_CLOCK.monotonic_s() - found_s >= BELIEVED_S and self._looking.acquire(blocking=False):
+            try:
+                why = self._why_silent(node, others, is_active)
+                self._found[node] = SYSTEM_CLOCK.monotonic_s(), why
+            finally:
+                self._looking.release()
+        if why:
+            raise SilentNodeError(why)
+
+    def _why_silent(self, node: str, others: Iterable[str], is_active: Callable[[str], bool]) -> str:
+        """Return that another server is active, and this one is not there; empty for all else."""
+        if is_active(node):
+            return ""
+        active = next(filter(is_active, others), None)
+        if active is None:
+            return ""
+        self.note_silence(node)
+        self._prefer(active)
+        return f"NameNode {node} is silent, and {active} is active"
 
     def direct(self, node: str, place: str) -> str:
         """Return the URL of a DataNode as it is to be asked.
