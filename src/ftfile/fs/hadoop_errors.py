@@ -15,11 +15,12 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
+from ftfile.fs.hadoop_tokens import lack_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("READING", "NotEmpty", "remote_error")
+__all__ = ("READING", "NotEmpty", "expired", "no_ticket", "remote_error")
 
 
 class NotEmpty(StorageError):
@@ -83,6 +84,19 @@ _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
     ("block size", Unsupported, "set another blockSize, or none for that of HDFS"),
     ("replication", Unsupported, "set another replication, or none for that of HDFS"),
 )
+
+
+def expired(where: str, text: str) -> str:
+    """Return what to say of a Kerberos ticket that has ended; `text`: of the library."""
+    return f"the ticket of this process has expired, and {where} asks for one: renew it (kinit -R) or get one: {text}"
+
+
+def no_ticket(where: str, text: str) -> str:
+    """Return what to say where there is neither a ticket nor a token; `text`: of the library."""
+    return (
+        f"{where} asks for Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The driver "
+        f"needs one of them (kinit); executors need tokens: {text}"
+    )
 
 
 def remote_error(operation: str, path: str, where: str, java_class: str, message: str) -> StorageError:
