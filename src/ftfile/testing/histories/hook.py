@@ -15,5 +15,5 @@ HEARD: set[str] = set()
 
 
 def hear(parts: Sequence[PublishedPart]) -> None:
-    """Note the URLs of parts."""
-    HEARD.update(part.url for part in parts)
+    """Note the paths of parts."""
+    HEARD.update(part.path for part in parts)

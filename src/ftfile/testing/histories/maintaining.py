@@ -27,7 +27,7 @@ def _has_log(world: World) -> bool:
 def flush_all(world: World) -> None:
     """Flush everything and look at L2."""
     error = world.call("a flush", flush, world.url, of_damage=True)
-    world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+    world.oracle.follow(world.clock.now_ms())
     if not world.is_troubled and not world.named:
         check_flushed(world.head(), error if isinstance(error, FtfileError) else None, world.damaged)
 
@@ -60,7 +60,7 @@ def _drop_buckets(world: World, buckets: set[str]) -> None:
     where = "all" if len(buckets) == world.history.buckets > 1 else {"m": sorted(buckets)}
     world.oracle.dropping = frozenset(buckets)
     world.call("a drop", drop, world.url, where)
-    world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+    world.oracle.follow(world.clock.now_ms())
     world.oracle.dropping = None
 
 

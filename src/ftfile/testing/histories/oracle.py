@@ -12,10 +12,10 @@ from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.record_format import decode_record
 from ftfile.core.errors import NotFound
 from ftfile.testing.checker import rows_of_add
-from ftfile.testing.log_check import require
+from ftfile.testing.log_check import InvariantViolation, require
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable
+    from collections.abc import Hashable, Iterable
 
     from ftfile.commit.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
@@ -57,6 +57,7 @@ class Oracle:
         dropping: buckets of the drop that is under way.
         expected: rows that must be there.
         live: adds of the head, with `rows` by their ids, and those of parts that were removed.
+        damaged: ids of adds that cannot be read; what stores copied of them is added.
         records: how many were followed.
         times_ms: of each batch, by query and batch: when its record was seen.
     """
@@ -69,23 +70,19 @@ class Oracle:
     rows: dict[str, frozenset[bytes]] = field(default_factory=dict)
     removed: dict[str, Add] = field(default_factory=dict)
     published_by_queries: list[Add] = field(default_factory=list)
+    damaged: set[str] = field(default_factory=set)
     records: int = 0
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     done: set[Hashable] = field(default_factory=set)
     _found: set[bytes] = field(default_factory=set)
 
-    def follow(self, now_ms: int, unreadable: Collection[str] = ()) -> list[Record]:
-        """Read what is new, and check that rows are there once each.
-
-        Args:
-            now_ms: the time.
-            unreadable: paths of spools and parts that somebody damaged.
-        """
+    def follow(self, now_ms: int) -> list[Record]:
+        """Read what is new, which is of this time, and check that rows are there once each."""
         new: list[Record] = []
         while (record := self._read(self.records)) is not None:
             self.records += 1
             new.append(record)
-            self._take(record, now_ms, unreadable)
+            self._take(record, now_ms)
         if new:
             missing, more = self.expected - self._found, self._found - self.expected
             require(not missing, "rows", f"{len(missing)} are missing since version {new[0].version}: {_some(missing)}")
@@ -100,7 +97,7 @@ class Oracle:
             return None
         return decode_record(content, path, self.fs.read) if b'"companion"' in content else _decoded(content, path)
 
-    def _take(self, record: Record, now_ms: int, unreadable: Collection[str]) -> None:
+    def _take(self, record: Record, now_ms: int) -> None:
         self._expect(record.author, now_ms)
         gone: list[bytes] = []
         for remove in record.removes:
@@ -110,8 +107,8 @@ class Oracle:
                 self.removed[add.final_path] = add
             gone += self.rows[remove.id]
         self._found.difference_update(gone)
-        for add in record.adds:
-            rows = self._rows_of(add, unreadable)
+        for add in sorted(record.adds, key=self._is_copy_of_damage):
+            rows = self._rows_of(add, gone)
             self.live[add.id], self.rows[add.id] = add, rows
             require(len(rows) == add.rows, "rows", f"{add.id} has rows twice")
             require(not rows & self._found, "rows", f"{add.id} brings rows that are there: {_some(rows & self._found)}")
@@ -121,13 +118,19 @@ class Oracle:
             if add.final_path is not None and not _is_of(record.author, "compact"):
                 self.published_by_queries.append(add)
 
-    def _rows_of(self, add: Add, unreadable: Collection[str]) -> frozenset[bytes]:
-        if add.kind == "segment" and add.path in unreadable:
-            # What is left of a segment of which a part was made while the damage was not there, or not in it.
-            before = add.id.rpartition(".")[0]
-            if before in self.rows:
-                return self.rows[before] - self._found
-        return frozenset(rows_of_add(self.fs, add, lines_of))  # type: ignore[arg-type]
+    def _is_copy_of_damage(self, add: Add) -> bool:
+        sources = {source.add_id for source in add.ranges} | {add.id.rpartition(".")[0]}
+        return not self.damaged.isdisjoint(sources)
+
+    def _rows_of(self, add: Add, gone: Iterable[bytes]) -> frozenset[bytes]:
+        """Return the rows of an add; of one that holds damage, which stores may copy, what others have not."""
+        try:
+            return frozenset(rows_of_add(self.fs, add, lines_of))  # type: ignore[arg-type]
+        except InvariantViolation:
+            if not self._is_copy_of_damage(add):
+                raise
+        self.damaged.add(add.id)
+        return frozenset([row for row in gone if row not in self._found][: add.rows])
 
     def _expect(self, author: Author, now_ms: int) -> None:
         if isinstance(author, MaintenanceAuthor):

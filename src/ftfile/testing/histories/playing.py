@@ -108,7 +108,7 @@ def _play_step(world: World, number: int, step: Step) -> None:
     if world.named and step.pick(5, 3) == 0:
         world.remove_named()
     _ACTIONS[step.kind](world, step)
-    world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+    world.oracle.follow(world.clock.now_ms())
     if number % _LOOK_EVERY == _LOOK_EVERY - 1:
         _look(world)
 
@@ -146,7 +146,7 @@ def _end(world: World) -> None:
         since = world.head().version
         world.clock.advance(8 * _DAY_S)
         world.call("a vacuum", vacuum, world.url, dry_run=False)
-        world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+        world.oracle.follow(world.clock.now_ms())
     check_vacuumed(CommitLog(world.raw, clock=world.clock), since)
     _check_all(world)
 
@@ -169,7 +169,7 @@ def _check_heard(world: World) -> None:
         if "onPublish" in played.plan.options and "onPublish" in played.plan.other_options
     }
     parts = [add for add in world.oracle.published_by_queries if add.origin.query_id in listening]
-    missed = [add.final_path for add in parts if f"{world.url}/{add.final_path}" not in HEARD]
+    missed = [add.final_path for add in parts if add.final_path not in HEARD]
     require(not missed, "onPublish", f"never told: {missed[:3]}, {len(missed)} in all")
 
 

@@ -108,7 +108,7 @@ class World:
         self.step = 0
         self.foreign: dict[str, bytes] = {}
         self.named: set[str] = set()
-        self.damaged: set[str] = set()  # ids of adds
+        self.damaged = self.oracle.damaged
         self.damaged_paths: set[str] = set()
         self.old_hints: list[bytes] = []
         self.transactions: list[tuple[str, int, Tasks]] = []
@@ -209,10 +209,3 @@ class World:
         """Return the ids of parts that are staged."""
         return {add.id for add in self.live_parts() if add.path != add.final_path and self.raw.exists(add.path)}
 
-    def gone_or_damaged(self) -> Iterator[str]:
-        """Yield the ids of parts that are not where, or what, they should be because of somebody else."""
-        yield from self.damaged
-
-    def visible_name(self, path: str) -> bool:
-        """Return True if a plain lister shows a path."""
-        return not any(piece.startswith(("_", ".")) for piece in path.split("/")) and not path.startswith(layout.META)

@@ -83,7 +83,7 @@ def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
     played.last = (played.next_batch, played.pending)
     played.pending = None
     played.next_batch += 1
-    world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+    world.oracle.follow(world.clock.now_ms())
     require(key in world.oracle.done, "I3", f"batch {key} returned, and is not in the log")
     if not done.replayed:
         _watch(world, played)
@@ -137,7 +137,7 @@ def _forgotten_batch(world: World, step: Step) -> None:
     tasks = _start_batch(world, step, played)
     done = world.call("a batch", played.query.run, played.next_batch, tasks)
     if not isinstance(done, FtfileError):
-        world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+        world.oracle.follow(world.clock.now_ms())
         require((played.query.query_id, played.next_batch) in world.oracle.done, "I3", "a batch is not in the log")
     played.query.restart()
 
@@ -201,7 +201,7 @@ def _write(world: World, step: Step) -> None:
     world.oracle.claims[job_id] = Claim(_values(tasks))
     done = world.call("a batch write", played.query.run_job, job_id, tasks)
     if not isinstance(done, FtfileError):
-        world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+        world.oracle.follow(world.clock.now_ms())
         require(job_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
 
 
@@ -223,7 +223,7 @@ def _transaction(world: World, step: Step) -> None:
     finally:
         played.query.options = before
     if not isinstance(done, FtfileError):
-        world.oracle.follow(world.clock.now_ms(), world.damaged_paths)
+        world.oracle.follow(world.clock.now_ms())
         last = max((v for a, v in (k for k in world.oracle.done if isinstance(k, tuple)) if a == app), default=-1)
         require(last >= version, "I3", "a transaction returned, and is not in the log")
 
