@@ -100,8 +100,8 @@ def check_directory(
     _check_authors(log, report, recorded_by_spark or {})
     for version, adds in log.snapshots.items():
         _check_segments(version, adds)
-    _check_bases_published(fs, log)
-    _check_hint(fs, log)
+    _check_bases_published(fs, log, foreign)
+    _check_hint(fs, log, foreign)
     contents = _check_contents(fs, log, damaged)
     rows = {add.id: Counter(_rows_of(add, content, rows_of)) for add, content in contents}
     _check_rows(log, rows, earlier)
@@ -157,25 +157,25 @@ def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
         require(apart, "I6", f"at version {version} segments of {path!r} overlap at {next_start}")
 
 
-def _check_bases_published(fs: FileSystem, log: LogContents) -> None:
+def _check_bases_published(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
     """A base forgets no part that is not published."""
     for name, base in log.bases.items():
         covered = [record for record in log.upto(name.version) if record.version not in base.unpublished]
-        _check_published(fs, covered, layout.base_path(name))
+        _check_published(fs, covered, layout.base_path(name), foreign)
 
 
-def _check_hint(fs: FileSystem, log: LogContents) -> None:
+def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
     hint = read_published(fs)
     if hint is not None and any((record.version, record.nonce) == (hint.version, hint.nonce) for record in log.records):
-        _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT)
+        _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT, foreign)
 
 
-def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> None:
+def _check_published(fs: FileSystem, records: Iterable[Record], source: str, foreign: Collection[str]) -> None:
     for record in records:
         parts = [add for add in (*record.adds, *record.letters) if add.kind == "part"]
         before = [add.path for add in parts if add.path != add.final_path]
         before += [remove.final_path for remove in record.removes if remove.final_path]
-        left = [path for path in before if fs.exists(path)]
+        left = [path for path in before if path not in foreign and fs.exists(path)]
         require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
 
 

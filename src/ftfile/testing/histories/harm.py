@@ -46,7 +46,7 @@ def _take_part(world: World, step: Step) -> None:
         part = parts[step.pick(0, len(parts))]
         assert part.final_path is not None
         world.delete(part.final_path)
-        world.mark_damaged([part])
+        world.oracle.mark_damaged([part])
 
 
 def _put_foreign(world: World, step: Step) -> None:
@@ -70,7 +70,7 @@ def _remove_bucket(world: World, step: Step) -> None:
     """Delete a directory of finished files with everything in it."""
     directory = f"m={step.pick(0, world.history.buckets)}"
     parts = [add for add in _visible_parts(world) if (add.final_path or "").startswith(f"{directory}/")]
-    world.mark_damaged([add for add in parts if not world.raw.exists(add.path) or add.path == add.final_path])
+    world.oracle.mark_damaged([add for add in parts if not world.raw.exists(add.path) or add.path == add.final_path])
     _remove_tree(world, directory)
 
 
@@ -147,7 +147,7 @@ def _damage_segment(world: World, step: Step) -> None:
     if segments:
         segment = segments[step.pick(0, len(segments))]
         _damage(world, segment.path, segment.offset, segment.length)
-        world.mark_damaged([segment])
+        world.oracle.mark_damaged([segment])
 
 
 def _delete_spool(world: World, step: Step) -> None:
@@ -157,7 +157,7 @@ def _delete_spool(world: World, step: Step) -> None:
         path = paths[step.pick(0, len(paths))]
         if world.raw.exists(path):
             world.delete(path)
-            world.mark_damaged([add for add in world.open_segments().values() if add.path == path])
+            world.oracle.mark_damaged([add for add in world.open_segments().values() if add.path == path])
 
 
 def _damage_part(world: World, step: Step) -> None:
@@ -166,7 +166,7 @@ def _damage_part(world: World, step: Step) -> None:
         part = parts[step.pick(0, len(parts))]
         assert part.final_path is not None
         _damage(world, part.final_path, 0, part.length)
-        world.mark_damaged([part])
+        world.oracle.mark_damaged([part])
 
 
 def _damage_range(world: World, step: Step) -> None:
@@ -175,6 +175,7 @@ def _damage_range(world: World, step: Step) -> None:
     if ranges and world.head().log_start == 0:
         chosen = ranges[step.pick(0, len(ranges))].path
         _damage(world, chosen, step.pick(1, 1_000) % max(1, world.raw.stat(chosen).size_bytes), 1)
+        world.damaged_ranges.add(chosen)
 
 
 HARMING = {

@@ -71,6 +71,7 @@ class Oracle:
     removed: dict[str, Add] = field(default_factory=dict)
     published_by_queries: list[Add] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
+    damaged_paths: set[str] = field(default_factory=set)
     records: int = 0
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     done: set[Hashable] = field(default_factory=set)
@@ -88,6 +89,12 @@ class Oracle:
             require(not missing, "rows", f"{len(missing)} are missing since version {new[0].version}: {_some(missing)}")
             require(not more, "rows", f"{len(more)} are too many since version {new[0].version}: {_some(more)}")
         return new
+
+    def mark_damaged(self, adds: Iterable[Add]) -> None:
+        """Note that these adds are not what they were."""
+        for add in adds:
+            self.damaged.add(add.id)
+            self.damaged_paths.update((add.path, add.final_path or add.path))
 
     def _read(self, version: int) -> Record | None:
         path = layout.record_path(version)
@@ -129,7 +136,7 @@ class Oracle:
         except InvariantViolation:
             if not self._is_copy_of_damage(add):
                 raise
-        self.damaged.add(add.id)
+        self.mark_damaged([add])
         return frozenset([row for row in gone if row not in self._found][: add.rows])
 
     def _expect(self, author: Author, now_ms: int) -> None:

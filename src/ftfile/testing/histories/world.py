@@ -109,7 +109,8 @@ class World:
         self.foreign: dict[str, bytes] = {}
         self.named: set[str] = set()
         self.damaged = self.oracle.damaged
-        self.damaged_paths: set[str] = set()
+        self.damaged_paths = self.oracle.damaged_paths
+        self.damaged_ranges: set[str] = set()
         self.old_hints: list[bytes] = []
         self.transactions: list[tuple[str, int, Tasks]] = []
         self.untold: set[str] = set()
@@ -159,11 +160,6 @@ class World:
     def head(self) -> LogState:
         """Return the state of the log as somebody sees it who starts anew."""
         return CommitLog(self.raw, clock=self.clock).read_on()
-
-    def mark_damaged(self, adds: Sequence[Add]) -> None:
-        """Note that these adds are not what they were."""
-        self.damaged.update(add.id for add in adds)
-        self.damaged_paths.update(path for add in adds for path in (add.path, add.final_path or add.path))
 
     def explains(self, error: FtfileError, *, of_damage: bool = False) -> bool:
         """Return True if something that was done to the directory is a reason for the error.
