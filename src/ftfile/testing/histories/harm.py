@@ -157,7 +157,7 @@ def _delete_spool(world: World, step: Step) -> None:
         path = paths[step.pick(0, len(paths))]
         if world.raw.exists(path):
             world.delete(path)
-            world.oracle.mark_damaged([add for add in world.open_segments().values() if add.path == path])
+            world.oracle.mark_damaged(world.oracle.spools[path])
 
 
 def _damage_part(world: World, step: Step) -> None:

@@ -56,7 +56,10 @@ class Oracle:
         claims: by author.
         dropping: buckets of the drop that is under way.
         expected: rows that must be there.
-        live: adds of the head, with `rows` by their ids, and those of parts that were removed.
+        live: adds of the head, with `rows` by their ids.
+        spools: segments that were ever in a spool, by its path.
+        removed: parts that were removed, by their final names.
+        published_by_queries: parts that came of batches, batch writes and flushes.
         damaged: ids of adds that cannot be read; what stores copied of them is added.
         records: how many were followed.
         times_ms: of each batch, by query and batch: when its record was seen.
@@ -68,6 +71,7 @@ class Oracle:
     expected: set[bytes] = field(default_factory=set)
     live: dict[str, Add] = field(default_factory=dict)
     rows: dict[str, frozenset[bytes]] = field(default_factory=dict)
+    spools: dict[str, list[Add]] = field(default_factory=dict)
     removed: dict[str, Add] = field(default_factory=dict)
     published_by_queries: list[Add] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
@@ -117,6 +121,8 @@ class Oracle:
         for add in sorted(record.adds, key=self._is_copy_of_damage):
             rows = self._rows_of(add, gone)
             self.live[add.id], self.rows[add.id] = add, rows
+            if add.kind == "segment":
+                self.spools.setdefault(add.path, []).append(add)
             require(len(rows) == add.rows, "rows", f"{add.id} has rows twice")
             require(not rows & self._found, "rows", f"{add.id} brings rows that are there: {_some(rows & self._found)}")
             strange = [row for row in rows if f"m={row.partition(b'|')[0].decode()}" != add.bucket]
