@@ -23,11 +23,15 @@ from ftfile.testing.histories.world import rules_of
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from ftfile.testing.histories.plan import Step
     from ftfile.testing.histories.world import PlayedQuery, Tasks, World
 
 __all__ = ("WRITING", "run_batch")
 
+_OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
+_OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
 _EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
@@ -194,12 +198,21 @@ def _reconfigure(world: World, step: Step) -> None:
     played.query.restart()
 
 
+def _job_options(played: PlayedQuery) -> dict[str, str]:
+    """Return the options of a query without those that only make sense where files stay open."""
+    kept = {name: value for name, value in played.query.options.items() if name not in _OF_STREAMS}
+    return kept if rules_of(kept) else {name: value for name, value in kept.items() if name not in _OF_OPEN_FILES}
+
+
 def _write(world: World, step: Step) -> None:
     """Run a batch write with the options of a query."""
     played = _played(world, step)
+    if "last" in world.history.columns:
+        return
     tasks, job_id = _rows(world, random.Random(step.draws[0]), "w"), SYSTEM_IDS.unique()
     world.oracle.claims[job_id] = Claim(_values(tasks))
-    done = world.call("a batch write", played.query.run_job, job_id, tasks)
+    with _other_options(played, _job_options(played)):
+        done = world.call("a batch write", played.query.run_job, job_id, tasks)
     if not isinstance(done, FtfileError):
         world.oracle.follow(world.clock.now_ms())
         require(job_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
@@ -208,6 +221,8 @@ def _write(world: World, step: Step) -> None:
 def _transaction(world: World, step: Step) -> None:
     """Run a batch write of an application's own number, or one that was run before."""
     played = _played(world, step)
+    if "last" in world.history.columns:
+        return
     known = world.transactions
     if known and step.pick(1, 3) == 0:
         app, version, tasks = known[step.pick(2, len(known))]
@@ -216,12 +231,8 @@ def _transaction(world: World, step: Step) -> None:
         tasks = _rows(world, random.Random(step.draws[0]), f"t{version}")
         known.append((app, version, tasks))
         world.oracle.claims[app, version] = Claim(_values(tasks))
-    before = played.query.options
-    played.query.options = {**before, "txnAppId": app, "txnVersion": str(version)}
-    try:
+    with _other_options(played, {**_job_options(played), "txnAppId": app, "txnVersion": str(version)}):
         done = world.call("a transaction", played.query.run_job, SYSTEM_IDS.unique(), tasks)
-    finally:
-        played.query.options = before
     if not isinstance(done, FtfileError):
         world.oracle.follow(world.clock.now_ms())
         last = max((v for a, v in (k for k in world.oracle.done if isinstance(k, tuple)) if a == app), default=-1)
@@ -235,12 +246,21 @@ def _overwrite(world: World, step: Step) -> None:
         return
     tasks, job_id = _rows(world, random.Random(step.draws[0]), "o"), SYSTEM_IDS.unique()
     world.oracle.claims[job_id] = Claim(_values(tasks), overwrite=True)
-    before, played.query.overwrite = played.query.options, True
-    played.query.options = dict(world.history.format_options)
+    played.query.overwrite = True
     try:
-        world.call("an overwrite", played.query.run_job, job_id, tasks)
+        with _other_options(played, world.history.format_options):
+            world.call("an overwrite", played.query.run_job, job_id, tasks)
     finally:
-        played.query.options, played.query.overwrite = before, False
+        played.query.overwrite = False
+
+
+@contextlib.contextmanager
+def _other_options(played: PlayedQuery, options: Mapping[str, str]) -> Iterator[None]:
+    before, played.query.options = played.query.options, options
+    try:
+        yield
+    finally:
+        played.query.options = before
 
 
 WRITING = {
