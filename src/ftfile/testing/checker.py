@@ -87,7 +87,7 @@ def check_directory(
             over.
         damaged: ids of adds that somebody else changed or took away: their content is not looked at, and their rows
             are not counted.
-        foreign: paths of files that somebody else put there.
+        foreign: paths of files that somebody else put there; the content of removed parts of that name is not looked at.
 
     Raises:
         InvariantViolation: names the invariant and what was found.
@@ -102,7 +102,8 @@ def check_directory(
         _check_segments(version, adds)
     _check_bases_published(fs, log, foreign)
     _check_hint(fs, log, foreign)
-    contents = _check_contents(fs, log, damaged)
+    hidden = {add.id for add in log.adds() if add.final_path in foreign} - log.snapshots[max(log.snapshots)].keys()
+    contents = _check_contents(fs, log, {*damaged, *hidden})
     rows = {add.id: Counter(_rows_of(add, content, rows_of)) for add, content in contents}
     _check_rows(log, rows, earlier)
     report.live = log.snapshots[max(log.snapshots)]
