@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.commit.record_format import decode_record
 from ftfile.core.errors import NotFound
 from ftfile.testing.checker import rows_of_add
+from ftfile.testing.histories.decoding import decode_once
 from ftfile.testing.log_check import InvariantViolation, require
 
 if TYPE_CHECKING:
@@ -36,15 +35,6 @@ class Claim:
 
     rows: frozenset[bytes]
     overwrite: bool = False
-
-
-@lru_cache(20_000)
-def _decoded(content: bytes, path: str) -> Record:
-    return decode_record(content, path, _no_companion)
-
-
-def _no_companion(companion: str) -> bytes:
-    raise AssertionError(companion)
 
 
 @dataclass
@@ -106,7 +96,7 @@ class Oracle:
             content = self.fs.read(path)
         except NotFound:
             return None
-        return decode_record(content, path, self.fs.read) if b'"companion"' in content else _decoded(content, path)
+        return decode_once(content, path, self.fs.read)
 
     def _take(self, record: Record, now_ms: int) -> None:
         self._expect(record.author, now_ms)

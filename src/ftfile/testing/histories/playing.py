@@ -10,6 +10,7 @@ from ftfile.core.errors import FtfileError
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.histories.decoding import decoded_once
 from ftfile.testing.histories.harm import HARMING
 from ftfile.testing.histories.hook import HEARD
 from ftfile.testing.histories.maintaining import MAINTAINING, flush_all
@@ -83,7 +84,12 @@ def play(history: History) -> Played:
     clock = ManualClock(tick_ms=1)
     store = World.store(history, clock)
     number = 0
-    with repeatable(clock, SeededIds(history.seed)), small_limits(use=history.small_limits), mounted(store) as url:
+    with (
+        repeatable(clock, SeededIds(history.seed)),
+        small_limits(use=history.small_limits),
+        decoded_once(),
+        mounted(store) as url,
+    ):
         forget_logs()
         HEARD.clear()
         world = World(history, clock, url, store)
