@@ -39,12 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that are about what is deleted: those that are marked `about("hints")` and the like."""
-    without = config.option.without
-    about = [item for item in items if any(without in mark.args for mark in item.iter_markers("about"))]
-    if without and about:
-        config.hook.pytest_deselected(items=about)
-        items[:] = [item for item in items if item not in set(about)]
+    """Leave out tests that are about what `--without` deletes, and count them as deselected."""
+    if config.option.without is None:
+        return
+    from tests.without import is_about
+
+    about = [item for item in items if is_about(config.option.without, item.nodeid)]
+    config.hook.pytest_deselected(items=about)
+    items[:] = [item for item in items if item not in about]
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed

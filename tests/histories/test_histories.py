@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.testing.histories.plan import KINDS, draw_history
 from ftfile.testing.histories.playing import HistoryFailed, play, shrink
-from ftfile.testing.histories.small_limits import SMALL_LIMITS, small_limits
+from ftfile.testing.histories.small_limits import SMALL_LIMITS, modules_with, small_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,12 +61,13 @@ def test_every_kind_of_step_is_taken() -> None:
 
 
 def test_limits_are_small_while_a_history_wants_it() -> None:
-    def values() -> list[float]:
-        return [getattr(sys.modules[f"ftfile.{module}"], name) for module, name, _ in SMALL_LIMITS]
+    def values() -> dict[str, set[float]]:
+        return {name: {getattr(module, name) for module in modules_with(name)} for name in SMALL_LIMITS}
 
     before = values()
+    assert all(min(values) > SMALL_LIMITS[name] for name, values in before.items())
     with small_limits():
-        assert values() == [value for _, _, value in SMALL_LIMITS]
+        assert values() == {name: {value} for name, value in SMALL_LIMITS.items()}
     assert values() == before
     with small_limits(use=False):
         assert values() == before

@@ -3,42 +3,71 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 from unittest import mock
 
+import ftfile
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
-__all__ = ("SMALL_LIMITS", "small_limits")
+__all__ = ("SMALL_LIMITS", "modules_with", "small_limits")
 
-# By module below `ftfile`; whoever imports a constant by its name has it, too.
-SMALL_LIMITS: tuple[tuple[str, str, float], ...] = (
-    ("commit.keeping", "RANGE_EVERY", 4),
-    ("commit.keeping", "RANGE_BYTES", 3_000),
-    ("commit.keeping", "GAP_RECORDS", 3),
-    ("commit.state", "RECENT_CHANGES", 2),
-    ("commit.state", "REMOVED_KEPT", 20),
-    ("commit.state", "DEFINITIONS_KEPT", 2),
-    ("commit.state", "VIEW_QUERIES", 1),
-    ("commit.bases", "BASE_MIN_BYTES", 24_000),
-    ("commit.record_format", "COMPANION_FROM_BYTES", 2_000),
-    ("commit.ranges", "MERGED_BYTES", 4_000),
-    ("commit.merging", "DOCUMENT_ADDS", 3),
-    ("upkeep.flush", "PARTS_PER_RECORD", 3),
-    ("upkeep.vacuum", "MANY_RANGES", 2),
-    ("upkeep.ranges", "CHUNK_RECORDS", 5),
-    ("sink.rolling.plan", "DUE_SEGMENTS_MAX", 40),
-    ("sink.rolling.plan", "AWAITED_RECORDS", 5),
-    ("sink.writer", "PLANNERS_KEPT", 1),
-)
+# By the names of constants, wherever they are defined or imported.
+SMALL_LIMITS: dict[str, float] = {
+    "AWAITED_RECORDS": 5,
+    "BASE_MIN_BYTES": 24_000,
+    "CHUNK_RECORDS": 5,
+    "CLOSERS_MAX": 1,
+    "COMPANION_FROM_BYTES": 2_000,
+    "DEFINITIONS_KEPT": 2,
+    "DOCUMENT_ADDS": 3,
+    "DUE_SEGMENTS_MAX": 40,
+    "GAP_RECORDS": 3,
+    "HEADER_BYTES": 64,
+    "LOGS_KEPT": 1,
+    "MANY_RANGES": 2,
+    "MERGED_AT_ONCE": 2,
+    "MERGED_BYTES": 4_000,
+    "PARTS_PER_RECORD": 3,
+    "PLANNERS_KEPT": 1,
+    "RANGE_BYTES": 3_000,
+    "RANGE_EVERY": 4,
+    "RECENT_CHANGES": 2,
+    "REMOVED_KEPT": 20,
+    "ROUTE_ROWS": 3,
+    "THREADS_MAX": 1,
+    "VIEW_QUERIES": 1,
+}
+
+
+@functools.cache
+def modules_with(name: str) -> tuple[ModuleType, ...]:
+    """Return the modules of the product that know a constant by its name.
+
+    Raises:
+        LookupError: none does.
+    """
+    names = [
+        found.name
+        for layer in ("commit", "sink", "upkeep")
+        for found in pkgutil.walk_packages([f"{ftfile.__path__[0]}/{layer}"], f"ftfile.{layer}.")
+    ]
+    found = tuple(module for each in names if name in vars(module := importlib.import_module(each)))
+    if not found:
+        raise LookupError(f"there is no limit {name}")
+    return found
 
 
 @contextlib.contextmanager
 def small_limits(*, use: bool = True) -> Iterator[None]:
     """Have small limits within the block, if they are to be used."""
     with contextlib.ExitStack() as stack:
-        for module, name, value in SMALL_LIMITS if use else ():
-            patch = mock.patch.object(importlib.import_module(f"ftfile.{module}"), name, value)
-            stack.enter_context(patch)
+        for name, value in SMALL_LIMITS.items() if use else ():
+            for module in modules_with(name):
+                stack.enter_context(mock.patch.object(module, name, value))
         yield
