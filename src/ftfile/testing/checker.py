@@ -66,7 +66,7 @@ class DirectoryReport:
     visible_rows: Counter[Hashable] = field(default_factory=Counter)
 
 
-def check_directory(
+def check_directory(  # noqa: PLR0913 - all but one have defaults
     fs: FileSystem,
     *,
     earlier: DirectoryReport | None = None,
@@ -87,7 +87,7 @@ def check_directory(
             over.
         damaged: ids of adds that somebody else changed or took away: their content is not looked at, and their rows
             are not counted.
-        foreign: paths of files that somebody else put there; the content of removed parts of that name is not looked at.
+        foreign: paths of files that somebody else put there; removed parts of such a name are not looked at.
 
     Raises:
         InvariantViolation: names the invariant and what was found.
@@ -200,11 +200,12 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
     """Return each add with its content; one may be gone that a record removed before the horizon of a vacuum."""
     old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
     vacuumed = {remove.id for record in old for remove in record.removes}
-    contents = []
-    for add in (*log.adds(), *(letter for record in log.records for letter in record.letters)):
-        if add.id not in damaged and (plain := _content_of(fs, add, is_vacuumed=add.id in vacuumed)) is not None:
-            contents.append((add, plain))
-    return contents
+    adds = (*log.adds(), *(letter for record in log.records for letter in record.letters))
+    return [
+        (add, plain)
+        for add in adds
+        if add.id not in damaged and (plain := _content_of(fs, add, is_vacuumed=add.id in vacuumed)) is not None
+    ]
 
 
 def _content_of(fs: FileSystem, add: Add, *, is_vacuumed: bool) -> bytes | None:

@@ -113,9 +113,7 @@ class DueWatch:
         self.waited = waited
 
 
-def _due(
-    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], now_ms: int
-) -> Iterable[tuple[Add, str]]:
+def _due(rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], now_ms: int) -> Iterable[tuple[Add, str]]:
     """Yield the segments that must go into files now, whatever their order within a batch is."""
     facts = [fact for _, rows in group for fact in rows]
     if not facts:

@@ -18,6 +18,7 @@ from ftfile.sink import staging, unencodable
 from ftfile.sink.identity import JobIdentity, TaskIdentity
 from ftfile.sink.naming.template import _DIGITS_MAX as DIGITS_MAX
 from ftfile.sink.rolling import joining
+from ftfile.sink.rolling.joining import _STRICT_ROUNDS as STRICT_ROUNDS
 from ftfile.sink.rolling.joining import MERGED_SHARE_MAX, merging_saves
 from ftfile.sink.row_hash import _LONG_BYTES as LONG_BYTES
 from ftfile.sink.row_hash import row_hashes
@@ -109,7 +110,7 @@ def test_frames_are_merged_where_that_makes_them_smaller() -> None:
 
 
 @pytest.mark.parametrize("sample_bytes", [1, joining.SAMPLE_BYTES])
-@pytest.mark.parametrize("rounds", [0, 1, joining._STRICT_ROUNDS])
+@pytest.mark.parametrize("rounds", [0, 1, STRICT_ROUNDS])
 def test_rows_of_compressed_files_are_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample_bytes: int, rounds: int
 ) -> None:

@@ -147,7 +147,12 @@ def _damage_segment(world: World, step: Step) -> None:
     if segments:
         segment = segments[step.pick(0, len(segments))]
         _damage(world, segment.path, segment.offset, segment.length)
-        world.oracle.mark_damaged([segment])
+        end = segment.offset + segment.length
+        spool = world.oracle.spools[segment.path]
+        # What is left of a segment shares bytes with the whole one.
+        world.oracle.mark_damaged(
+            [add for add in spool if add.offset < end and segment.offset < add.offset + add.length]
+        )
 
 
 def _delete_spool(world: World, step: Step) -> None:

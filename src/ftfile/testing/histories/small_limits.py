@@ -9,7 +9,9 @@ import pkgutil
 from typing import TYPE_CHECKING
 from unittest import mock
 
-import ftfile
+import ftfile.commit as commit_layer
+import ftfile.sink as sink_layer
+import ftfile.upkeep as upkeep_layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +56,8 @@ def modules_with(name: str) -> tuple[ModuleType, ...]:
     """
     names = [
         found.name
-        for layer in ("commit", "sink", "upkeep")
-        for found in pkgutil.walk_packages([f"{ftfile.__path__[0]}/{layer}"], f"ftfile.{layer}.")
+        for layer in (commit_layer, sink_layer, upkeep_layer)
+        for found in pkgutil.walk_packages(layer.__path__, f"{layer.__name__}.")
     ]
     found = tuple(module for each in names if name in vars(module := importlib.import_module(each)))
     if not found:

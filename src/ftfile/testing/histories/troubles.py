@@ -74,7 +74,11 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
 
     def _failing(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
         trouble = self.trouble
-        if trouble is None or operation != trouble.operation or not any(path.startswith(trouble.begins) for path in paths):
+        if (
+            trouble is None
+            or operation != trouble.operation
+            or not any(path.startswith(trouble.begins) for path in paths)
+        ):
             return call()
         if trouble.effect == "after":
             call()

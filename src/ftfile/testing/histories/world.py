@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import layout
 from ftfile.commit.log import CommitLog
 from ftfile.core.errors import FtfileError
 from ftfile.fs.memory import MemoryFileSystem
@@ -18,7 +17,7 @@ from ftfile.testing.log_check import InvariantViolation, children
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ftfile.commit.model import Add
     from ftfile.commit.state import LogState
@@ -204,4 +203,3 @@ class World:
     def unpublished(self) -> set[str]:
         """Return the ids of parts that are staged."""
         return {add.id for add in self.live_parts() if add.path != add.final_path and self.raw.exists(add.path)}
-
