@@ -43,10 +43,13 @@ demo: java environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data,
 hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for Ctrl-C
 	@$(python) -m tests.hdfs
 
+# What `make test` makes, each also after one that failed; mutants last, since they need not run what has passed.
+TESTED := lint unit crash histories without-hints without-ranges server-tests object-store-tests spark smoke-spark \
+	unit-pythons mutants
+
 .PHONY: test
-test: tests_passed := --tests-passed
-test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server lint unit crash server-tests object-store-tests spark smoke-spark unit-pythons mutants ## everything that must pass
-	@$(python) .ci/tally.py .reports
+test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server environment ## everything that must pass
+	@.ci/each $(TESTED)
 
 .PHONY: unit
 unit: environment ## the tests without a JVM (about a minute)
@@ -55,6 +58,22 @@ unit: environment ## the tests without a JVM (about a minute)
 .PHONY: crash
 crash: environment ## every crash and every fault, enumerated; and the longer ones of the unit tests
 	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
+
+.PHONY: histories
+histories: environment ## random histories of a directory, 500 of 200 steps
+	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
+
+# What is about files that are only derived from the log, and so may be gone.
+LOG_TESTS := $(addprefix tests/unit/,commit source upkeep sink)
+NOT_WITHOUT := $(addprefix --ignore=,$(filter-out %/testing/% %/fs/%,$(LONGER)))
+
+.PHONY: without-hints
+without-hints: environment ## the tests of the log and of the sink, all hints deleted before every step
+	$(call pytest,.venv,without-hints) --without=hints -n 2 $(LOG_TESTS) $(NOT_WITHOUT)
+
+.PHONY: without-ranges
+without-ranges: environment ## the same, all ranges deleted before every step
+	$(call pytest,.venv,without-ranges) --without=ranges -n 2 $(LOG_TESTS) $(NOT_WITHOUT)
 
 .PHONY: server-tests
 server-tests: java hdfs-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
@@ -77,6 +96,9 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
+	FTFILE_HISTORIES=5000 $(call pytest,.venv,thorough-histories) -n 2 tests/histories
+	$(call pytest,.venv,thorough-without-hints) --without=hints -n 2 $(LOG_TESTS) tests/crash
+	$(call pytest,.venv,thorough-without-ranges) --without=ranges -n 2 $(LOG_TESTS) tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py

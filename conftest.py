@@ -35,6 +35,18 @@ hypothesis.settings.load_profile("default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="repeat the run that printed this seed")
+    parser.addoption("--without", choices=("hints", "ranges"), help="delete such files before each step of a test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests that are about what `--without` deletes, and count them as deselected."""
+    if config.option.without is None:
+        return
+    from tests.without import is_about
+
+    about = [item for item in items if is_about(config.option.without, item.nodeid)]
+    config.hook.pytest_deselected(items=about)
+    items[:] = [item for item in items if item not in about]
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
@@ -53,6 +65,18 @@ def pytest_configure_node(node: WorkerController) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"repeat with: --seed={config.option.seed}"
+
+
+@pytest.fixture(autouse=True)
+def derived_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the files that `--without` names deleted before each step."""
+    if request.config.option.without is None:
+        yield
+        return
+    from tests.without import left_out
+
+    with left_out(request.config.option.without, monkeypatch):
+        yield
 
 
 @pytest.fixture

@@ -36,8 +36,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
-            # A hang is told from a machine that has much else to do.
-            item.add_marker(pytest.mark.timeout(900))
             item.add_marker(pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="finds processes in /proc"))
 
 

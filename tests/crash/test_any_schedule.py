@@ -73,7 +73,6 @@ def run_upkeep(fs: CrashingFileSystem, turns: Turns, operations: list[str]) -> N
         UPKEEP[operation](path)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("hundred", range(3))
 def test_no_row_is_lost_or_doubled(hundred: int) -> None:
     start = SCENARIO.start()

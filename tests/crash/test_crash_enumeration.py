@@ -132,13 +132,11 @@ def explore(
     return states
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("scenario", STATES_MIN, ids=lambda scenario: scenario.name)
 def test_every_crash(scenario: Scenario, record_property: Callable[[str, object], None], seed: int) -> None:
     assert explore(scenario, record_property, seed) >= PORTION * STATES_MIN[scenario]
 
 
-@pytest.mark.timeout(900)
 def test_every_crash_around_a_base(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
@@ -148,7 +146,6 @@ def test_every_crash_around_a_base(
     assert explore(REPLACING, record_property, seed) >= PORTION * 5_000
 
 
-@pytest.mark.timeout(900)
 def test_every_crash_around_a_vacuum(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
@@ -185,7 +182,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("store", "scenario"), cells, ids=[f"{store}-{scenario.name}" for store, scenario in cells])
 
 
-@pytest.mark.timeout(900)
 def test_every_crash_on_hdfs(
     scenario: Scenario, store: Store, record_property: Callable[[str, object], None], seed: int
 ) -> None:
@@ -208,13 +204,11 @@ ON_S3 = {
 }
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("scenario", ON_S3, ids=lambda scenario: scenario.name)
 def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, object], None], seed: int) -> None:
     assert explore(scenario, record_property, seed, store="s3") >= PORTION * ON_S3[scenario]
 
 
-@pytest.mark.timeout(900)
 def test_every_crash_of_what_is_encrypted(record_property: Callable[[str, object], None], seed: int) -> None:
     assert explore(ENCRYPTED, record_property, seed) >= PORTION * 8_000
 

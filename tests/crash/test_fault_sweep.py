@@ -125,7 +125,6 @@ class Sweep:
         check_directory(self.scenario.with_keys(fs), earlier=earlier, direct=direct)
 
 
-@pytest.mark.timeout(300)
 def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:
     """At every call, or in the suite at every other one; which, depends on the run."""
     step = 1 if THOROUGH else 2

@@ -165,7 +165,6 @@ def with_bases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         yield
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("with_bases")
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
@@ -177,7 +176,6 @@ def test_the_other_runs_wholly_between_any_two_calls(race: Race) -> None:
     assert ring.runs > 70
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("with_bases")
 @pytest.mark.parametrize("publish", ["copy", "direct"])
 def test_the_other_runs_wholly_between_any_two_calls_on_s3(publish: str) -> None:
@@ -189,7 +187,6 @@ def test_the_other_runs_wholly_between_any_two_calls_on_s3(publish: str) -> None
     assert ring.runs > 50
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("with_bases", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES[:4], ids=lambda race: race.name)
 @pytest.mark.usefixtures("with_bases")
@@ -201,7 +198,6 @@ def test_every_pair_of_steps(race: Race, seed: int) -> None:
             ring.run(("first", step), ("second", other_step), ("first", TO_THE_END))
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("with_bases", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 @pytest.mark.usefixtures("with_bases")

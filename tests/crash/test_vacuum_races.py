@@ -104,7 +104,6 @@ def recorded(fs: CrashingFileSystem) -> list[str]:
     return [batch.note for batch in SETTLED] + [step.path for step in fs.journal if step.kind == "note"]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("change", BATCHES)
 def test_every_pair_of_steps(change: str, seed: int) -> None:
     race = Race(change)
@@ -118,7 +117,6 @@ def test_every_pair_of_steps(change: str, seed: int) -> None:
     assert race.refused or not THOROUGH, "only at some of the steps a vacuum is in the way"
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("change", BATCHES)
 def test_power_is_cut_while_both_run(change: str, seed: int) -> None:
     race = Race(change)

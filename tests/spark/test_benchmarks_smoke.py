@@ -28,7 +28,7 @@ class Tables(dict[str, list[list[dict[str, Any]]]]):
         pytest.skip(f"{name} was not drawn in this run")
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

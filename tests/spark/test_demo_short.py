@@ -39,7 +39,6 @@ ROWS, FILES = 337, 4
 QUERY_ID = "4d1e8f0c-0000-4000-8000-000000000001"
 
 
-@pytest.mark.timeout(900)  # three starts of Spark
 def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     run = subprocess.run(
         [*QUICK, f"--seed={seed}"],
@@ -57,7 +56,6 @@ def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.timeout(900)  # two starts of Spark, four of servers
 def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     run = subprocess.run(
         [*QUICK, "--fs=hdfs", f"--seed={seed}"],

@@ -101,7 +101,6 @@ def few_rows_at_a_time(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("few_rows_at_a_time")
 def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     ring = tmp_path / "keys"

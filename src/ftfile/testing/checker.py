@@ -31,12 +31,12 @@ from ftfile.filters.decoded import decoded_piece
 from ftfile.testing.log_check import InvariantViolation, LogContents, children, read_log, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ftfile.commit.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly")
+__all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly", "rows_of_add")
 
 RowsOf = Callable[[bytes], Iterable[Hashable]]
 
@@ -66,13 +66,15 @@ class DirectoryReport:
     visible_rows: Counter[Hashable] = field(default_factory=Counter)
 
 
-def check_directory(
+def check_directory(  # noqa: PLR0913 - all but one have defaults
     fs: FileSystem,
     *,
     earlier: DirectoryReport | None = None,
     recorded_by_spark: Mapping[str, Iterable[int]] | None = None,
     rows_of: RowsOf = bytes.splitlines,
     direct: bool = False,
+    damaged: Collection[str] = (),
+    foreign: Collection[str] = (),
 ) -> DirectoryReport:
     """Check I1 to I9 and return what was found. Reads every file; changes nothing.
 
@@ -83,6 +85,9 @@ def check_directory(
         rows_of: takes a file's content, without its filters, apart; the default suits formats of one row per line.
         direct: files are written under their final names, so that I9 is not promised: what is in no record is passed
             over.
+        damaged: ids of adds that somebody else changed or took away: their content is not looked at, and their rows
+            are not counted.
+        foreign: paths of files that somebody else put there; removed parts of such a name are not looked at.
 
     Raises:
         InvariantViolation: names the invariant and what was found.
@@ -95,14 +100,15 @@ def check_directory(
     _check_authors(log, report, recorded_by_spark or {})
     for version, adds in log.snapshots.items():
         _check_segments(version, adds)
-    _check_bases_published(fs, log)
-    _check_hint(fs, log)
-    contents = _check_contents(fs, log)
+    _check_bases_published(fs, log, foreign)
+    _check_hint(fs, log, foreign)
+    hidden = {add.id for add in log.adds() if add.final_path in foreign} - log.snapshots[max(log.snapshots)].keys()
+    contents = _check_contents(fs, log, {*damaged, *hidden})
     rows = {add.id: Counter(_rows_of(add, content, rows_of)) for add, content in contents}
     _check_rows(log, rows, earlier)
     report.live = log.snapshots[max(log.snapshots)]
-    report.live_rows = _sum_of(rows, report.live)
-    _check_visible(fs, log, report, direct=direct)
+    report.live_rows = _sum_of(rows, report.live.keys() - set(damaged))
+    _check_visible(fs, log, report, {*foreign, *_final_paths(log, damaged)}, direct=direct)
     for content in report.visible.values():
         report.visible_rows.update(rows_of(content))
     return report
@@ -152,25 +158,25 @@ def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
         require(apart, "I6", f"at version {version} segments of {path!r} overlap at {next_start}")
 
 
-def _check_bases_published(fs: FileSystem, log: LogContents) -> None:
+def _check_bases_published(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
     """A base forgets no part that is not published."""
     for name, base in log.bases.items():
         covered = [record for record in log.upto(name.version) if record.version not in base.unpublished]
-        _check_published(fs, covered, layout.base_path(name))
+        _check_published(fs, covered, layout.base_path(name), foreign)
 
 
-def _check_hint(fs: FileSystem, log: LogContents) -> None:
+def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
     hint = read_published(fs)
     if hint is not None and any((record.version, record.nonce) == (hint.version, hint.nonce) for record in log.records):
-        _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT)
+        _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT, foreign)
 
 
-def _check_published(fs: FileSystem, records: Iterable[Record], source: str) -> None:
+def _check_published(fs: FileSystem, records: Iterable[Record], source: str, foreign: Collection[str]) -> None:
     for record in records:
         parts = [add for add in (*record.adds, *record.letters) if add.kind == "part"]
         before = [add.path for add in parts if add.path != add.final_path]
         before += [remove.final_path for remove in record.removes if remove.final_path]
-        left = [path for path in before if fs.exists(path)]
+        left = [path for path in before if path not in foreign and fs.exists(path)]
         require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
 
 
@@ -190,35 +196,57 @@ def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
     return decoded_piece(content, Chain.for_reading(add.filters, keys_of(fs)), identity, add.path)
 
 
-def _check_contents(fs: FileSystem, log: LogContents) -> list[tuple[Add, bytes]]:
+def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) -> list[tuple[Add, bytes]]:
     """Return each add with its content; one may be gone that a record removed before the horizon of a vacuum."""
     old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
     vacuumed = {remove.id for record in old for remove in record.removes}
-    contents = []
-    for add in (*log.adds(), *(letter for record in log.records for letter in record.letters)):
-        try:
-            whole = open_add(add, fs.read)
-        except CorruptData as error:
-            if add.id in vacuumed:
-                continue
-            raise InvariantViolation("I5", str(error)) from error
-        content = whole[add.offset :][: add.length] if add.kind == "segment" else whole
-        require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
-        require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
-        try:
-            plain = _plain(fs, add, content)
-        except CorruptData as error:
-            raise InvariantViolation("I5", str(error)) from error
-        require(len(plain) == add.logical_length, "I5", f"{add} holds {len(plain)} bytes")
-        contents.append((add, plain))
-    return contents
+    adds = (*log.adds(), *(letter for record in log.records for letter in record.letters))
+    return [
+        (add, plain)
+        for add in adds
+        if add.id not in damaged and (plain := _content_of(fs, add, is_vacuumed=add.id in vacuumed)) is not None
+    ]
+
+
+def _content_of(fs: FileSystem, add: Add, *, is_vacuumed: bool) -> bytes | None:
+    """Return what an add holds, without its filters; None if a vacuum has deleted it."""
+    try:
+        whole = open_add(add, fs.read)
+    except CorruptData as error:
+        if is_vacuumed:
+            return None
+        raise InvariantViolation("I5", str(error)) from error
+    content = whole[add.offset :][: add.length] if add.kind == "segment" else whole
+    require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
+    require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
+    try:
+        plain = _plain(fs, add, content)
+    except CorruptData as error:
+        raise InvariantViolation("I5", str(error)) from error
+    require(len(plain) == add.logical_length, "I5", f"{add} holds {len(plain)} bytes")
+    return plain
+
+
+def rows_of_add(fs: FileSystem, add: Add, rows_of: RowsOf = bytes.splitlines) -> list[Hashable]:
+    """Return the rows of an add, wherever it lies at this moment.
+
+    Raises:
+        InvariantViolation: I5: it is not what was recorded.
+    """
+    content = _content_of(fs, add, is_vacuumed=False)
+    assert content is not None, add
+    return list(_rows_of(add, content, rows_of))
+
+
+def _final_paths(log: LogContents, add_ids: Collection[str]) -> set[str]:
+    return {add.final_path for add in log.adds() if add.id in add_ids and add.final_path is not None}
 
 
 def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier: DirectoryReport | None) -> None:
     for record in log.records:
         removed, author = [remove.id for remove in record.removes], record.author
         added = [add.id for add in record.adds]
-        # What ended before the horizon of a vacuum may be gone.
+        # What a vacuum has deleted, or somebody damaged, cannot be counted.
         if isinstance(author, MaintenanceAuthor) and added and rows.keys() >= {*removed, *added}:
             same = _sum_of(rows, removed) == _sum_of(rows, added)
             require(same, "I8", f"version {record.version}, {author.operation}, changes rows")
@@ -230,10 +258,12 @@ def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier
         require(same, "I8", f"the rows of version {then} are not what they were")
 
 
-def _check_visible(fs: FileSystem, log: LogContents, report: DirectoryReport, *, direct: bool) -> None:
+def _check_visible(
+    fs: FileSystem, log: LogContents, report: DirectoryReport, passed_over: Collection[str], *, direct: bool
+) -> None:
     known = {add.final_path: add for add in log.adds() if add.final_path is not None}
     for path in list_plainly(fs):
-        if direct and path not in known:
+        if path in passed_over or (direct and path not in known):
             continue
         # It is whole: its final name is where a part was looked for first, and found to be as recorded.
         require(path in known, "I9", f"{path} is visible and in no record")

@@ -1,0 +1,201 @@
+"""Steps of others: a store that fails, a consumer of files, an administrator, and damage."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.record_format import to_checked_text
+from ftfile.core.errors import AlreadyExists, NotFound
+from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES
+from ftfile.testing.log_check import children
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.commit.model import Add
+    from ftfile.testing.histories.plan import Step
+    from ftfile.testing.histories.troubles import Trouble
+    from ftfile.testing.histories.world import World
+
+__all__ = ("HARMING",)
+
+
+def _publish_fails(world: World, step: Step) -> None:
+    _fail(world, step, PUBLISHING_TROUBLES)
+
+
+def _store_fails(world: World, step: Step) -> None:
+    _fail(world, step, STORE_TROUBLES)
+
+
+def _fail(world: World, step: Step, troubles: Sequence[Trouble]) -> None:
+    world.fs.trouble = troubles[step.pick(0, len(troubles))]
+    world.trouble_ends = world.step + 1 + step.pick(1, 8)
+
+
+def _visible_parts(world: World) -> list[Add]:
+    return [add for add in world.live_parts() if add.final_path and world.raw.exists(add.final_path)]
+
+
+def _take_part(world: World, step: Step) -> None:
+    """Take a finished file away, as a consumer does."""
+    parts = [add for add in _visible_parts(world) if add.id not in world.unpublished()]
+    if parts:
+        part = parts[step.pick(0, len(parts))]
+        assert part.final_path is not None
+        world.delete(part.final_path)
+        world.oracle.mark_damaged([part])
+
+
+def _put_foreign(world: World, step: Step) -> None:
+    """Put a file where a removed part was, or where one is to be."""
+    wanted = sorted(world.oracle.removed)
+    staged = [add.final_path for add in world.live_parts() if add.id in world.unpublished() and add.final_path]
+    wanted = staged or wanted
+    if not wanted:
+        return
+    path = wanted[step.pick(0, len(wanted))]
+    content = f"somebody's {step.draws[1]}\n".encode()
+    world.raw.make_directories(layout.parent(path))
+    try:
+        world.raw.create_exclusive(path, content)
+    except AlreadyExists:
+        return
+    world.foreign[path] = content
+
+
+def _remove_bucket(world: World, step: Step) -> None:
+    """Delete a directory of finished files with everything in it."""
+    directory = f"m={step.pick(0, world.history.buckets)}"
+    parts = [add for add in _visible_parts(world) if (add.final_path or "").startswith(f"{directory}/")]
+    world.oracle.mark_damaged([add for add in parts if not world.raw.exists(add.path) or add.path == add.final_path])
+    _remove_tree(world, directory)
+
+
+def _remove_tree(world: World, directory: str) -> None:
+    for child in children(world.raw, directory):
+        if child.is_directory:
+            _remove_tree(world, child.path)
+        else:
+            world.delete(child.path)
+            world.foreign.pop(child.path, None)
+    world.raw.remove_directory(directory)
+
+
+def _remove_retired(world: World, step: Step) -> None:
+    """Copy the directory by a tool that leaves out empty directories, or directories of rubbish."""
+    del step
+    if not children(world.raw, layout.RETIRED):
+        _remove_tree(world, layout.RETIRED)
+
+
+def _remove_hints(world: World, step: Step) -> None:
+    if step.pick(0, 2):
+        _remove_tree(world, layout.HINTS)
+    else:
+        _forget_hint(world)
+
+
+def _forget_hint(world: World) -> None:
+    try:
+        world.delete(layout.PUBLISHED_HINT)
+    except NotFound:
+        return
+
+
+def _remove_ranges(world: World, step: Step) -> None:
+    """Delete all ranges, while every record is there."""
+    del step
+    if world.head().log_start == 0:
+        _remove_tree(world, layout.RANGES)
+
+
+def _old_hint(world: World, step: Step) -> None:
+    """Put back a hint of some time ago."""
+    try:
+        world.old_hints.append(world.raw.read(layout.PUBLISHED_HINT))
+    except NotFound:
+        return
+    world.raw.put(layout.PUBLISHED_HINT, world.old_hints[step.pick(0, len(world.old_hints))])
+
+
+def _wrong_hint(world: World, step: Step) -> None:
+    """Put a hint that is whole and says nonsense, or speaks of another log."""
+    wrong = (
+        {"version": "many", "nonce": 7},
+        {"version": 10**6, "nonce": "of another log"},
+        [3],
+        {"version": 1.5, "nonce": None},
+        {"version": -4, "nonce": "x"},
+    )
+    if world.raw.exists(layout.HINTS):
+        text = json.dumps(wrong[step.pick(0, len(wrong))]).encode()
+        world.raw.put(layout.PUBLISHED_HINT, to_checked_text([text]))
+
+
+def _damage(world: World, path: str, offset: int, length: int) -> None:
+    content = bytearray(world.raw.read(path))
+    content[offset : offset + length] = bytes(byte ^ 0x55 for byte in content[offset : offset + length])
+    world.raw.put(path, bytes(content))
+
+
+def _damage_segment(world: World, step: Step) -> None:
+    """Change the bytes of one segment."""
+    segments = [add for add in world.open_segments().values() if add.id not in world.damaged]
+    if segments:
+        segment = segments[step.pick(0, len(segments))]
+        _damage(world, segment.path, segment.offset, segment.length)
+        end = segment.offset + segment.length
+        spool = world.oracle.spools[segment.path]
+        # What is left of a segment shares bytes with the whole one.
+        world.oracle.mark_damaged(
+            [add for add in spool if add.offset < end and segment.offset < add.offset + add.length]
+        )
+
+
+def _delete_spool(world: World, step: Step) -> None:
+    """Delete a spool with all segments in it."""
+    paths = sorted({add.path for add in world.open_segments().values() if add.id not in world.damaged})
+    if paths:
+        path = paths[step.pick(0, len(paths))]
+        if world.raw.exists(path):
+            world.delete(path)
+            world.oracle.mark_damaged(world.oracle.spools[path])
+
+
+def _damage_part(world: World, step: Step) -> None:
+    parts = [add for add in _visible_parts(world) if add.id not in world.damaged | world.unpublished()]
+    if parts:
+        part = parts[step.pick(0, len(parts))]
+        assert part.final_path is not None
+        _damage(world, part.final_path, 0, part.length)
+        world.oracle.mark_damaged([part])
+
+
+def _damage_range(world: World, step: Step) -> None:
+    """Change a byte of a range, while every record is there."""
+    ranges = children(world.raw, layout.RANGES)
+    if ranges and world.head().log_start == 0:
+        chosen = ranges[step.pick(0, len(ranges))].path
+        _damage(world, chosen, step.pick(1, 1_000) % max(1, world.raw.stat(chosen).size_bytes), 1)
+        world.damaged_ranges.add(chosen)
+
+
+HARMING = {
+    "publish_fails": _publish_fails,
+    "store_fails": _store_fails,
+    "take_part": _take_part,
+    "put_foreign": _put_foreign,
+    "remove_bucket": _remove_bucket,
+    "remove_retired": _remove_retired,
+    "remove_hints": _remove_hints,
+    "remove_ranges": _remove_ranges,
+    "old_hint": _old_hint,
+    "wrong_hint": _wrong_hint,
+    "damage_segment": _damage_segment,
+    "damage_part": _damage_part,
+    "delete_spool": _delete_spool,
+    "damage_range": _damage_range,
+}

@@ -1,0 +1,19 @@
+"""What the user's function of `onPublish` was told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.sink.hooks import PublishedPart
+
+__all__ = ("HEARD", "hear")
+
+HEARD: set[str] = set()
+
+
+def hear(parts: Sequence[PublishedPart]) -> None:
+    """Note the paths of parts."""
+    HEARD.update(part.path for part in parts)

@@ -1,0 +1,113 @@
+"""Steps that maintain the directory, or let time pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import FtfileError, StaleFiles
+from ftfile.testing.liveness import check_flushed
+from ftfile.upkeep.compaction import compact
+from ftfile.upkeep.dropping import drop
+from ftfile.upkeep.flush import flush
+from ftfile.upkeep.vacuum import vacuum
+
+if TYPE_CHECKING:
+    from ftfile.testing.histories.plan import Step
+    from ftfile.testing.histories.world import World
+
+__all__ = ("MAINTAINING", "flush_all")
+
+_DAY_S = 86_400
+
+
+def _has_log(world: World) -> bool:
+    return world.oracle.records > 0
+
+
+def flush_all(world: World) -> None:
+    """Flush everything and look at L2."""
+    error = world.call("a flush", flush, world.url, of_damage=True)
+    world.oracle.follow(world.clock.now_ms())
+    if not world.is_troubled and not world.named:
+        check_flushed(world.head(), error if isinstance(error, FtfileError) else None, world.damaged)
+
+
+def _flush(world: World, step: Step) -> None:
+    if not _has_log(world):
+        return
+    choice = step.pick(0, 4)
+    if choice == 0:
+        world.call("a flush of what is due", flush, world.url, due_only=True, of_damage=True)
+    elif choice == 1:
+        query_id = world.queries[step.query % len(world.queries)].query.query_id
+        world.call("a flush of a query", flush, world.url, query_id=query_id, of_damage=True)
+    else:
+        flush_all(world)
+
+
+def _drop(world: World, step: Step) -> None:
+    _drop_buckets(world, {str(step.pick(0, world.history.buckets))})
+
+
+def _drop_all(world: World, step: Step) -> None:
+    del step
+    _drop_buckets(world, {str(number) for number in range(world.history.buckets)})
+
+
+def _drop_buckets(world: World, buckets: set[str]) -> None:
+    if not _has_log(world):
+        return
+    where = "all" if len(buckets) == world.history.buckets > 1 else {"m": sorted(buckets)}
+    world.oracle.dropping = frozenset(buckets)
+    world.call("a drop", drop, world.url, where)
+    world.oracle.follow(world.clock.now_ms())
+    world.oracle.dropping = None
+
+
+def _compact(world: World, step: Step) -> None:
+    if not _has_log(world):
+        return
+    where = {"m": str(step.pick(0, world.history.buckets))} if step.pick(1, 2) else None
+    world.call("a compaction", compact, world.url, where, of_damage=True)
+
+
+def _vacuum(world: World, step: Step) -> None:
+    if not _has_log(world):
+        return
+    world.clock.advance(step.pick(0, 3) * 4 * _DAY_S)
+    if step.pick(1, 4) == 0:
+        world.call("a dry run", vacuum, world.url)
+        return
+    grace = ("7d", "24h")[step.pick(2, 2)]
+    world.call("a vacuum", vacuum, world.url, dry_run=False, grace=grace)
+
+
+def _vacuum_ahead(world: World, step: Step) -> None:
+    """Vacuum while the store's clock is wrong by more than a year, and set it right."""
+    if not _has_log(world):
+        return
+    days = 400 + step.pick(0, 10)
+    world.clock.advance(days * _DAY_S)
+    try:
+        world.call("a vacuum whose clock is ahead", vacuum, world.url, dry_run=False)
+    except FtfileError as error:
+        if not isinstance(error, StaleFiles):
+            raise
+    finally:
+        world.clock.advance(-days * _DAY_S)
+
+
+def _wait(world: World, step: Step) -> None:
+    """Let minutes pass, or hours, or days."""
+    world.clock.advance((30, 120, 400, 700, 4_000, 90_000)[step.pick(0, 6)])
+
+
+MAINTAINING = {
+    "drop": _drop,
+    "drop_all": _drop_all,
+    "compact": _compact,
+    "flush": _flush,
+    "vacuum": _vacuum,
+    "vacuum_ahead": _vacuum_ahead,
+    "wait": _wait,
+}

@@ -1,0 +1,170 @@
+"""What must be in the directory, followed record by record."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.core.errors import NotFound
+from ftfile.testing.checker import rows_of_add
+from ftfile.testing.histories.decoding import decode_once
+from ftfile.testing.log_check import InvariantViolation, require
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from ftfile.commit.model import Add, Author, Record
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("Claim", "Oracle", "lines_of")
+
+_VALUE = re.compile(rb'"value":"([^"]*)"')
+
+
+def lines_of(content: bytes) -> list[Hashable]:
+    """Return the values in lines of text, or of JSON."""
+    return list(_VALUE.findall(content) if content.startswith(b"{") else content.splitlines())
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a writer is about to commit: rows, each once, each beginning with its bucket and a bar."""
+
+    rows: frozenset[bytes]
+    overwrite: bool = False
+
+
+@dataclass
+class Oracle:
+    """Follows the log by its records alone and compares with what was claimed; every row is unique.
+
+    Attributes:
+        fs: rooted at the directory, without troubles.
+        claims: by author.
+        dropping: buckets of the drop that is under way.
+        expected: rows that must be there.
+        live: adds of the head, with `rows` by their ids.
+        spools: segments that were ever in a spool, by its path.
+        removed: parts that were removed, by their final names.
+        published_by_queries: parts that came of batches, batch writes and flushes.
+        damaged: ids of adds that cannot be read; what stores copied of them is added.
+        records: how many were followed.
+        times_ms: of each batch, by query and batch: when its record was seen.
+    """
+
+    fs: FileSystem
+    claims: dict[Hashable, Claim] = field(default_factory=dict)
+    dropping: frozenset[str] | None = None
+    expected: set[bytes] = field(default_factory=set)
+    live: dict[str, Add] = field(default_factory=dict)
+    rows: dict[str, frozenset[bytes]] = field(default_factory=dict)
+    spools: dict[str, list[Add]] = field(default_factory=dict)
+    removed: dict[str, Add] = field(default_factory=dict)
+    published_by_queries: list[Add] = field(default_factory=list)
+    damaged: set[str] = field(default_factory=set)
+    damaged_paths: set[str] = field(default_factory=set)
+    records: int = 0
+    times_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    done: set[Hashable] = field(default_factory=set)
+    _found: set[bytes] = field(default_factory=set)
+
+    def follow(self, now_ms: int) -> list[Record]:
+        """Read what is new, which is of this time, and check that rows are there once each."""
+        new: list[Record] = []
+        while (record := self._read(self.records)) is not None:
+            self.records += 1
+            new.append(record)
+            self._take(record, now_ms)
+        if new:
+            missing, more = self.expected - self._found, self._found - self.expected
+            require(not missing, "rows", f"{len(missing)} are missing since version {new[0].version}: {_some(missing)}")
+            require(not more, "rows", f"{len(more)} are too many since version {new[0].version}: {_some(more)}")
+        return new
+
+    def mark_damaged(self, adds: Iterable[Add]) -> None:
+        """Note that these adds are not what they were."""
+        for add in adds:
+            self.damaged.add(add.id)
+            self.damaged_paths.update((add.path, add.final_path or add.path))
+
+    def _read(self, version: int) -> Record | None:
+        path = layout.record_path(version)
+        try:
+            content = self.fs.read(path)
+        except NotFound:
+            return None
+        return decode_once(content, path, self.fs.read)
+
+    def _take(self, record: Record, now_ms: int) -> None:
+        self._expect(record.author, now_ms)
+        gone: list[bytes] = []
+        for remove in record.removes:
+            add = self.live.pop(remove.id, None)
+            require(add is not None, "I7", f"version {record.version} removes {remove.id}, which is not live")
+            if add is not None and add.final_path is not None:
+                self.removed[add.final_path] = add
+            gone += self.rows[remove.id]
+        self._found.difference_update(gone)
+        for add in sorted(record.adds, key=self._is_copy_of_damage):
+            rows = self._rows_of(add, gone)
+            self.live[add.id], self.rows[add.id] = add, rows
+            if add.kind == "segment":
+                self.spools.setdefault(add.path, []).append(add)
+            require(len(rows) == add.rows, "rows", f"{add.id} has rows twice")
+            require(not rows & self._found, "rows", f"{add.id} brings rows that are there: {_some(rows & self._found)}")
+            strange = [row for row in rows if f"m={row.partition(b'|')[0].decode()}" != add.bucket]
+            require(not strange, "rows", f"{add.id} of {add.bucket!r} has {strange}")
+            self._found |= rows
+            if add.final_path is not None and not _is_of(record.author, "compact"):
+                self.published_by_queries.append(add)
+
+    def _is_copy_of_damage(self, add: Add) -> bool:
+        sources = {source.add_id for source in add.ranges} | {add.id.rpartition(".")[0]}
+        return not self.damaged.isdisjoint(sources)
+
+    def _rows_of(self, add: Add, gone: Iterable[bytes]) -> frozenset[bytes]:
+        """Return the rows of an add; of one that holds damage, which stores may copy, what others have not."""
+        try:
+            return frozenset(rows_of_add(self.fs, add, lines_of))  # type: ignore[arg-type]
+        except InvariantViolation:
+            if not self._is_copy_of_damage(add):
+                raise
+        self.mark_damaged([add])
+        return frozenset([row for row in gone if row not in self._found][: add.rows])
+
+    def _expect(self, author: Author, now_ms: int) -> None:
+        if isinstance(author, MaintenanceAuthor):
+            if author.operation == "drop":
+                require(self.dropping is not None, "rows", "nobody drops anything")
+                self.expected = {row for row in self.expected if row.partition(b"|")[0].decode() not in self.dropping}  # type: ignore[operator]
+            return
+        key = key_of_author(author)
+        require(key in self.claims, "I2", f"{author} is in the log, and nobody wrote it")
+        require(key not in self.done, "I2", f"{author} is in the log twice")
+        self.done.add(key)
+        if isinstance(author, StreamAuthor):
+            self.times_ms[author.query_id, author.batch_id] = now_ms
+        claim = self.claims[key]
+        if claim.overwrite:
+            self.expected.clear()
+        self.expected |= claim.rows
+
+
+def key_of_author(author: StreamAuthor | JobAuthor) -> Hashable:
+    """Return the key of a writer's claim."""
+    if isinstance(author, StreamAuthor):
+        return author.query_id, author.batch_id
+    if author.transaction is not None:
+        return author.transaction.app_id, author.transaction.version
+    return author.job_id
+
+
+def _is_of(author: Author, operation: str) -> bool:
+    return isinstance(author, MaintenanceAuthor) and author.operation == operation
+
+
+def _some(rows: Iterable[bytes]) -> list[bytes]:
+    return sorted(rows)[:5]

@@ -1,0 +1,188 @@
+"""What a history does: drawn from a seed at once, so that any part of it can be left out."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.testing.volume import Store
+
+__all__ = ("KINDS", "History", "QueryPlan", "Step", "draw_history")
+
+# How often each kind of step is drawn, out of the sum of all.
+KINDS: dict[str, int] = {
+    "batch": 90,
+    "empty_batch": 6,
+    "troubled_batch": 8,
+    "forgotten_batch": 5,
+    "late_batch": 4,
+    "replay": 4,
+    "zombie": 4,
+    "restart": 6,
+    "reconfigure": 2,
+    "write": 4,
+    "transaction": 4,
+    "overwrite": 1,
+    "drop": 4,
+    "drop_all": 1,
+    "compact": 6,
+    "flush": 8,
+    "vacuum": 5,
+    "vacuum_ahead": 1,
+    "wait": 14,
+    "publish_fails": 3,
+    "store_fails": 4,
+    "take_part": 4,
+    "put_foreign": 3,
+    "remove_bucket": 2,
+    "remove_retired": 1,
+    "remove_hints": 2,
+    "remove_ranges": 1,
+    "old_hint": 2,
+    "wrong_hint": 1,
+    "damage_segment": 2,
+    "damage_part": 1,
+    "delete_spool": 1,
+    "damage_range": 1,
+}
+# Those after which somebody must do something, or rows are gone.
+HARM = ("take_part", "put_foreign", "remove_bucket", "damage_segment", "damage_part", "delete_spool")
+STORES: tuple[Store | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
+
+_RULES: tuple[dict[str, str], ...] = (
+    {},
+    {"maxBatchesPerFile": "2"},
+    {"maxBatchesPerFile": "5"},
+    {"rolling": "policy", "maxRecordsPerFile": "1"},
+    {"rolling": "policy", "maxRecordsPerFile": "3"},
+    {"rolling": "policy", "maxBytesPerFile": "40"},
+    {"rolling": "policy", "maxBytesPerFile": "60", "strictFileSize": "true"},
+    {"rolloverInterval": "10min"},
+    {"inactivityInterval": "5min"},
+    {"rolloverAt": "1h"},
+    {"rolling": "policy", "maxSegmentsPerPart": "3"},
+    {"rolling": "policy", "maxOpenSegments": "10"},
+    {"maxBatchesPerFile": "3", "maxSegmentsPerPart": "4"},
+)
+_EVENT_RULES: tuple[dict[str, str], ...] = ({"eventTimeInterval": "t:10min"},)
+_FINAL_RULES: tuple[dict[str, str], ...] = (
+    {"finalizeColumn": "last"},
+    {"finalizeColumn": "last", "maxSegmentsPerPart": "2"},
+    {"finalizeColumn": "last", "maxBatchesPerFile": "3"},
+)
+_MORE: tuple[dict[str, str], ...] = ({}, {}, {}, {"partPrefix": "p" * 150}, {"partFileName": "{name}-{number}{ext}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that is done; what it refers to is found by `draws`, whatever was left out before it.
+
+    Attributes:
+        kind: key of `KINDS`.
+        query: which query, modulo their number.
+        draws: numbers below 2**30, to choose by.
+    """
+
+    kind: str
+    query: int
+    draws: tuple[int, ...]
+
+    def pick(self, place: int, among: int) -> int:
+        """Return the choice of a place as a number below `among`."""
+        return self.draws[place] % among
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """A query's options, and those that it is started with at another time."""
+
+    options: Mapping[str, str]
+    other_options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A history, and the world in which it happens.
+
+    Attributes:
+        seed: equal seeds make equal histories.
+        store: what the model of the disk is like; None for plain memory.
+        columns: of the rows.
+        format_options: of all writers.
+        buckets: how many directories rows go to.
+        rows_max: of a task of a batch.
+        small_limits: the limits of the product are set to a few, so that a short history goes beyond them.
+        steps: in their order.
+    """
+
+    seed: int
+    store: Store | None
+    columns: Mapping[str, Any]
+    format_options: Mapping[str, str]
+    queries: tuple[QueryPlan, ...]
+    buckets: int
+    rows_max: int
+    small_limits: bool
+    steps: tuple[Step, ...]
+
+    def with_steps(self, steps: tuple[Step, ...]) -> History:
+        """Return the same world with other steps."""
+        return replace(self, steps=steps)
+
+    def __str__(self) -> str:
+        world = f"store {self.store or 'memory'}, {self.buckets} buckets, small limits {self.small_limits}"
+        queries = "\n".join(f"query {number}: {plan}" for number, plan in enumerate(self.queries))
+        steps = "\n".join(f"  {step.kind} of query {step.query} {step.draws}" for step in self.steps)
+        return f"{world}, {dict(self.format_options)}\n{queries}\n{steps}"
+
+
+def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) -> History:
+    """Return the history of a seed.
+
+    Args:
+        seed: equal seeds make equal histories, whose first steps are the same for any number of steps.
+        steps: how many.
+        without: kinds of steps to leave out.
+    """
+    draw = random.Random(seed)
+    shape = draw.choice(("text", "text", "text", "json", "event", "final"))
+    columns: dict[str, Any] = {"m": "string", "value": "string"}
+    columns |= {"t": "timestamp"} if shape == "event" else {}
+    columns |= {"last": "boolean"} if shape == "final" else {}
+    options = {"fileFormat": "text" if shape in {"text", "final"} else "json", "partitionBy": "m"}
+    options["compression"] = draw.choice(("none", "none", "none", "gzip"))
+    options["publishTimeout"] = "1s"
+    options["onNewQuery"] = "continue"
+    rules = _RULES + {"event": _EVENT_RULES * 8, "final": _FINAL_RULES * 6}.get(shape, ())
+    if shape == "final":
+        rules = _FINAL_RULES
+    queries = tuple(_draw_query(draw, rules) for _ in range(draw.choice((1, 1, 2, 3))))
+    wide = draw.random() < 0.15
+    harm = draw.choice((0.0, 0.3, 1.0))
+    world = History(
+        seed=seed,
+        store=draw.choice(STORES),
+        columns=columns,
+        format_options=options,
+        queries=queries,
+        buckets=draw.choice((10, 20)) if wide else draw.choice((1, 2, 3, 5)),
+        rows_max=draw.choice((2, 4, 4, 24)),
+        small_limits=draw.random() < 0.6,
+        steps=(),
+    )
+    weights = {kind: weight * (harm if kind in HARM else 1) for kind, weight in KINDS.items() if kind not in without}
+    return world.with_steps(tuple(_draw_step(draw, weights) for _ in range(steps)))
+
+
+def _draw_query(draw: random.Random, rules: tuple[dict[str, str], ...]) -> QueryPlan:
+    more = draw.choice(_MORE) | draw.choice(({}, {"onPublish": "ftfile.testing.histories.hook:hear"}))
+    return QueryPlan(draw.choice(rules) | more, draw.choice(rules) | more)
+
+
+def _draw_step(draw: random.Random, weights: Mapping[str, float]) -> Step:
+    kind = draw.choices(list(weights), list(weights.values()))[0]
+    return Step(kind, draw.randrange(1 << 10), tuple(draw.getrandbits(30) for _ in range(6)))

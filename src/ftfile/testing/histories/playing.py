@@ -1,0 +1,212 @@
+"""Playing a history to its end, and finding the shortest one that fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit.log import CommitLog
+from ftfile.core.errors import FtfileError
+from ftfile.sink.writer import forget_logs
+from ftfile.testing.checker import check_directory, list_plainly
+from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.histories.decoding import decoded_once
+from ftfile.testing.histories.harm import HARMING
+from ftfile.testing.histories.hook import HEARD
+from ftfile.testing.histories.maintaining import MAINTAINING, flush_all
+from ftfile.testing.histories.oracle import lines_of
+from ftfile.testing.histories.plan import Step
+from ftfile.testing.histories.small_limits import small_limits
+from ftfile.testing.histories.world import World
+from ftfile.testing.histories.writing import WRITING, run_batch
+from ftfile.testing.liveness import check_published, check_state_size, check_vacuumed
+from ftfile.testing.log_check import InvariantViolation, require
+from ftfile.testing.mounting import mounted
+from ftfile.testing.repeatable import repeatable
+from ftfile.upkeep.vacuum import vacuum
+
+if TYPE_CHECKING:
+    from ftfile.testing.histories.plan import History
+
+__all__ = ("HistoryFailed", "Played", "play", "shrink")
+
+_ACTIONS = {**WRITING, **MAINTAINING, **HARMING}
+_LOOK_EVERY = 50
+_DAY_S = 86_400
+_SETTLE = Step("batch", 0, (0,) * 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a history came to.
+
+    Attributes:
+        steps: that were done.
+        records: in the log.
+        parts: that were ever finished.
+        rows: at the end.
+        harmed: adds that were damaged or taken away.
+    """
+
+    steps: int
+    records: int
+    parts: int
+    rows: int
+    harmed: int
+
+
+class HistoryFailed(AssertionError):
+    """Something that must hold did not.
+
+    Args:
+        history: that was played.
+        step: number of the step after which it did not, counted from 0.
+        cause: what was found.
+    """
+
+    def __init__(self, history: History, step: int, cause: BaseException) -> None:
+        kind = history.steps[step].kind if step < len(history.steps) else "the end"
+        super().__init__(f"seed {history.seed}, step {step} ({kind}): {cause!r}")
+        self.history, self.step, self.cause = history, step, cause
+
+    @property
+    def kind(self) -> str:
+        """Return the invariant that does not hold, or the name of the error."""
+        return self.cause.invariant if isinstance(self.cause, InvariantViolation) else type(self.cause).__name__
+
+
+def play(history: History) -> Played:
+    """Play a history and check it.
+
+    Raises:
+        HistoryFailed: something does not hold.
+    """
+    clock = ManualClock(tick_ms=1)
+    store = World.store(history, clock)
+    number = 0
+    with (
+        repeatable(clock, SeededIds(history.seed)),
+        small_limits(use=history.small_limits),
+        decoded_once(),
+        mounted(store) as url,
+    ):
+        forget_logs()
+        HEARD.clear()
+        world = World(history, clock, url, store)
+        try:
+            for number, step in enumerate(history.steps):
+                _play_step(world, number, step)
+            number = len(history.steps)
+            _end(world)
+        except Exception as error:
+            raise HistoryFailed(history, number, error) from error
+        finally:
+            forget_logs()
+        parts = len(world.oracle.published_by_queries)
+        return Played(number, world.oracle.records, parts, len(world.oracle.expected), len(world.damaged))
+
+
+def _play_step(world: World, number: int, step: Step) -> None:
+    world.step = number
+    world.clock.advance(1)
+    if world.is_troubled and number >= world.trouble_ends:
+        world.end_trouble()
+    if world.named and step.pick(5, 3) == 0:
+        world.remove_named()
+    _ACTIONS[step.kind](world, step)
+    world.oracle.follow(world.clock.now_ms())
+    if number % _LOOK_EVERY == _LOOK_EVERY - 1:
+        _look(world)
+
+
+def _look(world: World) -> None:
+    """Check what is visible, what others put there, and the size of the state."""
+    for path, content in world.foreign.items():
+        require(world.raw.exists(path) and world.raw.read(path) == content, "foreign", f"{path!r} was touched")
+    known = {add.final_path for add in world.live_parts()} | world.foreign.keys() | world.oracle.removed.keys()
+    strange = [path for path in list_plainly(world.raw) if path not in known]
+    require(not strange, "I9", f"{strange} are visible, and in no record")
+    if world.oracle.records:
+        check_state_size(world.head(), world.open_segments().keys())
+
+
+def _end(world: World) -> None:
+    """Take every cause away, let each query and a flush run once more, and check everything."""
+    world.end_trouble()
+    for _ in range(3):
+        for number in range(len(world.queries)):
+            run_batch(world, Step("batch", number, _SETTLE.draws), empty=True)
+        world.remove_named()
+    if not world.oracle.records:
+        return
+    flush_all(world)
+    _look(world)
+    stuck = [played.query.query_id for played in world.queries if played.pending is not None]
+    require(not stuck, "L3", f"{stuck} cannot go on, although every cause is gone")
+    removed = {path: add for path, add in world.oracle.removed.items() if path not in world.foreign}
+    check_published(world.raw, world.oracle.live.values(), removed, world.damaged)
+    _check_heard(world)
+    _check_all(world)
+    since = -1
+    for _ in range(2):
+        since = world.head().version
+        world.clock.advance(8 * _DAY_S)
+        world.call("a vacuum", vacuum, world.url, dry_run=False)
+        world.oracle.follow(world.clock.now_ms())
+    check_vacuumed(CommitLog(world.raw, clock=world.clock), since)
+    _check_all(world)
+
+
+def _check_all(world: World) -> None:
+    for path in world.damaged_ranges:
+        if world.raw.exists(path):
+            world.delete(path)  # the check would tell of it, as it should
+    report = check_directory(world.raw, rows_of=lines_of, damaged=world.damaged, foreign=world.foreign.keys())
+    lost = {row for add_id in world.damaged & world.oracle.live.keys() for row in world.oracle.rows[add_id]}
+    expected = world.oracle.expected - lost
+    require(report.live_rows.keys() == expected, "rows", "readers see other rows than were committed")
+    require(max(report.live_rows.values(), default=1) == 1, "rows", "readers see rows twice")
+    segments = {row for add_id in world.open_segments() for row in world.oracle.rows[add_id]}
+    require(report.visible_rows.keys() == expected - segments, "rows", "a lister sees other rows than were committed")
+
+
+def _check_heard(world: World) -> None:
+    """Every part of a query that has a function for it was told to that, once at least."""
+    listening = {
+        played.query.query_id
+        for played in world.queries
+        if "onPublish" in played.plan.options and "onPublish" in played.plan.other_options
+    }
+    parts = [add for add in world.oracle.published_by_queries if add.origin.query_id in listening]
+    missed = [add.final_path for add in parts if add.final_path not in HEARD]
+    require(not missed, "onPublish", f"never told: {missed[:3]}, {len(missed)} in all")
+
+
+def shrink(failed: HistoryFailed, tries: int = 200) -> HistoryFailed:
+    """Return the failure of the shortest history that was found to fail alike, leaving out pieces of it.
+
+    Args:
+        failed: what to begin with.
+        tries: how many histories are played at most.
+    """
+    best = failed
+    steps = best.history.steps[: best.step + 1]
+    size = max(1, len(steps) // 2)
+    while tries > 0:
+        place, shorter = 0, False
+        while place < len(steps) and tries > 0:
+            fewer = (*steps[:place], *steps[place + size :])
+            tries -= 1
+            try:
+                play(best.history.with_steps(fewer))
+            except HistoryFailed as again:
+                if again.kind == failed.kind:
+                    best, steps, shorter = again, again.history.steps[: again.step + 1], True
+                    continue
+            except FtfileError:
+                raise
+            place += size
+        if size == 1 and not shorter:
+            break
+        size = max(1, size // 2)
+    return best

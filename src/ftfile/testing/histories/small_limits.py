@@ -1,0 +1,75 @@
+"""The limits of the product set to a few, so that a short history goes beyond each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import ftfile.commit as commit_layer
+import ftfile.sink as sink_layer
+import ftfile.upkeep as upkeep_layer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+__all__ = ("SMALL_LIMITS", "modules_with", "small_limits")
+
+# By the names of constants, wherever they are defined or imported.
+SMALL_LIMITS: dict[str, float] = {
+    "AWAITED_RECORDS": 5,
+    "BASE_MIN_BYTES": 24_000,
+    "CHUNK_RECORDS": 5,
+    "CLOSERS_MAX": 1,
+    "COMPANION_FROM_BYTES": 2_000,
+    "DEFINITIONS_KEPT": 2,
+    "DOCUMENT_ADDS": 3,
+    "DUE_SEGMENTS_MAX": 40,
+    "GAP_RECORDS": 3,
+    "HEADER_BYTES": 64,
+    "LOGS_KEPT": 1,
+    "MANY_RANGES": 2,
+    "MERGED_AT_ONCE": 2,
+    "MERGED_BYTES": 4_000,
+    "PARTS_PER_RECORD": 3,
+    "PLANNERS_KEPT": 1,
+    "RANGE_BYTES": 3_000,
+    "RANGE_EVERY": 4,
+    "RECENT_CHANGES": 2,
+    "REMOVED_KEPT": 20,
+    "ROUTE_ROWS": 3,
+    "THREADS_MAX": 1,
+    "VIEW_QUERIES": 1,
+}
+
+
+@functools.cache
+def modules_with(name: str) -> tuple[ModuleType, ...]:
+    """Return the modules of the product that know a constant by its name.
+
+    Raises:
+        LookupError: none does.
+    """
+    names = [
+        found.name
+        for layer in (commit_layer, sink_layer, upkeep_layer)
+        for found in pkgutil.walk_packages(layer.__path__, f"{layer.__name__}.")
+    ]
+    found = tuple(module for each in names if name in vars(module := importlib.import_module(each)))
+    if not found:
+        raise LookupError(f"there is no limit {name}")
+    return found
+
+
+@contextlib.contextmanager
+def small_limits(*, use: bool = True) -> Iterator[None]:
+    """Have small limits within the block, if they are to be used."""
+    with contextlib.ExitStack() as stack:
+        for name, value in SMALL_LIMITS.items() if use else ():
+            for module in modules_with(name):
+                stack.enter_context(mock.patch.object(module, name, value))
+        yield

@@ -1,0 +1,85 @@
+"""A store that fails for a while, and then works again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from ftfile.commit import layout
+from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.by_reference import PickledByReference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("PUBLISHING_TROUBLES", "STORE_TROUBLES", "Trouble", "TroubledFileSystem")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What fails: calls of one operation whose source, or target where it has one, begins so."""
+
+    operation: str
+    begins: str
+    error: type[StorageError]
+    effect: Literal["before", "after"] = "before"
+
+
+_STAGED, _RETIRED = f"{layout.STAGED}/", f"{layout.RETIRED}/"
+PUBLISHING_TROUBLES = (
+    Trouble("rename", _STAGED, Unavailable),
+    Trouble("rename", _STAGED, PermissionDenied),
+    Trouble("rename", _RETIRED, Unavailable),
+    Trouble("rename", _RETIRED, PermissionDenied),
+    Trouble("rename", "", OutcomeUnknown, "after"),
+)
+STORE_TROUBLES = (
+    Trouble("create_exclusive", f"{layout.RANGES}/", OutOfSpace),
+    Trouble("create_exclusive", f"{layout.STATE}/", OutOfSpace),
+    Trouble("put", f"{layout.HINTS}/", PermissionDenied),
+    Trouble("create_exclusive", f"{layout.LOG}/", OutcomeUnknown, "after"),
+    Trouble("create_exclusive", f"{layout.LOG}/", Unavailable),
+    Trouble("create", _STAGED, OutOfSpace),
+    Trouble("delete", "", Unavailable),
+    Trouble("list", layout.RANGES, Unavailable),
+)
+
+
+class TroubledFileSystem(WrapperFileSystem, PickledByReference):
+    """Fails as `trouble` says, for as long as there is one.
+
+    Args:
+        inner: the file system that does the work.
+    """
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.trouble: Trouble | None = None
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run `call`, or fail before or after it."""
+        return call() if self.trouble is None else self._failing(operation, (path,), call)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, never over anything."""
+        if self.trouble is None:
+            self.inner.rename(source, target)
+        else:
+            self._failing("rename", (source, target), lambda: self.inner.rename(source, target))
+
+    def _failing(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
+        trouble = self.trouble
+        if (
+            trouble is None
+            or operation != trouble.operation
+            or not any(path.startswith(trouble.begins) for path in paths)
+        ):
+            return call()
+        if trouble.effect == "after":
+            call()
+        raise trouble.error(operation, paths[0], f"it fails for a while, {trouble.effect} the effect")

@@ -1,0 +1,205 @@
+"""The directory of a history: its queries, what was done to it by others, and what may fail because of that."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.log import CommitLog
+from ftfile.core.errors import FtfileError
+from ftfile.fs.memory import MemoryFileSystem
+from ftfile.testing.crashing import CrashingFileSystem
+from ftfile.testing.histories.oracle import Oracle
+from ftfile.testing.histories.troubles import TroubledFileSystem
+from ftfile.testing.liveness import DueWatch, RowFacts, Rules
+from ftfile.testing.log_check import InvariantViolation, children
+from ftfile.testing.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.commit.model import Add
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileSystem
+    from ftfile.sink.config import SinkConfig
+    from ftfile.sink.message import TaskCommit
+    from ftfile.testing.clock import ManualClock
+    from ftfile.testing.histories.plan import History, QueryPlan
+
+__all__ = ("PlayedQuery", "World", "rules_of")
+
+_MINUTE_MS = 60_000
+_numbers = itertools.count()
+
+Tasks = list[list[dict[str, Any]]]
+
+
+def rules_of(options: dict[str, str]) -> Rules | None:
+    """Return when files end by these options; None where they end with their batch."""
+    rolling = {"maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverAt", "eventTimeInterval"}
+    if not rolling & options.keys() and "finalizeColumn" not in options and options.get("rolling") != "policy":
+        return None
+    return Rules(
+        max_bytes=int(options["maxBytesPerFile"]) if "maxBytesPerFile" in options else None,
+        max_rows=int(options["maxRecordsPerFile"]) if "maxRecordsPerFile" in options else None,
+        max_batches=int(options["maxBatchesPerFile"]) if "maxBatchesPerFile" in options else None,
+        age_ms=10 * _MINUTE_MS if "rolloverInterval" in options else None,
+        inactivity_ms=(5 if "inactivityInterval" in options else 60) * _MINUTE_MS,
+        clock_ms=60 * _MINUTE_MS if "rolloverAt" in options else None,
+        event_us=600_000_000 if "eventTimeInterval" in options else None,
+        finalize="finalizeColumn" in options,
+        max_segments=int(options.get("maxSegmentsPerPart", 1_000)),
+    )
+
+
+class _Query(MicroBatch):
+    """Keeps the checked settings of its options, which every batch would check anew."""
+
+    def config(self) -> SinkConfig:
+        kept: dict[tuple[Any, ...], SinkConfig] = self.__dict__.setdefault("_kept", {})
+        key = (tuple(self.options.items()), self.overwrite)
+        if key not in kept:
+            kept[key] = super().config()
+        return kept[key]
+
+
+@dataclass
+class PlayedQuery:
+    """A query, and what Spark knows of it.
+
+    Attributes:
+        query: with the options that it has now.
+        plan: its options at any time.
+        next_batch: that Spark runs next.
+        pending: rows of the batch that Spark runs again; None when the last one returned.
+        last: rows of the last batch that returned, with its number.
+        late: messages of attempts that nobody committed, with their batches.
+    """
+
+    query: _Query
+    plan: QueryPlan
+    watch: DueWatch
+    rules: Rules | None
+    next_batch: int = 0
+    pending: Tasks | None = None
+    last: tuple[int, Tasks] | None = None
+    late: list[tuple[int, list[TaskCommit]]] = field(default_factory=list)
+
+
+class World:
+    """Everything that a history is about.
+
+    Args:
+        history: that is played.
+        clock: of the store and of all programs.
+        url: under which `fs` is known.
+        fs: the store, with its troubles.
+    """
+
+    def __init__(self, history: History, clock: ManualClock, url: str, fs: TroubledFileSystem) -> None:
+        self.history, self.clock, self.url, self.fs = history, clock, url, fs
+        self.raw: FileSystem = fs.inner
+        self.oracle = Oracle(self.raw)
+        self.facts: dict[bytes, tuple[int | None, bool]] = {}
+        self.numbers = itertools.count()
+        self.trouble_ends = 0
+        self.step = 0
+        self.foreign: dict[str, bytes] = {}
+        self.named: set[str] = set()
+        self.damaged = self.oracle.damaged
+        self.damaged_paths = self.oracle.damaged_paths
+        self.damaged_ranges: set[str] = set()
+        self.old_hints: list[bytes] = []
+        self.transactions: list[tuple[str, int, Tasks]] = []
+        self.untold: set[str] = set()
+        self.queries = [self._query(number, plan) for number, plan in enumerate(history.queries)]
+
+    @staticmethod
+    def store(history: History, clock: ManualClock) -> TroubledFileSystem:
+        """Return a new store as the history wants it."""
+        if history.store is None:
+            return TroubledFileSystem(MemoryFileSystem(f"history-{next(_numbers)}", clock=clock))
+        return TroubledFileSystem(CrashingFileSystem(clock=clock, store=history.store))
+
+    def _query(self, number: int, plan: QueryPlan) -> PlayedQuery:
+        query_id = f"00000000-0000-0000-0000-{number:012d}"
+        options = {**self.history.format_options, **plan.options}
+        query = _Query(self.url, self.history.columns, options, query_id)
+        return PlayedQuery(query, plan, DueWatch(self.facts_of), rules_of(options))
+
+    def facts_of(self, segment: Add) -> Sequence[RowFacts]:
+        """Return what is known of the rows of a segment."""
+        batches = range(segment.origin.first_batch, segment.origin.last_batch + 1)
+        times = self.oracle.times_ms
+        committed = times.get((segment.origin.query_id, batches[-1]), 0)
+        rows = self.oracle.rows[segment.id]
+        return [RowFacts(batches[-1], committed, *self.facts[row]) for row in rows]
+
+    @property
+    def is_troubled(self) -> bool:
+        """Return True while the store fails."""
+        return self.fs.trouble is not None
+
+    def open_segments(self) -> dict[str, Add]:
+        """Return what is open by the records."""
+        return {add.id: add for add in self.oracle.live.values() if add.kind == "segment"}
+
+    def live_parts(self) -> list[Add]:
+        """Return the finished parts by the records."""
+        return [add for add in self.oracle.live.values() if add.kind == "part"]
+
+    def files(self, directory: str) -> list[str]:
+        """Return the paths of all files below a directory."""
+        found: list[str] = []
+        for child in children(self.raw, directory):
+            found += self.files(child.path) if child.is_directory else [child.path]
+        return found
+
+    def head(self) -> LogState:
+        """Return the state of the log as somebody sees it who starts anew."""
+        return CommitLog(self.raw, clock=self.clock).read_on()
+
+    def explains(self, error: FtfileError, *, of_damage: bool = False) -> bool:
+        """Return True if something that was done to the directory is a reason for the error.
+
+        Args:
+            error: that a call raised.
+            of_damage: the call reads what may be damaged.
+        """
+        text = str(error)
+        if self.is_troubled:
+            return True
+        blocking = {path for path in self.foreign if path in text}
+        if blocking:
+            self.named |= blocking
+            return True
+        return of_damage and any(path in text for path in self.damaged_paths)
+
+    def call(self, what: str, action: Any, *args: Any, of_damage: bool = False, **more: Any) -> Any:
+        """Return what the action returns, or the error that has a reason; any other is a violation of L3."""
+        try:
+            return action(*args, **more)
+        except FtfileError as error:
+            if self.explains(error, of_damage=of_damage):
+                return error
+            raise InvariantViolation("L3", f"{what} raised without any reason: {error!r}") from error
+
+    def remove_named(self) -> None:
+        """Do what errors asked for: move foreign files away."""
+        for path in sorted(self.named & self.foreign.keys()):
+            self.delete(path)
+            del self.foreign[path]
+        self.named.clear()
+
+    def delete(self, path: str) -> None:
+        """Delete a file past the store's troubles."""
+        self.raw.delete(path)
+
+    def end_trouble(self) -> None:
+        """Let the store work again."""
+        self.fs.trouble = None
+
+    def unpublished(self) -> set[str]:
+        """Return the ids of parts that are staged."""
+        return {add.id for add in self.live_parts() if add.path != add.final_path and self.raw.exists(add.path)}

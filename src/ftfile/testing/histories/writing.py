@@ -1,0 +1,279 @@
+"""Steps that write rows: batches in every state of health, batch writes, overwrites."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import (
+    BatchGap,
+    CommitError,
+    CommitOutcomeUnknown,
+    FtfileError,
+    InvalidMessages,
+    ReplayMismatch,
+    StaleFiles,
+)
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.sink.writer import forget_logs
+from ftfile.testing.histories.oracle import Claim
+from ftfile.testing.histories.world import rules_of
+from ftfile.testing.log_check import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ftfile.testing.histories.plan import Step
+    from ftfile.testing.histories.world import PlayedQuery, Tasks, World
+
+__all__ = ("WRITING", "run_batch")
+
+_OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
+_OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
+_EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
+
+
+def _rows(world: World, draw: random.Random, name: str) -> Tasks:
+    history = world.history
+    tasks: Tasks = []
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        rows = []
+        for _ in range(draw.randrange(history.rows_max + 1)):
+            bucket = draw.randrange(history.buckets)
+            value = f"{bucket}|{name}.{next(world.numbers)}"
+            row: dict[str, Any] = {"m": str(bucket), "value": value}
+            event_us, final = None, False
+            if "t" in history.columns:
+                event = _EPOCH + timedelta(milliseconds=world.clock.now_ms() % 10**9, minutes=draw.randrange(30))
+                row["t"], event_us = event, int((event - _EPOCH).total_seconds() * 1e6)
+            if "last" in history.columns:
+                row["last"] = final = draw.random() < 0.15
+            world.facts[value.encode()] = (event_us, final)
+            rows.append(row)
+        tasks.append(rows)
+    return tasks
+
+
+def _values(tasks: Tasks) -> frozenset[bytes]:
+    return frozenset(row["value"].encode() for rows in tasks for row in rows)
+
+
+def _played(world: World, step: Step) -> PlayedQuery:
+    return world.queries[step.query % len(world.queries)]
+
+
+def _start_batch(world: World, step: Step, played: PlayedQuery, *, empty: bool = False) -> Tasks:
+    """Return the rows of the batch that Spark runs now: new ones, or those of the one that it did not record."""
+    if played.pending is None:
+        draw = random.Random(step.draws[0])
+        number = played.next_batch
+        tasks = [[]] if empty else _rows(world, draw, f"{played.query.query_id[-2:]}.{number}")
+        played.pending = tasks
+        world.oracle.claims[played.query.query_id, number] = Claim(_values(tasks))
+    elif step.pick(1, 2):
+        # Partitioned otherwise, as adaptive execution does.
+        played.pending = [[row for rows in played.pending for row in rows]]
+    return played.pending
+
+
+def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
+    if isinstance(done, FtfileError):
+        forget_logs()
+        return
+    assert played.pending is not None
+    key = (played.query.query_id, played.next_batch)
+    played.last = (played.next_batch, played.pending)
+    played.pending = None
+    played.next_batch += 1
+    world.oracle.follow(world.clock.now_ms())
+    require(key in world.oracle.done, "I3", f"batch {key} returned, and is not in the log")
+    if not done.replayed:
+        _watch(world, played)
+
+
+def _watch(world: World, played: PlayedQuery) -> None:
+    """Look at L1."""
+    if played.rules is None:
+        return
+    mine = [
+        segment
+        for segment in world.open_segments().values()
+        if segment.origin.query_id == played.query.query_id and segment.id not in world.damaged
+    ]
+    played.watch.after_batch(played.rules, mine, world.clock.now_ms())
+
+
+def run_batch(world: World, step: Step, *, empty: bool = False) -> None:
+    """Run the next batch of a query, or the one that Spark did not record."""
+    played = _played(world, step)
+    tasks = _start_batch(world, step, played, empty=empty)
+    _end_batch(world, played, world.call("a batch", played.query.run, played.next_batch, tasks))
+
+
+def _empty_batch(world: World, step: Step) -> None:
+    run_batch(world, step, empty=True)
+
+
+def _troubled_batch(world: World, step: Step) -> None:
+    """One attempt loses, one fails, and both leave files."""
+    played = _played(world, step)
+    tasks = _start_batch(world, step, played)
+    query, writer = played.query, played.query.identity(played.next_batch)
+
+    def attempts() -> None:
+        planned = query.plan()
+        query.run_task(planned, writer, 0, tasks[0], attempt=1)
+        with contextlib.suppress(ConnectionError):
+            query.run_task(planned, writer, len(tasks) - 1, tasks[-1], 2, ConnectionError("executor lost"))
+
+    world.call("attempts of a batch", attempts)
+    done = world.call("a batch", query.run, played.next_batch, tasks)
+    _end_batch(world, played, done)
+    if not isinstance(done, FtfileError):
+        world.call("an abort", query.abort, played.next_batch - 1, [None])
+
+
+def _forgotten_batch(world: World, step: Step) -> None:
+    """The commit returns, and Spark dies before it has recorded that: the batch comes again."""
+    played = _played(world, step)
+    tasks = _start_batch(world, step, played)
+    done = world.call("a batch", played.query.run, played.next_batch, tasks)
+    if not isinstance(done, FtfileError):
+        world.oracle.follow(world.clock.now_ms())
+        require((played.query.query_id, played.next_batch) in world.oracle.done, "I3", "a batch is not in the log")
+    played.query.restart()
+
+
+def _late_batch(world: World, step: Step) -> None:
+    """A driver is killed before it commits; what its tasks wrote is committed by it much later, see `zombie`."""
+    played = _played(world, step)
+    tasks = _start_batch(world, step, played)
+    messages = world.call("the tasks of a batch", played.query.write, played.next_batch, tasks)
+    if not isinstance(messages, FtfileError):
+        played.late.append((played.next_batch, messages))
+    played.query.restart()
+
+
+def _zombie(world: World, step: Step) -> None:
+    """A driver that everybody took for dead commits what it has: once at most it counts."""
+    played = _played(world, step)
+    if not played.late:
+        return
+    batch, messages = played.late.pop(step.pick(0, len(played.late)))
+    try:
+        played.query.commit(batch, messages)
+    except (ReplayMismatch, StaleFiles, BatchGap, InvalidMessages, CommitOutcomeUnknown):
+        pass
+    except FtfileError as error:
+        expected = isinstance(error, CommitError) and "another" in str(error)
+        require(expected or world.explains(error), "L3", f"a late commit raised {error!r}")
+
+
+def _replay(world: World, step: Step) -> None:
+    """Spark runs the last batch again, partitioned otherwise."""
+    played = _played(world, step)
+    if played.last is None or played.pending is not None:
+        return
+    played.query.restart()
+    batch, tasks = played.last
+    rows = [row for task in tasks for row in task]
+    done = world.call("a replay", played.query.run, batch, [rows[::2], rows[1::2]])
+    if not isinstance(done, FtfileError):
+        require(done.replayed, "I2", f"batch {batch} is committed a second time")
+
+
+def _restart(world: World, step: Step) -> None:
+    _played(world, step).query.restart()
+
+
+def _reconfigure(world: World, step: Step) -> None:
+    """Start the query with other options."""
+    played = _played(world, step)
+    options = played.plan.other_options if step.pick(0, 2) else played.plan.options
+    played.query.options = {**world.history.format_options, **options}
+    played.rules = rules_of(dict(played.query.options))
+    played.watch.waited.clear()
+    played.query.restart()
+
+
+def _job_options(played: PlayedQuery) -> dict[str, str]:
+    """Return the options of a query without those that only make sense where files stay open."""
+    kept = {name: value for name, value in played.query.options.items() if name not in _OF_STREAMS}
+    return kept if rules_of(kept) else {name: value for name, value in kept.items() if name not in _OF_OPEN_FILES}
+
+
+def _write(world: World, step: Step) -> None:
+    """Run a batch write with the options of a query."""
+    played = _played(world, step)
+    if "last" in world.history.columns:
+        return
+    tasks, job_id = _rows(world, random.Random(step.draws[0]), "w"), SYSTEM_IDS.unique()
+    world.oracle.claims[job_id] = Claim(_values(tasks))
+    with _other_options(played, _job_options(played)):
+        done = world.call("a batch write", played.query.run_job, job_id, tasks)
+    if not isinstance(done, FtfileError):
+        world.oracle.follow(world.clock.now_ms())
+        require(job_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
+
+
+def _transaction(world: World, step: Step) -> None:
+    """Run a batch write of an application's own number, or one that was run before."""
+    played = _played(world, step)
+    if "last" in world.history.columns:
+        return
+    known = world.transactions
+    if known and step.pick(1, 3) == 0:
+        app, version, tasks = known[step.pick(2, len(known))]
+    else:
+        app, version = f"app{step.pick(3, 2)}", len(known)
+        tasks = _rows(world, random.Random(step.draws[0]), f"t{version}")
+        known.append((app, version, tasks))
+        world.oracle.claims[app, version] = Claim(_values(tasks))
+    with _other_options(played, {**_job_options(played), "txnAppId": app, "txnVersion": str(version)}):
+        done = world.call("a transaction", played.query.run_job, SYSTEM_IDS.unique(), tasks)
+    if not isinstance(done, FtfileError):
+        world.oracle.follow(world.clock.now_ms())
+        last = max((v for a, v in (k for k in world.oracle.done if isinstance(k, tuple)) if a == app), default=-1)
+        require(last >= version, "I3", "a transaction returned, and is not in the log")
+
+
+def _overwrite(world: World, step: Step) -> None:
+    """Replace everything by a batch write; one with a column of final rows would leave files open."""
+    played = _played(world, step)
+    if "last" in world.history.columns:
+        return
+    tasks, job_id = _rows(world, random.Random(step.draws[0]), "o"), SYSTEM_IDS.unique()
+    world.oracle.claims[job_id] = Claim(_values(tasks), overwrite=True)
+    played.query.overwrite = True
+    try:
+        with _other_options(played, world.history.format_options):
+            world.call("an overwrite", played.query.run_job, job_id, tasks)
+    finally:
+        played.query.overwrite = False
+
+
+@contextlib.contextmanager
+def _other_options(played: PlayedQuery, options: Mapping[str, str]) -> Iterator[None]:
+    before, played.query.options = played.query.options, options
+    try:
+        yield
+    finally:
+        played.query.options = before
+
+
+WRITING = {
+    "batch": run_batch,
+    "empty_batch": _empty_batch,
+    "troubled_batch": _troubled_batch,
+    "forgotten_batch": _forgotten_batch,
+    "late_batch": _late_batch,
+    "zombie": _zombie,
+    "replay": _replay,
+    "restart": _restart,
+    "reconfigure": _reconfigure,
+    "write": _write,
+    "transaction": _transaction,
+    "overwrite": _overwrite,
+}

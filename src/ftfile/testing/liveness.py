@@ -1,0 +1,250 @@
+"""Liveness, checked from what is on storage: nothing stays stuck, whatever else is damaged.
+
+- **L1** what is due is a file after at most `k` more batches of its query.
+- **L2** `flush` returns with nothing open but what it names.
+- **L3** a created record becomes published once its cause is gone, or names the one thing a person must do.
+- **L4** vacuum frees everything that nothing needs within two runs.
+- **L5** the writers' state is bounded by what is open.
+
+Call each after what it is about; all raise an `InvariantViolation` that says what does not hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.bases import encode_base
+from ftfile.commit.snapshot import snapshot_at
+from ftfile.testing.log_check import children, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import Add
+    from ftfile.commit.state import LogState
+    from ftfile.fs.api import FileSystem
+
+__all__ = (
+    "BATCHES_UNTIL_FILE",
+    "DueWatch",
+    "RowFacts",
+    "Rules",
+    "check_flushed",
+    "check_published",
+    "check_state_size",
+    "check_vacuumed",
+)
+
+# `k` of L1: a job is done in the batch after it was due, some tasks may be missing in it, and what is damaged is tried
+# `assemblyAttempts` times first, by default 3.
+BATCHES_UNTIL_FILE = 8
+
+ADD_ID_CHARACTERS = 128
+STATE_BYTES = 64 << 10
+BYTES_PER_ENTRY = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What is known of one row of an open file, by whoever wrote it.
+
+    Attributes:
+        committed_ms: when its batch was committed.
+        event_us: its value in the column of `eventTimeInterval`; None without one.
+        is_final: its value in the column of `finalizeColumn`.
+    """
+
+    batch: int
+    committed_ms: int
+    event_us: int | None = None
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When files end, as the options of the query say; None where one is not set. Times in ms of the UTC clock."""
+
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    max_batches: int | None = None
+    age_ms: int | None = None
+    inactivity_ms: int | None = 3_600_000
+    clock_ms: int | None = None
+    event_us: int | None = None
+    finalize: bool = False
+    max_segments: int = 1_000
+
+
+@dataclass
+class DueWatch:
+    """Counts for how many batches of a query each of its open segments has been due; it knows nothing of planning.
+
+    Attributes:
+        facts_of: the rows of a segment; empty for one that cannot be read.
+        limit: `k`.
+        waited: by id of a segment, the batches for which it has been due.
+    """
+
+    facts_of: Callable[[Add], Sequence[RowFacts]]
+    limit: int = BATCHES_UNTIL_FILE
+    waited: dict[str, int] = field(default_factory=dict)
+
+    def after_batch(self, rules: Rules, segments: Iterable[Add], now_ms: int) -> None:
+        """Check L1 after a batch of a query.
+
+        Args:
+            rules: of the query.
+            segments: all of its open segments that are not damaged.
+            now_ms: the time of the batch.
+        """
+        groups: dict[tuple[str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
+        for segment in segments:
+            groups.setdefault((segment.bucket, segment.encoding), []).append((segment, self.facts_of(segment)))
+        waited: dict[str, int] = {}
+        for (bucket, _), group in groups.items():
+            for segment, why in _due(rules, group, now_ms):
+                count = self.waited.get(segment.id.partition(".")[0], 0) + 1
+                waited[segment.id.partition(".")[0]] = count
+                found = f"{segment.id}, {segment.rows} rows in {bucket!r}, is due ({why}) for {count} batches"
+                require(count <= self.limit, "L1", f"{found}, and is no file")
+        self.waited = waited
+
+
+def _due(rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], now_ms: int) -> Iterable[tuple[Add, str]]:
+    """Yield the segments that must go into files now, whatever their order within a batch is."""
+    facts = [fact for _, rows in group for fact in rows]
+    if not facts:
+        return
+    why = _whole_group_due(rules, group, facts, now_ms)
+    for segment, rows in group:
+        last = max((fact.batch for fact in rows), default=0)
+        reason = why or _segment_due(rules, rows, [fact for fact in facts if fact.batch > last])
+        if reason is None and rules.max_bytes is not None:
+            later = sum(other.length for other, those in group if min((f.batch for f in those), default=0) > last)
+            reason = "size" if later >= rules.max_bytes else None
+        if reason is not None:
+            yield segment, reason
+
+
+def _whole_group_due(
+    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], facts: Sequence[RowFacts], now_ms: int
+) -> str | None:
+    times = sorted({fact.committed_ms for fact in facts})
+    pauses = [later - earlier for earlier, later in zip(times, [*times[1:], now_ms], strict=True)]
+    if rules.max_batches is not None and len({fact.batch for fact in facts}) >= rules.max_batches:
+        return "batches"
+    if rules.age_ms is not None and now_ms - times[0] >= rules.age_ms:
+        return "age"
+    if rules.inactivity_ms is not None and pauses[-1] >= rules.inactivity_ms:
+        return "inactivity"
+    if rules.clock_ms is not None and times[0] // rules.clock_ms < now_ms // rules.clock_ms:
+        return "clock"
+    return "segments" if len(group) >= rules.max_segments else None
+
+
+def _segment_due(rules: Rules, rows: Sequence[RowFacts], later: Sequence[RowFacts]) -> str | None:
+    """Return why a segment is due, by what came after it."""
+    if rules.finalize and any(fact.is_final for fact in (*rows, *later)):
+        return "finalize"
+    if rules.max_rows is not None and len(later) >= rules.max_rows:
+        return "rows"
+    times = [fact.committed_ms for fact in later]
+    if rules.inactivity_ms is not None and times and rows:
+        pause = min(times) - max(fact.committed_ms for fact in rows)
+        if pause >= rules.inactivity_ms and len({fact.batch for fact in later}) == 1:
+            return "inactivity"
+    events = [fact.event_us for fact in rows if fact.event_us is not None]
+    later_events = [fact.event_us for fact in later if fact.event_us is not None]
+    if rules.event_us is not None and events and later_events and max(later_events) - max(events) >= rules.event_us:
+        return "eventTime"
+    return None
+
+
+def check_flushed(head: LogState, error: BaseException | None, damaged: Collection[str]) -> None:
+    """Check L2 after a flush of everything.
+
+    Args:
+        head: after it.
+        error: that it raised, if it did.
+        damaged: ids of segments that cannot be read.
+    """
+    for segment in head.segments.values():
+        require(segment.id in damaged, "L2", f"{segment.id} of {segment.rows} rows is open after a flush")
+        named = error is not None and (segment.path in str(error) or segment.id in str(error))
+        require(named, "L2", f"the damaged {segment.path!r} is open after a flush that said {error!r}")
+
+
+def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, Add], gone: Collection[str]) -> None:
+    """Check L3 when every cause is gone and somebody has committed since.
+
+    Args:
+        fs: rooted at the directory.
+        live: adds of the head.
+        removed: parts that records have removed, by their final paths.
+        gone: ids of parts that somebody else took away or damaged.
+    """
+    finals = set()
+    for add in live:
+        if add.final_path is None:
+            continue
+        finals.add(add.final_path)
+        if add.id not in gone:
+            require(fs.exists(add.final_path), "L3", f"{add.final_path!r} is committed and not published")
+        require(
+            add.path == add.final_path or not fs.exists(add.path), "L3", f"{add.path!r} of {add.id} is still staged"
+        )
+    left = [path for path in removed if path not in finals and fs.exists(path)]
+    require(not left, "L3", f"{left} are removed and still visible")
+
+
+def check_vacuumed(log: CommitLog, since_version: int) -> None:
+    """Check L4 after two vacuums, each more than the grace after everything else.
+
+    Args:
+        log: of the directory.
+        since_version: the newest version that was older than the horizon of the second one.
+    """
+    fs, head = log.fs, log.read_on()
+    needed = {add.path for add in snapshot_at(log, head).adds.values()}
+    needed |= {add.path for entry in head.unpublished.values() for add in entry.adds}
+    staged = [path for path in _files(fs, layout.STAGED) if path not in needed]
+    require(not staged, "L4", f"nothing needs {staged}")
+    retired = list(_files(fs, layout.RETIRED))
+    require(not retired, "L4", f"nothing needs {retired}")
+    names = [layout.parse_log_name(path) for path in _files(fs, layout.LOG)]
+    old = [name for name in names if name is None or name.version < head.log_start]
+    require(not old, "L4", f"records before {head.log_start} are there: {old}")
+    bases = sorted(name for path in _files(fs, layout.STATE) if (name := layout.parse_base_name(path)))
+    if len(bases) > 1:
+        kept = min(since_version, bases[-2].version)
+        require(head.log_start >= kept, "L4", f"records from {head.log_start} are kept, and {kept} would do")
+
+
+def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
+    """Check L5.
+
+    Args:
+        state: of the log's head.
+        open_segments: ids of those that the records say are open.
+    """
+    require(state.segments.keys() == set(open_segments), "L5", "the state has other open segments than the records")
+    due = [segment.id for job in state.due for segment in job.inputs]
+    require(len(due) == len(set(due)), "L5", f"two jobs have one segment: {sorted(due)}")
+    require(state.segments.keys() >= set(due), "L5", "jobs are kept of segments that are open no more")
+    longest = max(map(len, state.segments), default=0)
+    require(longest <= ADD_ID_CHARACTERS, "L5", f"the id of a segment has {longest} characters")
+    unpublished = sum(len(entry.adds) + len(entry.removes) for entry in state.unpublished.values())
+    entries = len(state.segments) + len(due) + unpublished + len(state.queries) + len(state.definitions)
+    size, bound = len(encode_base(state)), STATE_BYTES + BYTES_PER_ENTRY * entries
+    require(size <= bound, "L5", f"the state takes {size} bytes, {bound} would do for {entries} entries")
+
+
+def _files(fs: FileSystem, directory: str) -> Iterable[str]:
+    for child in children(fs, directory):
+        if child.is_directory:
+            yield from _files(fs, child.path)
+        else:
+            yield child.path

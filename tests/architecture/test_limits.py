@@ -1,0 +1,92 @@
+"""Every number that bounds something has a test that goes beyond it, in the table of docs/testing.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/testing.md"
+LAYERS = ("commit", "sink", "upkeep")
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
+
+
+def is_number(node: ast.expr) -> bool:
+    """Return True for 5, 1 << 20, -3, 7 * 86_400.0 and the like."""
+    match node:
+        case ast.Constant(value):
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case ast.BinOp(left, _, right):
+            return is_number(left) and is_number(right)
+        case ast.UnaryOp(_, operand):
+            return is_number(operand)
+        case _:
+            return False
+
+
+def assigned(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield what a statement assigns, with its values, also of `A = B = 1` and of `A, B = 1, 2`."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    value = getattr(node, "value", None)
+    for target in targets:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            yield from zip(target.elts, value.elts, strict=True)
+        elif value is not None:
+            yield target, value
+
+
+def numbers() -> dict[str, set[str]]:
+    """Return the numeric constants of the layers' modules, each with the modules that define it."""
+    found: dict[str, set[str]] = {}
+    for path in (path for layer in LAYERS for path in (ROOT / "src/ftfile" / layer).rglob("*.py")):
+        for target, value in (pair for node in ast.parse(path.read_text()).body for pair in assigned(node)):
+            if isinstance(target, ast.Name) and CONSTANT.fullmatch(target.id) and is_number(value):
+                found.setdefault(target.id, set()).add(str(path.relative_to(ROOT / "src/ftfile")))
+    return found
+
+
+def rows(heading: str) -> dict[str, str]:
+    """Return the table below a heading: by constant, what stands beside it."""
+    section = PAGE.read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    found: dict[str, str] = {}
+    for names, text in ROW.findall(section):
+        for name in re.findall(r"`(\w+)`", names):
+            assert name not in found, f"{name} stands twice below {heading}"
+            found[name] = text
+    return found
+
+
+NUMBERS, TESTED, UNBOUND = numbers(), rows("## Limits"), rows("### Numbers that bound nothing")
+
+
+def test_every_number_is_in_a_table() -> None:
+    assert {"RANGE_EVERY", "PARTS_PER_RECORD", "_LONG_BYTES"} <= NUMBERS.keys()
+    missing = {name: sorted(where) for name, where in NUMBERS.items() if name not in TESTED.keys() | UNBOUND.keys()}
+    assert not missing
+
+
+def test_tables_name_numbers_that_there_are() -> None:
+    assert not TESTED.keys() & UNBOUND.keys()
+    assert TESTED.keys() | UNBOUND.keys() <= NUMBERS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(TESTED))
+def test_every_limit_has_a_test(name: str) -> None:
+    ids = re.findall(r"`([^`]+)`", TESTED[name])
+    assert ids
+    for test_id in ids:
+        file, *parts = test_id.split("::")
+        body = ast.parse((ROOT / "tests" / file).read_text()).body
+        for part in parts:
+            found = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == part]
+            assert found, f"{test_id} is no test"
+            body = found[0].body
+        assert parts, f"{test_id} names no test"

@@ -1,0 +1,73 @@
+"""Random histories: each test plays some of them from one seed after another; `--seed` plays others."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.testing.histories.plan import KINDS, draw_history
+from ftfile.testing.histories.playing import HistoryFailed, play, shrink
+from ftfile.testing.histories.small_limits import SMALL_LIMITS, modules_with, small_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HISTORIES = int(os.environ.get("FTFILE_HISTORIES", "20"))
+STEPS = 200
+AT_ONCE = 10
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Failures that are wanted would fill the report."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def first_seed(request: pytest.FixtureRequest) -> int:
+    """0, so that all runs play the same histories; what `--seed` says if it was given."""
+    given = any(argument.startswith("--seed") for argument in request.config.invocation_params.args)
+    return int(request.config.option.seed) if given else 0
+
+
+@pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
+def test_nothing_stays_stuck_and_nothing_goes_missing(place: int, first_seed: int) -> None:
+    for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, HISTORIES)):
+        try:
+            play(draw_history(seed, STEPS))
+        except HistoryFailed as failed:
+            least = shrink(failed)
+            pytest.fail(
+                f"{failed}\nrepeat with: FTFILE_HISTORIES=1 pytest tests/histories --seed={seed}\n"
+                f"the least that fails alike: {least}\n{least.history}"
+            )
+
+
+def test_histories_repeat() -> None:
+    first, second = draw_history(7, 60), draw_history(7, 60)
+    assert first == second
+    assert draw_history(7, 200).steps[:60] == first.steps
+    assert draw_history(8, 60) != first
+
+
+def test_every_kind_of_step_is_taken() -> None:
+    kinds = {step.kind for seed in range(100) for step in draw_history(seed).steps}
+    assert kinds == KINDS.keys()
+
+
+def test_limits_are_small_while_a_history_wants_it() -> None:
+    def values() -> dict[str, set[float]]:
+        return {name: {getattr(module, name) for module in modules_with(name)} for name in SMALL_LIMITS}
+
+    before = values()
+    assert all(min(values) > SMALL_LIMITS[name] for name, values in before.items())
+    with small_limits():
+        assert values() == {name: {value} for name, value in SMALL_LIMITS.items()}
+    assert values() == before
+    with small_limits(use=False):
+        assert values() == before
