@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit import bases, keeping
-from ftfile.commit.bases import newest_base
-from ftfile.core.errors import ReplayMismatch
 from ftfile.testing.crashing import crash_states
 from ftfile.testing.repeatable import repeatable
 from ftfile.upkeep.flush import flush
@@ -127,16 +125,10 @@ class Ring:
                 "second": lambda: self.drive(fs, turns, "second", 2, second),
             }
         )
-        for batches, (name, error) in zip((first, second), errors.items(), strict=True):
-            if error is not None and not self.was_left_behind(fs, batches, error):
+        for name, error in errors.items():
+            if error is not None:
                 raise AssertionError(f"{self.race.name}, {schedule}: {name} failed: {error!r}") from error
         return fs, turns.calls
-
-    def was_left_behind(self, fs: CrashingFileSystem, batches: tuple[Batch, ...], error: BaseException) -> bool:
-        """Say whether the driver's batch comes before its query's last and behind a base, which keeps only the last."""
-        last = max(self.scenario.check(fs, ()).committed["a"])
-        behind = batches[-1].query == "a" and batches[-1].batch_id < last
-        return isinstance(error, ReplayMismatch) and behind and newest_base(fs) is not None
 
     def drive(self, fs: CrashingFileSystem, turns: Turns, name: str, run: int, batches: tuple[Batch, ...]) -> None:
         own = TurnsFileSystem(fs, name, turns)

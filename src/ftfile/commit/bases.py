@@ -6,7 +6,6 @@ Any base is right for its version; several may be written for one; only the newe
 from __future__ import annotations
 
 import json
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
@@ -25,23 +24,27 @@ from ftfile.commit.record_format import (
     to_checked_text,
 )
 from ftfile.commit.remaking import create_file
-from ftfile.commit.state import RECENT_RECORDS, LogState, QueryState, Unpublished
+from ftfile.commit.shared_map import SharedMap
+from ftfile.commit.state import LogState, QueryState, TransactionState, Unpublished
 from ftfile.core.errors import CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from ftfile.commit.log import CommitLog
+    from ftfile.commit.model import Record
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
 __all__ = (
     "BASES_KEPT",
     "RECORD_COST_BYTES",
+    "OwnBases",
     "decode_base",
     "encode_base",
     "keep_base",
     "list_bases",
-    "newest_base",
-    "read_base",
     "write_base",
 )
 
@@ -56,47 +59,97 @@ RECORD_COST_BYTES = 4 << 10
 _log = get_logger(__name__)
 
 
-def newest_base(fs: FileSystem) -> layout.BaseName | None:
-    """Return the newest base by listing their names, or None."""
-    return max(list_bases(fs), default=None)
+class OwnBases:
+    """The bases of a log: those that can be read, and whose record is there.
 
+    Vacuum keeps the records of the last bases, so that a base without its record was written by another history of the
+    directory, or the log was restored from an older copy.
 
-def read_base(fs: FileSystem, name: layout.BaseName) -> LogState:
-    """Read a base.
+    Args:
+        fs: of the directory.
+        read_record: the log's.
 
-    Raises:
-        NotFound: a newer one has replaced it: list again.
-        CorruptData: it is damaged.
+    Attributes:
+        useless: the names of those that were found to be damaged, or not of this log.
     """
-    path = layout.base_path(name)
-    content = fs.read(path)
-    state = decode_base(content, path)
-    state.base_bytes = len(content)
-    return state
+
+    def __init__(self, fs: FileSystem, read_record: Callable[[int], Record | None]) -> None:
+        self._fs = fs
+        self._read_record = read_record
+        self.useless: set[layout.BaseName] = set()
+
+    def names(self) -> list[layout.BaseName]:
+        """Return what is listed and not known to be useless, in the order of versions."""
+        return sorted(name for name in list_bases(self._fs) if name not in self.useless)
+
+    def newest(self) -> layout.BaseName | None:
+        """Return the newest base by listing their names, or None."""
+        return max(self.names(), default=None)
+
+    def judge_again(self) -> None:
+        """Forget which ones are useless: the directory was replaced."""
+        self.useless.clear()
+
+    def read_newest(self) -> tuple[LogState, int] | None:
+        """Return the newest base that can be read, with its length in bytes; None when there is none."""
+        while (name := self.newest()) is not None:
+            if (found := self.read(name)) is not None:
+                return found
+        return None
+
+    def read(self, name: layout.BaseName) -> tuple[LogState, int] | None:
+        """Return a base with its length in bytes; None when it is gone, damaged, or not of this log."""
+        path = layout.base_path(name)
+        try:
+            content = self._fs.read(path)
+        except NotFound:
+            return None  # replaced by a newer one since the listing
+        try:
+            state = decode_base(content, path)
+            record = self._read_record(name.version)
+            if state.version == name.version and record is not None and record.nonce == state.nonce:
+                return state, len(content)
+            problem = f"{path} is passed over: the log has no such version, or another one"
+        except CorruptData as error:
+            problem = f"a base is passed over: {error}"
+        _log.warning("%s", problem)
+        self.useless.add(name)
+        return None
 
 
-def keep_base(fs: FileSystem, ids: IdSource, state: LogState) -> None:
+def keep_base(log: CommitLog, state: LogState) -> None:
     """Write a base when one is due; failing is harmless and only logged, the batch is committed."""
-    if state.delta_bytes <= max(BASE_MIN_BYTES, state.base_bytes // 2):
+    if log.delta_bytes <= max(BASE_MIN_BYTES, log.base_bytes // 2):
         return
-    state.delta_bytes = 0
+    log.delta_bytes = 0
     try:
-        write_base(fs, ids, state)
+        log.base_bytes = write_base(log.fs, log.ids, state, log.bases.useless)
     except StorageError as error:
         _log.warning("could not write a base of version %d, a restart will read more records: %s", state.version, error)
 
 
-def write_base(fs: FileSystem, ids: IdSource, state: LogState) -> None:
-    """Write a base of the state, then drop those that newer ones make useless."""
+def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.BaseName] = ()) -> int:
+    """Write a base of the state, then drop those that newer ones make useless; later ones may be another committer's.
+
+    Args:
+        fs: of the directory.
+        ids: for its name.
+        state: what it says.
+        useless: bases that replace nothing.
+
+    Returns:
+        Its length in bytes.
+    """
     name = layout.BaseName(state.version, ids.unique()[:16])
     content = encode_base(state)
     create_file(fs, layout.base_path(name), content)
-    state.base_bytes, state.delta_bytes = len(content), 0
-    for old in sorted(list_bases(fs))[:-BASES_KEPT]:
+    older = {name for name in list_bases(fs) if name.version <= state.version}
+    for old in older - set(sorted(older - set(useless))[-BASES_KEPT:]):
         try:
             fs.delete(layout.base_path(old))
         except NotFound:
             _log.debug("base %s is gone already", old)
+    return len(content)
 
 
 def encode_base(state: LogState) -> bytes:
@@ -106,7 +159,7 @@ def encode_base(state: LogState) -> bytes:
         "version": state.version,
         "nonce": state.nonce,
         "queries": {query_id: _query_to_json(query) for query_id, query in state.queries.items()},
-        "transactions": state.transactions,
+        "transactions": {app: _transaction_to_json(found) for app, found in state.transactions.items()},
         "horizonMs": state.horizon_ms,
         "logStart": state.log_start,
         "schema": state.schema,
@@ -114,11 +167,11 @@ def encode_base(state: LogState) -> bytes:
         "definitions": state.definitions,
         "segments": adds_to_json(state.segments.values()),
         "due": [due_to_json(job) for job in state.due],
-        "removed": state.removed,
+        "removed": dict(state.removed),
         "removedSince": state.removed_since,
-        "reserved": state.reserved,
-        "memory": state.memory,
-        "recent": list(state.recent),
+        "reserved": dict(state.reserved),
+        "memory": {name: dict(table) for name, table in state.memory.items()},
+        "recent": state.recent,
         "unpublished": [_unpublished_to_json(entry) for entry in state.unpublished.values()],
     }
     return to_checked_text([json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode()])
@@ -149,25 +202,46 @@ def list_bases(fs: FileSystem) -> list[layout.BaseName]:
 def _state_from_json(text: dict[str, Any], path: str) -> LogState:
     if text.get("ftfileBase") != BASE_FORMAT:
         raise CorruptData(path, f"base format {BASE_FORMAT}", repr(text.get("ftfileBase")), "Use a newer ftfile")
-    return LogState(
+    state = LogState(
         version=text["version"],
         nonce=text["nonce"],
-        queries={query_id: _query_from_json(query) for query_id, query in text["queries"].items()},
-        transactions=text["transactions"],
+        queries=SharedMap({query_id: _query_from_json(query) for query_id, query in text["queries"].items()}),
+        transactions=SharedMap({app: _transaction_from_json(found) for app, found in text["transactions"].items()}),
         horizon_ms=text["horizonMs"],
         log_start=text["logStart"],
         schema=text["schema"],
         encoding=text["encoding"],
         definitions=text["definitions"],
-        segments={add.id: add for add in adds_from_json(text["segments"])},
+        segments=SharedMap({add.id: add for add in adds_from_json(text["segments"])}),
         due=tuple(due_from_json(job) for job in text["due"]),
-        removed=text["removed"],
+        removed=SharedMap({**text["removed"]}),
         removed_since=text["removedSince"],
-        reserved=text["reserved"],
-        memory=text["memory"],
-        recent=deque(((version, nonce) for version, nonce in text["recent"]), maxlen=RECENT_RECORDS),
+        reserved=SharedMap({**text["reserved"]}),
+        memory={name: SharedMap({**table}) for name, table in text["memory"].items()},
+        recent=tuple((version, nonce) for version, nonce in text["recent"]),
         unpublished={entry["version"]: _unpublished_from_json(entry) for entry in text["unpublished"]},
     )
+    _check_types(state)
+    return state
+
+
+def _check_types(state: LogState) -> None:
+    """Raise a ValueError for what would make no sense later: a right checksum does not make it a base."""
+    queries, transactions = state.queries.values(), state.transactions.values()
+    numbers = [state.version, state.horizon_ms, state.log_start, state.removed_since, *state.unpublished]
+    numbers += [number for query in queries for number in (query.last_batch, query.version, query.lineage_start)]
+    numbers += [number for found in transactions for number in (found.last, found.version)]
+    numbers += [*state.removed.values(), *state.reserved.values(), *(version for version, _ in state.recent)]
+    texts = [state.nonce, *(nonce for _, nonce in state.recent)]
+    texts += [key for key in (state.schema, state.encoding, *(query.settings for query in queries)) if key is not None]
+    if not (all(type(number) is int for number in numbers) and all(type(text) is str for text in texts)):
+        raise ValueError("a number or a text of another type")
+    if not isinstance(state.definitions, dict):
+        raise ValueError("definitions of another type")  # noqa: TRY004 - one kind of error for the caller
+    for table in state.memory.values():
+        for set_ms, _ in table.values():
+            if type(set_ms) is not int:
+                raise ValueError("an entry that was set at no time")
 
 
 def _query_to_json(query: QueryState) -> list[Any]:
@@ -179,6 +253,15 @@ def _query_from_json(text: list[Any]) -> QueryState:
     last_batch, version, run_id, offsets_hash, fingerprint, lineage_start, settings = text
     found = fingerprint_from_json(fingerprint)
     return QueryState(last_batch, version, run_id, offsets_hash, found, lineage_start, settings)
+
+
+def _transaction_to_json(found: TransactionState) -> list[Any]:
+    return [found.last, found.version, fingerprint_to_json(found.fingerprint)]
+
+
+def _transaction_from_json(text: list[Any]) -> TransactionState:
+    last, version, fingerprint = text
+    return TransactionState(last, version, fingerprint_from_json(fingerprint))
 
 
 def _unpublished_to_json(entry: Unpublished) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def read_published(fs: FileSystem) -> PublishedHint | None:
     """Return the hint if there is a whole one; the caller checks that its record exists."""
     try:
         text = json.loads(from_checked_text(fs.read(layout.PUBLISHED_HINT), layout.PUBLISHED_HINT)[0])
-        return PublishedHint(text["version"], text["nonce"])
+        version, nonce = text["version"], text["nonce"]
+        return PublishedHint(version, nonce) if type(version) is int and type(nonce) is str else None
     except (StorageError, CorruptData, ConfigError, *UNREADABLE):
         return None
 

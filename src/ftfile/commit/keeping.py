@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.bases import keep_base
 from ftfile.commit.merging import make_range
-from ftfile.commit.ranges import cover, list_ranges, reach, write_merged
+from ftfile.commit.own_ranges import own_cover
+from ftfile.commit.ranges import list_ranges, reach, write_merged
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
 
@@ -20,23 +21,32 @@ if TYPE_CHECKING:
 
 __all__ = ("extend_ranges", "keep_up")
 
-# A range is due at every so many versions, and as soon as this committer remembers so many bytes of records.
+# A range is due at every 64th version, and as soon as this committer remembers 256 KiB of records.
 RANGE_EVERY = 64
 RANGE_BYTES = 256 << 10
-# Of records that no range stands for and nobody remembers, so many are read again at a time.
+# Uncovered records read again per commit, at most.
 GAP_RECORDS = 256
+# After failures in turn, ranges are tried again after twice as many versions each time, at most after 64 times 64.
+PAUSES_MAX = 6
 
 _log = get_logger(__name__)
 
 
 def keep_up(log: CommitLog, head: LogState) -> None:
     """Write a range and a base when they are due."""
-    if (head.version + 1) % RANGE_EVERY == 0 or log.tail.size_bytes >= RANGE_BYTES:
-        try:
-            extend_ranges(log, head)
-        except FtfileError as error:
-            _log.warning("could not write a range up to version %d, readers read records: %s", head.version, error)
-    keep_base(log.fs, log.ids, head)
+    recent = log.recent
+    if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
+        if head.version >= recent.paused_to:
+            try:
+                extend_ranges(log, head)
+                recent.failures = 0
+            except FtfileError as error:
+                recent.paused_to = head.version + (RANGE_EVERY << min(recent.failures, PAUSES_MAX))
+                recent.failures += 1
+                _log.warning("could not write a range up to version %d, readers read records: %s", head.version, error)
+        # What no range stands for is read again.
+        recent.clear()
+    keep_base(log, head)
 
 
 def extend_ranges(log: CommitLog, head: LogState) -> int:
@@ -46,12 +56,13 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
         The last version that ranges stand for now.
     """
     found = list_ranges(log.fs)
-    first = reach(cover(found)) + 1
-    log.tail.forget(first - 1)
+    log.known_ranges &= found.keys()
+    own = own_cover(log, head, found)
+    first = reach(own) + 1
     records: list[Record] = []
     read_again = 0
     for version in range(max(first, head.log_start), head.version + 1):
-        record = log.tail.get(version)
+        record = log.recent.get(version)
         if record is None:
             if read_again == GAP_RECORDS:
                 break
@@ -62,6 +73,5 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
         records.append(record)
     if not records or records[0].version != first:
         return first - 1
-    write_merged(log.fs, log.ids, make_range(records, head.log_start), found)
-    log.tail.forget(records[-1].version)
+    log.known_ranges.add(write_merged(log.fs, log.ids, make_range(records, head.log_start), own, found))
     return records[-1].version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit.model import StreamAuthor
+from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.commit.sealed import SealedFileSystem
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ def as_recorded(
     """
     if fingerprint is None or not isinstance(fs, SealedFileSystem):
         return fingerprint
-    batch = f"{author.query_id}/{author.batch_id}" if isinstance(author, StreamAuthor) else author.job_id
     like = None if recorded is None else recorded.digest
-    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
+    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, _batch(author), like))
+
+
+def _batch(author: Author) -> str:
+    """Return what is the same whenever the batch comes again."""
+    if isinstance(author, StreamAuthor):
+        return f"{author.query_id}/{author.batch_id}"
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        return f"{author.transaction.app_id}/{author.transaction.version}"
+    return author.job_id

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.bases import RECORD_COST_BYTES, newest_base, read_base
-from ftfile.commit.hints import read_published
+from ftfile.commit.bases import RECORD_COST_BYTES, OwnBases
+from ftfile.commit.create import create_record, outcome_unknown
+from ftfile.commit.finding import find_batch
+from ftfile.commit.fold import Fold, after
+from ftfile.commit.log_end import is_end
 from ftfile.commit.model import JobAuthor, StreamAuthor
-from ftfile.commit.record_format import IS_SEALED, decode_record, encode_record
+from ftfile.commit.record_format import IS_SEALED, decode_record
 from ftfile.commit.state import LogState
-from ftfile.commit.tail import Tail
+from ftfile.commit.tail import RecentRecords
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import (
     AlreadyExists,
@@ -19,12 +23,9 @@ from ftfile.core.errors import (
     ConfigError,
     CorruptData,
     NotFound,
-    OutcomeUnknown,
     StorageError,
-    Unavailable,
 )
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from ftfile.commit.model import Record
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
 __all__ = ("LAYOUT_VERSION", "CommitLog")
 
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
-CREATE_TRIES = 5
+# Times that reading starts over from a newer base, which others write meanwhile.
 READ_ON_TRIES = 100
-
-_log = get_logger(__name__)
 
 
 class CommitLog:
@@ -52,6 +51,13 @@ class CommitLog:
         clock: for the time in records and for waiting.
         ids: for nonces and names.
         start: what the caller knows already; used when its record still exists and no base is newer.
+
+    Attributes:
+        bases: the bases of this log.
+        recent: the last records, for who makes ranges of them.
+        known_ranges: names of ranges that were found to be of this log.
+        base_bytes: length of the base that reading began with.
+        delta_bytes: what reading the records since that base costs.
     """
 
     def __init__(
@@ -64,11 +70,14 @@ class CommitLog:
         self.fs = fs
         self.clock = clock
         self.ids = ids
+        self.bases = OwnBases(fs, self.read_record)
+        self.recent = RecentRecords()
+        self.known_ranges: set[layout.RangeName] = set()
+        self.base_bytes = self.delta_bytes = 0
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
-        self._followed: LogState | None = None
+        self._is_end_checked = self._is_end_checked_to_commit = False
         self._durable_to = -1
         self._prepared = False
-        self.tail = Tail()
         self.lock = threading.RLock()
 
     def prepare_directory(self) -> None:
@@ -110,18 +119,20 @@ class CommitLog:
             )
 
     def read_on(self, *, durable: bool = False) -> LogState:
-        """Return the state at the head of the log.
+        """Return the state at the head of the log; it does not change when the log goes on.
 
         Args:
             durable: for callers that act on what they read: make it durable first, since whoever wrote it
-                may have died before it was.
+                may have died before it was, and make sure that nothing of the log is lost.
+
+        Raises:
+            CorruptData: a record is damaged, or missing among later ones; or before acting, the last ones are missing.
         """
         with self.lock:
             for _ in range(READ_ON_TRIES):
-                state = self._start()
-                began = state.version
-                self._follow(state)
-                newest = newest_base(self.fs)
+                began = self._start().version
+                state = self._follow(acts=durable)
+                newest = self.bases.newest()
                 # Records up to a base may be gone or, created anew by a committer left behind, mean nothing.
                 if newest is None or newest.version <= began:
                     if durable:
@@ -130,44 +141,26 @@ class CommitLog:
                 self._forget()
             raise StorageError("read_on", layout.LOG, "the log's bases changed faster than they could be read")
 
-    def _follow(self, state: LogState) -> None:
-        """Read records to the end; a hint that names a later one shows that the end is a hole."""
-        cold = state is not self._followed
+    def _follow(self, *, acts: bool) -> LogState:
+        """Read records to the end; make sure, the first time, that it is the end."""
         while True:
-            while (found := self._read(state.version + 1)) is not None:
-                self._take_in(state, *found)
-            # Behind a base there may be no record any more: whoever reads on starts over from the base.
-            if not cold or self._has_base_after(state.version) or not self.is_hole(state.version + 1):
-                break
-        self._followed = state
+            assert self._state is not None, "reading on began nowhere"
+            fold = None
+            while (found := self._read((fold or self._state).version + 1)) is not None:
+                fold = fold or Fold(self._state)
+                fold.apply(found[0])
+                self._note(*found)
+            self._state = fold.finish() if fold is not None else self._state
+            if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
+                return self._state
+            # A task that begins with a view decides nothing, and there are many of them.
+            if is_end(self, self._state.version, lists=acts or self._state.whole, acts=acts):
+                self._is_end_checked, self._is_end_checked_to_commit = True, acts
+                return self._state
 
-    def _take_in(self, state: LogState, record: Record, size_bytes: int) -> None:
-        state.apply(record)
-        state.delta_bytes += size_bytes + RECORD_COST_BYTES
-        self.tail.append(record, size_bytes)
-
-    def _has_base_after(self, version: int) -> bool:
-        newest = newest_base(self.fs)
-        return newest is not None and newest.version > version
-
-    def is_hole(self, version: int) -> bool:
-        """Say whether records that are not there yet have been created since; the hint for what is published tells.
-
-        Raises:
-            CorruptData: the record of `version` is missing, and later ones exist.
-        """
-        hint = read_published(self.fs)
-        if hint is None or hint.version < version:
-            return False
-        later = self.read_record(hint.version)
-        if later is None or later.nonce != hint.nonce:
-            return False
-        if self.read_record(version) is None:
-            path = layout.record_path(version)
-            raise CorruptData(
-                path, "a record", f"none, although there is version {hint.version}", "Restore it from a copy"
-            )
-        return True
+    def _note(self, record: Record, size_bytes: int) -> None:
+        self.delta_bytes += size_bytes + RECORD_COST_BYTES
+        self.recent.append(record, size_bytes)
 
     def create(self, record: Record) -> LogState | None:
         """Create the record and return the state that includes it; None when its version is another's.
@@ -176,26 +169,27 @@ class CommitLog:
 
         Raises:
             CommitOutcomeUnknown: looking did not help; nothing was deleted.
+            CorruptData: the log could not be read with it; it was not created.
             StorageError: it was certainly not created.
         """
         with self.lock:
-            self.tail.keep()
+            self.recent.keep()
             follows = self._state is not None and self._state.version == record.version - 1
-            if self._state is not None and follows:
-                self._state.check(record)
-            size_bytes = self._create(record)
+            made = after(self._state, record) if self._state is not None and follows else None
+            size_bytes = create_record(self, record)
             if size_bytes is None:
                 return None
             try:
                 included = self._is_part_of_the_log(record)
-                if not included or self._state is None or not follows:
+                if not included or made is None:
                     self._forget()
                     return self.read_on(durable=True) if included else None
             except StorageError as error:
-                raise self._unknown(record, error) from error
+                raise outcome_unknown(record, error) from error
             self._durable_to = record.version
-            self._take_in(self._state, record, size_bytes)
-            return self._state
+            self._note(record, size_bytes)
+            self._state = made
+            return made
 
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None when there is none at that version (yet, or any more)."""
@@ -224,118 +218,46 @@ class CommitLog:
         return record, sum(map(len, read))
 
     def find_batch(self, query_id: str, batch_id: int) -> Record | None:
-        """Return the record of a batch at or before its query's last, or None when a base has taken its place.
-
-        Records at or below the newest base decide nothing: they may be gone, or dead.
-        """
-        state, newest = self.read_on(), newest_base(self.fs)
-        oldest = newest.version + 1 if newest is not None else 0
-        version = state.queries[query_id].version if query_id in state.queries else -1
-        while version >= oldest and (record := self.read_record(version)) is not None:
-            author = record.author
-            if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
-                return record if author.batch_id == batch_id else None
-            version -= 1
-        return None
+        """Return the record of a batch, or None when there is none or it is not kept any more."""
+        return find_batch(self, self.read_on(), query_id, batch_id)
 
     def _start(self) -> LogState:
         """Return the cached state if its record is still there, else the newest base, else the empty log."""
         if self._state is not None and self._state.version >= 0:
             record = self.read_record(self._state.version)
             if record is not None and record.nonce == self._state.nonce:
-                # A view does not have it.
-                self._state.due = record.due
+                if not self._state.whole:
+                    self._state = replace(self._state, due=record.due)  # a view does not have it
                 return self._state
+            self.bases.judge_again()
+            self.known_ranges.clear()
         self._prepared = False
         self._forget()
-        self._state = self._newest_base_state() or LogState()
+        found = self.bases.read_newest()
+        self._state, self.base_bytes = found if found is not None else (LogState(), 0)
         self._durable_to = self._state.version
         return self._state
 
     def _forget(self) -> None:
         self._state = None
-        self.tail.clear()
-
-    def _newest_base_state(self) -> LogState | None:
-        while (name := newest_base(self.fs)) is not None:
-            try:
-                return read_base(self.fs, name)
-            except NotFound:
-                continue  # replaced by a newer one since the listing
-        return None
+        self._is_end_checked = self._is_end_checked_to_commit = False
+        self.delta_bytes = 0
+        self.recent.clear()
 
     def _make_durable(self, version: int) -> None:
         if version > self._durable_to:
             self.fs.sync_directory(layout.LOG)
             self._durable_to = version
 
-    def _create(self, record: Record) -> int | None:
-        """Return the length of the record that was created, or None when its version is another's."""
-        path = layout.record_path(record.version)
-        encoded = encode_record(record, layout.companion_path(record.version, record.nonce))
-        size_bytes = len(encoded.content)
-        if encoded.companion is not None:
-            self._create_companion(encoded.companion.path, encoded.companion.content)
-            size_bytes += len(encoded.companion.content)
-        doubt: StorageError | None = None
-        for tried in range(CREATE_TRIES):
-            try:
-                self.fs.create_exclusive(path, encoded.content)
-            except AlreadyExists:
-                return size_bytes if self._is_own(record) else None
-            except (OutcomeUnknown, Unavailable) as error:
-                _log.warning("creating version %d had no certain outcome, looking: %s", record.version, error)
-                doubt = error
-                self.clock.sleep(0.05 * 2**tried)
-            except StorageError as error:
-                if doubt is None:
-                    raise
-                # It says nothing of the earlier try.
-                raise self._unknown(record, error) from error
-            else:
-                return size_bytes
-        raise self._unknown(record, doubt) from doubt
-
-    def _unknown(self, record: Record, doubt: StorageError | None) -> CommitOutcomeUnknown:
-        return CommitOutcomeUnknown(
-            f"version {record.version} may or may not have been created ({doubt}); nothing was deleted. A streaming "
-            "query finds out when it is started again. Before a batch write is repeated, look for it in "
-            "ftfile.open(path).history()"
-        )
-
-    def _create_companion(self, path: str, content: bytes) -> None:
-        try:
-            self.fs.create_exclusive(path, content)
-        except (AlreadyExists, OutcomeUnknown):
-            if self.fs.read(path) != content:
-                raise
-
-    def _is_own(self, record: Record) -> bool:
-        """Say whether the record that took our version is our own, made by a try whose reply was lost.
-
-        Raises:
-            CommitOutcomeUnknown: it could not be looked at, or not be made durable.
-        """
-        try:
-            found = self.read_record(record.version)
-            newest = newest_base(self.fs) if found is None else None
-            own = found is not None and found.nonce == record.nonce
-            if own:
-                self.fs.sync_directory(layout.LOG)
-        except StorageError as error:
-            raise self._unknown(record, error) from error
-        if found is None and (newest is None or newest.version < record.version):
-            path = layout.record_path(record.version)
-            raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
-        return own
-
     def _is_part_of_the_log(self, record: Record) -> bool:
         """Ask the bases: a slot at or before one of them may have been emptied, and our record in it be dead."""
-        newest = newest_base(self.fs)
+        newest = self.bases.newest()
         if newest is None or newest.version < record.version:
             return True
-        base = self._newest_base_state()
-        included = base is not None and base.includes(record.version, record.nonce)
+        found = self.bases.read_newest()
+        if found is None or found[0].version < record.version:
+            return True
+        included = found[0].includes(record.version, record.nonce)
         author = record.author
         found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
         if included is None and not found_again:

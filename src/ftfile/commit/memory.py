@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ftfile.commit.shared_map import SharedMap
 
 __all__ = ("ENTRIES_MAX", "Memory", "remember")
 
-Memory = dict[str, dict[str, list[Any]]]  # by table and key: when it was last set, in milliseconds, and the value
+# By table and key: when it was last set, in milliseconds, and the value.
+Memory = Mapping[str, SharedMap[str, list[Any]]]
 
 ENTRIES_MAX = 100_000  # of a table
 
 
-def remember(memory: Memory, changes: Mapping[str, Any], now_ms: int) -> None:
-    """Apply the changes of a record; whatever was not set for longest is forgotten first.
+def remember(memory: Memory, changes: Mapping[str, Any], now_ms: int) -> Memory:
+    """Return the tables after a record; whatever was not set for longest is forgotten first.
 
     Args:
-        memory: changed in place; each table is in the order in which its entries were set.
+        memory: each table is in the order in which its entries were set.
         changes: by table, `set` (values by key), `drop` (keys) and `ttlMs` (how old an entry may be), each optional.
         now_ms: the record's time: what is forgotten too early or too late must do no harm.
     """
-    for name, change in changes.items():
-        table = memory.setdefault(name, {})
-        for key in change.get("drop", ()):
-            table.pop(key, None)
-        for key, value in change.get("set", {}).items():
-            table.pop(key, None)
-            table[key] = [now_ms, value]
-        oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
-        forgotten: list[str] = []
-        # One pass: each new beginning would go over all the places that are empty by now.
-        for key, (set_ms, _) in table.items():
-            if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
-                break
-            forgotten.append(key)
-        for key in forgotten:
-            del table[key]
-        if not table:
-            del memory[name]
+    changed = {name: _changed(memory.get(name) or SharedMap(), change, now_ms) for name, change in changes.items()}
+    return {name: table for name, table in {**memory, **changed}.items() if table} if changes else memory
+
+
+def _changed(table: SharedMap[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> SharedMap[str, list[Any]]:
+    draft = table.draft()
+    for key in change.get("drop", ()):
+        draft.drop(key)
+    for key, value in change.get("set", {}).items():
+        draft.set(key, [now_ms, value])
+    oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
+    forgotten: list[str] = []
+    # One pass: each new beginning would go over all the places that are empty by now.
+    for key, (set_ms, _) in draft.items():
+        if len(draft) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
+            break
+        forgotten.append(key)
+    for key in forgotten:
+        draft.drop(key)
+    return draft.finish()

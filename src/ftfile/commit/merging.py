@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("clip", "make_range", "merge")
 
-# So many files make a document: more take too much memory at once, fewer compress worse.
+# Adds of a document: more take too much memory at once, fewer compress worse.
 DOCUMENT_ADDS = 50_000
 
 
@@ -84,6 +84,7 @@ def make_range(records: Sequence[Record], log_start: int) -> Range:
         kept=packed.documents(),
         ended=packed_ended.documents(),
         removes=removes,
+        previous_nonce=records[0].after,
     )
 
 
@@ -125,6 +126,7 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         kept=kept.documents(),
         ended=ended.documents(),
         removes=removes,
+        previous_nonce=first.previous_nonce,
     )
 
 

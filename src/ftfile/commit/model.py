@@ -168,7 +168,7 @@ class Fingerprint:
     Attributes:
         kind: how it was made, with its version; only equal kinds compare.
         digest: the sums.
-        covers_content: whether equality may stand for equal rows.
+        covers_content: whether equality proves equal rows.
     """
 
     kind: str

@@ -6,7 +6,7 @@ What is live at the range's end comes first: who reads a version beyond it reads
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.columns import Columns, decode_columns, decode_ids, encode_columns, pack_json, unpack_json
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import InputFile
 
-__all__ = ("RANGE_FORMAT", "Document", "Range", "decode_range", "encode_range")
+__all__ = ("RANGE_FORMAT", "Document", "Range", "decode_range", "decode_summary", "encode_range")
 
 RANGE_FORMAT = 1
+# Read at once, in the hope that the header is no longer.
 HEADER_BYTES = 1 << 16
 _ADVICE = "While the records that it stands for are kept, ftfile.upkeep.ranges.merge_ranges(path) makes it anew"
 
@@ -54,6 +55,7 @@ class Range:
 
     Attributes:
         nonce: of the record at `last`.
+        previous_nonce: of the record before `first`, empty for none; None when it is not known.
         log_start: adds removed at this version or before are not in it any more.
         schemas: version and key of each change of the rows' schema.
         definitions: all that the records brought.
@@ -71,6 +73,7 @@ class Range:
     kept: tuple[Document, ...] = ()
     ended: tuple[Document, ...] | None = ()
     removes: dict[str, int] = field(default_factory=dict)
+    previous_nonce: str | None = None
 
 
 def encode_range(content: Range) -> bytes:
@@ -82,6 +85,7 @@ def encode_range(content: Range) -> bytes:
         "first": content.first,
         "last": content.last,
         "nonce": content.nonce,
+        "previousNonce": content.previous_nonce,
         "logStart": content.log_start,
         "schemas": content.schemas,
         "definitions": content.definitions,
@@ -107,8 +111,6 @@ def decode_range(file: InputFile, path: str, *, ended: bool) -> Range:
     """
     try:
         header, start = _read_header(file, path)
-        if header["ftfileRange"] != RANGE_FORMAT:
-            raise CorruptData(path, f"range format {RANGE_FORMAT}", repr(header["ftfileRange"]), "Use a newer ftfile")
         expected = start + _length(header["kept"]) + header["removes"][0] + _length(header["ended"])
         if file.size_bytes != expected:
             raise CorruptData(path, f"{expected} bytes", f"{file.size_bytes} bytes", _ADVICE)
@@ -118,19 +120,37 @@ def decode_range(file: InputFile, path: str, *, ended: bool) -> Range:
         removes = unpack_json(streams.take(*header["removes"]))
         if ended:
             streams.load(_length(header["ended"]))
-        return Range(
-            first=header["first"],
-            last=header["last"],
-            nonce=header["nonce"],
-            log_start=header["logStart"],
+        return replace(
+            _summary(header),
             schemas=tuple((version, key) for version, key in header["schemas"]),
-            definitions=header["definitions"],
+            definitions={**header["definitions"]},
             kept=kept,
             ended=streams.documents(header["ended"]) if ended else None,
             removes=dict(zip(*removes, strict=True)),
         )
     except UNREADABLE as error:
         raise CorruptData(path, "a range of records", f"unreadable fields ({error!r})", _ADVICE) from error
+
+
+def decode_summary(file: InputFile, path: str) -> Range:
+    """Return which versions a range stands for, and of which log, without what it says of them.
+
+    Raises:
+        CorruptData: see `decode_range`.
+    """
+    try:
+        return _summary(_read_header(file, path)[0])
+    except UNREADABLE as error:
+        raise CorruptData(path, "a range of records", f"unreadable fields ({error!r})", _ADVICE) from error
+
+
+def _summary(header: dict[str, Any]) -> Range:
+    first, last, log_start = header["first"], header["last"], header["logStart"]
+    nonce, previous_nonce = header["nonce"], header["previousNonce"]
+    numbers = all(type(number) is int for number in (first, last, log_start))
+    if not (numbers and type(nonce) is str and type(previous_nonce) in {str, type(None)}):
+        raise ValueError("a number or a text of another type")
+    return Range(first, last, nonce, log_start, ended=None, previous_nonce=previous_nonce)
 
 
 class _Streams:
@@ -164,6 +184,9 @@ def _read_header(file: InputFile, path: str) -> tuple[dict[str, Any], int]:
         end = head.find(b"\n", head.find(b"\n") + 1) + 1
         if end:
             header: dict[str, Any] = json.loads(from_checked_text(head[:end], path, _ADVICE)[0])
+            if header["ftfileRange"] != RANGE_FORMAT:
+                found = repr(header["ftfileRange"])
+                raise CorruptData(path, f"range format {RANGE_FORMAT}", found, "Use a newer ftfile")
             return header, end
         if len(head) < length:
             raise CorruptData(path, "a header", "none", _ADVICE)

@@ -7,12 +7,14 @@ not needed and goes; no committer's deletion can open a gap, since what is withi
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.merging import merge
-from ftfile.commit.range_format import decode_range, encode_range
+from ftfile.commit.range_format import decode_range, decode_summary, encode_range
 from ftfile.commit.remaking import create_file
+
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
@@ -23,7 +25,18 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = ("contained", "cover", "drop_contained", "list_ranges", "reach", "read_range", "write_merged", "write_range")
+__all__ = (
+    "contained",
+    "cover",
+    "drop_contained",
+    "is_joined",
+    "list_ranges",
+    "reach",
+    "read_range",
+    "read_summary",
+    "write_merged",
+    "write_range",
+)
 
 # What one commit merges at most, the new range included: some 8 MiB of text. Larger ones are merged by maintenance.
 MERGED_BYTES = 1 << 20
@@ -44,16 +57,16 @@ def list_ranges(fs: FileSystem) -> dict[layout.RangeName, int]:
     return {name: size_bytes for name, size_bytes in names if name is not None}
 
 
-def cover(names: Iterable[layout.RangeName], last: int | None = None) -> list[layout.RangeName]:
-    """Return the fewest ranges that stand for all versions from 0 on, as far as they go, in order; they may overlap.
+def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int = -1) -> list[layout.RangeName]:
+    """Return the fewest ranges that stand for all versions after `end`, as far as they go, in order; they may overlap.
 
     Args:
         names: of the ranges there are.
         last: leave out what stands for later versions only.
+        end: the version before the first that is looked for.
     """
     waiting = sorted(names)
     chosen: list[layout.RangeName] = []
-    end = -1
     while last is None or end < last:
         best = max((name for name in waiting if name.first <= end + 1), key=lambda name: name.last, default=None)
         if best is None or best.last <= end:
@@ -62,6 +75,11 @@ def cover(names: Iterable[layout.RangeName], last: int | None = None) -> list[la
         end = best.last
         waiting = [name for name in waiting if name.last > end]
     return chosen
+
+
+def is_joined(chosen: Sequence[layout.RangeName]) -> bool:
+    """Return True if the ranges of a cover do not overlap."""
+    return all(one.last + 1 == other.first for one, other in itertools.pairwise(chosen))
 
 
 def reach(chosen: Sequence[layout.RangeName]) -> int:
@@ -83,10 +101,19 @@ def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool) -> Range:
     """
     path = layout.range_path(name)
     with fs.open(path) as file:
-        content = decode_range(file, path, ended=ended)
-    if (content.first, content.last) != (name.first, name.last):
-        raise CorruptData(path, f"versions {name.first} to {name.last}", f"{content.first} to {content.last}")
-    return content
+        return _checked(decode_range(file, path, ended=ended), name)
+
+
+def read_summary(fs: FileSystem, name: layout.RangeName) -> Range:
+    """Read which versions a range stands for, and of which log.
+
+    Raises:
+        NotFound: a larger one has replaced it: list again.
+        CorruptData: it is damaged.
+    """
+    path = layout.range_path(name)
+    with fs.open(path) as file:
+        return _checked(decode_summary(file, path), name)
 
 
 def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeName:
@@ -96,7 +123,13 @@ def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeNa
     return name
 
 
-def write_merged(fs: FileSystem, ids: IdSource, new: Range, found: Mapping[layout.RangeName, int]) -> None:
+def write_merged(
+    fs: FileSystem,
+    ids: IdSource,
+    new: Range,
+    own: Sequence[layout.RangeName],
+    found: Mapping[layout.RangeName, int],
+) -> layout.RangeName:
     """Write a new range, merged with those before it as soon as four are of one size; then drop what is within it.
 
     So each add is written again as often as the ranges grow fourfold, and there are few ranges.
@@ -104,37 +137,47 @@ def write_merged(fs: FileSystem, ids: IdSource, new: Range, found: Mapping[layou
     Args:
         fs: of the directory.
         ids: for its name.
-        new: stands for what comes after the cover of `found`.
+        new: stands for what comes after the cover.
+        own: the cover of this log; others are not believed.
         found: the ranges there are.
+
+    Returns:
+        The name of what was written.
     """
-    older = _mergeable(cover(found), found, new)
+    older = _mergeable(own, found, new)
     if older:
         try:
             new = merge([*(read_range(fs, name, ended=True) for name in older), new], new.log_start)
         except (NotFound, CorruptData) as error:
             _log.warning("ranges stay apart: %s", error)
     name = write_range(fs, ids, new)
-    drop_contained(fs, {*found, name})
+    drop_contained(fs, found, [name])
+    return name
 
 
-def contained(names: Iterable[layout.RangeName]) -> list[layout.RangeName]:
-    """Return the ranges that lie within another."""
-    end = -1
-    found = []
-    # Of those that begin at one version the longest first: whatever contains a range comes before it.
-    for name in sorted(names, key=lambda name: (name.first, -name.last, name.unique)):
-        if name.last <= end:
-            found.append(name)
-        else:
-            end = name.last
-    return found
+def contained(names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> list[layout.RangeName]:
+    """Return the ranges that lie within one that is known to be of this log; of two for the same versions, one."""
+    return [name for name in names if any(_contains(one, name) for one in own)]
 
 
-def drop_contained(fs: FileSystem, names: Iterable[layout.RangeName]) -> None:
-    """Delete the ranges that lie within another."""
-    for name in contained(names):
+def drop_contained(fs: FileSystem, names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> None:
+    """Delete the ranges that lie within one that is known to be of this log."""
+    for name in contained(names, own):
         with contextlib.suppress(NotFound):
             fs.delete(layout.range_path(name))
+
+
+def _contains(one: layout.RangeName, other: layout.RangeName) -> bool:
+    is_within = one.first <= other.first and other.last <= one.last
+    # Everybody drops the same one of two.
+    return is_within and ((one.first, one.last) != (other.first, other.last) or one.unique < other.unique)
+
+
+def _checked(content: Range, name: layout.RangeName) -> Range:
+    if (content.first, content.last) != (name.first, name.last):
+        found = f"{content.first} to {content.last}"
+        raise CorruptData(layout.range_path(name), f"versions {name.first} to {name.last}", found)
+    return content
 
 
 def _mergeable(

@@ -1,75 +1,146 @@
-"""Replays: Spark runs a batch again that is in the log already. Its new files are garbage; is it the same batch?"""
+"""Replays: a batch comes again that is in the log already. Its new files are garbage; is it the same batch?"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.commit.finding import find_batch, find_transaction
 from ftfile.commit.keyed import as_recorded
-from ftfile.commit.model import StreamAuthor
+from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.core.errors import ReplayMismatch
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Author, Fingerprint
+    from ftfile.commit.model import Author, Fingerprint, Record, Transaction
     from ftfile.commit.policy import Policy
     from ftfile.commit.state import LogState
 
 __all__ = ("check_replay",)
 
+_UNPROVEN = "its rows are not, or cannot be shown to be, those it was committed with"
+
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What the log has of a batch."""
+
+    offsets_hash: str | None
+    fingerprint: Fingerprint | None
+
+    @classmethod
+    def of(cls, record: Record | None) -> _Recorded | None:
+        if record is None:
+            return None
+        offsets_hash = record.author.offsets_hash if isinstance(record.author, StreamAuthor) else None
+        return cls(offsets_hash, record.fingerprint)
 
 
 def check_replay(
     log: CommitLog, head: LogState, author: Author, fingerprint: Fingerprint | None, policy: Policy
 ) -> None:
-    """Accept a batch found in the log when it is the recorded one; identical offsets prove it, else equal content.
+    """Accept a batch found in the log when it is the recorded one; identical offsets prove it, else equal rows.
 
     Raises:
-        ReplayMismatch: another history of this query, unless `onReplayMismatch=keep`.
+        ReplayMismatch: another history of this query or application, unless `onReplayMismatch=keep`.
     """
-    if not isinstance(author, StreamAuthor):
-        return
-    recorded_hash, recorded = _recorded(log, head, author)
-    fingerprint = as_recorded(log.fs, fingerprint, author, recorded)
-    if author.offsets_hash is not None and recorded_hash is not None:
-        if author.offsets_hash == recorded_hash:
-            if recorded is not None and fingerprint is not None and _differ(recorded, fingerprint):
-                _log.warning(
-                    "the batch was read again from the same offsets and had other rows: the source is not "
-                    "deterministic. The rows of the first time stay"
-                )
-            return
-        reason = "its offsets in Spark's checkpoint are not those it was committed with"
-    elif recorded is not None and recorded.same_content(fingerprint):
-        return
-    elif recorded is not None and fingerprint is not None and recorded.kind != fingerprint.kind:
-        reason = (
-            f"its rows cannot be compared with those it was committed with: fingerprint={fingerprint.kind} was "
-            f"{recorded.kind} then; set it back for this batch"
-        )
+    if isinstance(author, StreamAuthor):
+        recorded = _recorded_batch(log, head, author)
+        problem = _problem(log, author, fingerprint, recorded)
+        told = problem and (_history(head, author, problem) if recorded is not None else _overtaken(head, author))
+    elif isinstance(author, JobAuthor) and author.transaction is not None:
+        recorded = _recorded_transaction(log, head, author.transaction)
+        problem = _problem(log, author, fingerprint, recorded)
+        told = problem and _other_write(head, author.transaction, problem)
     else:
-        reason = "its rows are not, or cannot be shown to be, those it was committed with"
-    if policy.on_replay_mismatch == "keep":
-        _log.warning("keeping the recorded rows of a replayed batch although %s (onReplayMismatch=keep)", reason)
         return
-    raise ReplayMismatch(
-        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch "
-        f"{head.queries[author.query_id].last_batch}), but {reason}: another history of this query. Was its checkpoint "
-        "copied, or restored from an older copy? Use a new checkpoint and a new directory, or the checkpoint that "
-        "wrote here; onReplayMismatch=keep keeps what is recorded and skips the batch's new rows"
+    if told is None:
+        return
+    if policy.on_replay_mismatch != "keep":
+        raise ReplayMismatch(f"{told}; onReplayMismatch=keep keeps what is recorded and drops these rows")
+    _log.warning("what is recorded stays, and these rows are dropped (onReplayMismatch=keep): %s", told)
+
+
+def _problem(
+    log: CommitLog, author: StreamAuthor | JobAuthor, fingerprint: Fingerprint | None, recorded: _Recorded | None
+) -> str | None:
+    """Return why this may be another batch than the recorded one; None when it is the same."""
+    if recorded is None:
+        return f"{_UNPROVEN}: the log does not keep its record any more"
+    before, offsets_hash = recorded.fingerprint, author.offsets_hash if isinstance(author, StreamAuthor) else None
+    now = as_recorded(log.fs, fingerprint, author, before)
+    if offsets_hash is None or recorded.offsets_hash is None:
+        return _difference(before, now)
+    if offsets_hash != recorded.offsets_hash:
+        return "its offsets in Spark's checkpoint are not those it was committed with"
+    if before is not None and now is not None and before.kind == now.kind and before.digest != now.digest:
+        _log.warning(
+            "the batch was read again from the same offsets and had other rows: the source is not deterministic. The "
+            "rows of the first time stay"
+        )
+    return None
+
+
+def _difference(before: Fingerprint | None, now: Fingerprint | None) -> str | None:
+    """Return what keeps two fingerprints from proving equal rows; None when they do."""
+    if before is None or now is None:
+        return _UNPROVEN
+    if before.kind != now.kind:
+        return (
+            f"its rows cannot be compared with those it was committed with: fingerprint={now.kind} was "
+            f"{before.kind} then; set it back for this batch"
+        )
+    if before.digest != now.digest:
+        return _UNPROVEN
+    return None if before.same_content(now) else f"{_UNPROVEN}: fingerprint={now.kind} is equal for some others, too"
+
+
+def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
+    last = head.queries[author.query_id].last_batch
+    return (
+        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch {last}), but {problem}: another "
+        "history of this query. Was its checkpoint copied, or restored from an older copy? Use a new checkpoint and a "
+        "new directory, or the checkpoint that wrote here"
     )
 
 
-def _differ(recorded: Fingerprint, found: Fingerprint) -> bool:
-    return recorded.kind == found.kind and recorded.digest != found.digest
+def _overtaken(head: LogState, author: StreamAuthor) -> str:
+    """Return what is told to a run that comes with a batch of long ago."""
+    last = head.queries[author.query_id]
+    fate = (
+        "was committed, and its record is not kept any more"
+        if author.batch_id >= last.lineage_start
+        else f"was left out when a gap was accepted at batch {last.lineage_start}, or committed before that"
+    )
+    return (
+        f"batch {author.batch_id} of query {author.query_id} {fate}: since then run {last.run_id} of the query went on "
+        f"to batch {last.last_batch}, version {last.version}. This run, {author.run_id}, is an older one that was "
+        "overtaken, and is to be stopped; or its checkpoint was restored from an older copy, and the query needs the "
+        "newest one. Nothing of this batch is written now"
+    )
 
 
-def _recorded(log: CommitLog, head: LogState, author: StreamAuthor) -> tuple[str | None, Fingerprint | None]:
+def _other_write(head: LogState, transaction: Transaction, problem: str) -> str:
+    return (
+        f"txnVersion={transaction.version} of txnAppId={transaction.app_id!r} is in the log (last version "
+        f"{head.transactions[transaction.app_id].last}), but {problem}. Was the checkpoint of the stream deleted, "
+        "so that its batches are counted from 0 again? Then use another txnAppId. Are values made anew by each try, "
+        "such as the time? Then its rows cannot be recognised"
+    )
+
+
+def _recorded_batch(log: CommitLog, head: LogState, author: StreamAuthor) -> _Recorded | None:
     last = head.queries[author.query_id]
     if author.batch_id == last.last_batch:
-        return last.offsets_hash, last.fingerprint
-    record = log.find_batch(author.query_id, author.batch_id)
-    if record is None or not isinstance(record.author, StreamAuthor):
-        return None, None
-    return record.author.offsets_hash, record.fingerprint
+        return _Recorded(last.offsets_hash, last.fingerprint)
+    return _Recorded.of(find_batch(log, head, author.query_id, author.batch_id))
+
+
+def _recorded_transaction(log: CommitLog, head: LogState, transaction: Transaction) -> _Recorded | None:
+    last = head.transactions[transaction.app_id]
+    if transaction.version == last.last:
+        return _Recorded(None, last.fingerprint)
+    return _Recorded.of(find_transaction(log, head, transaction))

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ftfile.commit import layout
 from ftfile.commit.add_table import AddTable, Block
 from ftfile.commit.merging import clip
+from ftfile.commit.own_ranges import OwnRanges
 from ftfile.commit.ranges import cover, list_ranges, read_range
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add, Record
@@ -42,7 +43,8 @@ class Snapshot:
         schema: key of the newest schema, None when no record had one.
         definitions: all that the adds refer to, and more.
         adds: by id; where their rows come from in segments is left to their records.
-        ranges_to: the last version for which ranges stood in, and were found whole.
+        ranges_to: the last version for which ranges stood in, were found whole, and are known to be of this log also
+            without the records before it.
     """
 
     version: int = -1
@@ -78,7 +80,7 @@ def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
 
 
 def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
-    """Return the snapshot of a version of a log whose head is known; the log is not read on.
+    """Return the snapshot of a version of a log whose head is known.
 
     Args:
         log: of the directory.
@@ -95,7 +97,7 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
         found = set(list_ranges(log.fs))
         builder = _Builder(version, version if since is None else since)
         try:
-            builder.add_ranges(log.fs, head, found)
+            builder.add_ranges(log, OwnRanges(log, head, found))
             builder.add_records(log, head)
             return builder.snapshot()
         except CorruptData:
@@ -146,11 +148,16 @@ class _Builder:
         self._definitions: dict[str, Any] = {}
         self._ranges_to = -1
 
-    def add_ranges(self, fs: FileSystem, head: LogState, names: Collection[layout.RangeName]) -> None:
-        """Take in what ranges stand for, as far as there are whole ones without a gap."""
-        for content in self._read_ranges(fs, head, set(names)):
-            self._add_range(clip(content, self._end + 1) if content.first <= self._end else content)
-        self._ranges_to = min(self._end, self._version)
+    def add_ranges(self, log: CommitLog, own: OwnRanges) -> None:
+        """Take in what ranges of this log stand for, as far as there are whole ones without a gap."""
+        ends: list[int] = []
+        for content in self._read_ranges(log.fs, own):
+            overlaps = content.first <= self._end
+            if overlaps:
+                # Only a record at the end of the one before can tell which log that is of.
+                ends.append(self._end)
+            self._add_range(clip(content, self._end + 1) if overlaps else content)
+        self._ranges_to = min(*ends, self._end, self._version)
 
     def add_records(self, log: CommitLog, head: LogState) -> None:
         """Take in the records after the ranges."""
@@ -174,29 +181,29 @@ class _Builder:
         adds = AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
-    def _read_ranges(self, fs: FileSystem, head: LogState, names: set[layout.RangeName]) -> list[Range]:
-        """Return a cover of whole ranges, looking for another when one cannot be read."""
+    def _read_ranges(self, fs: FileSystem, own: OwnRanges) -> list[Range]:
+        """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
         while True:
             contents: list[Range] = []
             end = -1
-            for name in cover(names, self._version):
+            chosen = cover(own.names, self._version)
+            for name in chosen:
                 # What a range removed itself is left out unless it may be asked for.
                 ended = name.last > self._since or name.first <= end
                 try:
-                    contents.append(self._checked(read_range(fs, name, ended=ended), head))
+                    contents.append(self._checked(read_range(fs, name, ended=ended)))
                 except (NotFound, CorruptData) as error:
                     _log.warning("a range is passed over: %s", error)
-                    names.discard(name)
+                    own.names.discard(name)
                     break
                 end = name.last
             else:
-                return contents
+                if own.foreign(contents, chosen) is None:
+                    return contents
 
-    def _checked(self, content: Range, head: LogState) -> Range:
+    def _checked(self, content: Range) -> Range:
         if content.log_start > self._since:
             raise CorruptData(layout.RANGES, f"a range that knows version {self._since}", "one that has forgotten it")
-        if content.last <= head.version and head.includes(content.last, content.nonce) is False:
-            raise CorruptData(layout.RANGES, "a range of this log", f"one of another, to version {content.last}")
         return content
 
     def _add_range(self, content: Range) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.errors import NotFound
 from ftfile.fs.output_stream import OutputStream
 from ftfile.fs.paths import fault_of, length_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ("Capabilities", "Durability", "FileInfo", "FileSystem", "InputFile", "OutputStream")
 
@@ -168,6 +171,15 @@ class FileSystem(ABC):
         Raises:
             NotFound: there is no such directory.
         """
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        """Return the names in a directory that sort after `name`, in any order; stores that can list no others.
+
+        Raises:
+            NotFound: there is no such directory.
+        """
+        names = (info.path.rpartition("/")[2] for info in self.list(path))
+        return [found for found in names if found > name]
 
     @abstractmethod
     def make_directories(self, path: str) -> None:

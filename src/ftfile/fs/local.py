@@ -18,6 +18,8 @@ from ftfile.fs.os_errors import Translated, storage_error
 from ftfile.fs.paths import require_valid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftfile.core.ids import IdSource
     from ftfile.fs.location import Location
 
@@ -102,6 +104,11 @@ class LocalFileSystem(FileSystem):
                 with contextlib.suppress(FileNotFoundError):  # deleted since, or a dangling link
                     children.append(_info(prefix + entry.name, entry.stat()))
         return children
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        """Return the names in a directory that sort after `name`, without a look at the files."""
+        with Translated("list", path, self.root):
+            return [found for found in os.listdir(self._full("list", path)) if found > name]
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""

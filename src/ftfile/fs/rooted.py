@@ -9,6 +9,8 @@ from ftfile.fs.paths import join, parent_of, require_valid, room_below
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 
 __all__ = ("RootedFileSystem",)
@@ -70,6 +72,10 @@ class RootedFileSystem(WrapperFileSystem):
         cut = len(self.prefix) + 1 if self.prefix else 0
         children = self.inner.list(self.inner_path(path))
         return [dataclasses.replace(child, path=child.path[cut:]) for child in children]
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        """Return the names in a directory that sort after `name`."""
+        return self.inner.names_after(self.inner_path(path), name)
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""

@@ -23,7 +23,7 @@ from ftfile.fs.s3_settings import PART_BYTES_MIN, S3Settings
 from ftfile.fs.s3_upload import S3Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ftfile.fs.location import Location
 
@@ -126,6 +126,12 @@ class S3FileSystem(FileSystem):
         if path and not found:
             raise NotFound("list", path, f"nothing is there below {self._bucket.where}")
         return found
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        """Return the names of the objects in a directory that sort after `name`; the store lists no others."""
+        prefix = self._bucket.directory_key("list", path)
+        pages = self._bucket.pages("list", path, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{name}")
+        return [each["Key"][len(prefix) :] for page in pages for each in page.get("Contents", ())]
 
     def make_directories(self, path: str) -> None:
         """Do nothing: a directory is there when something is in it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ftfile.fs.api import FileSystem, InputFile, OutputStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ftfile.fs.api import Capabilities, FileInfo
 
@@ -63,6 +63,10 @@ class WrapperFileSystem(FileSystem):
     def list(self, path: str) -> list[FileInfo]:
         """Return the direct children of a directory."""
         return self.around("list", path, lambda: self.inner.list(path))
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        """Return the names in a directory that sort after `name`."""
+        return self.around("list", path, lambda: self.inner.names_after(path, name))
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents."""

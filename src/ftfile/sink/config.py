@@ -71,7 +71,7 @@ class SinkConfig:
     bad_records: Literal["fail", "deadLetter", "drop"]
     max_record_bytes: int | None
     on_schema_change: Literal["fail", "widen", "any"]
-    fingerprint: str
+    fingerprint: str | None
     checkpoint: str | None
     overwrite: bool = False
     transaction: Transaction | None = None

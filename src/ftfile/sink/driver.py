@@ -101,7 +101,7 @@ def make_proposal(
         plan_due=plan_due,
         settings=definition_key(settings) if settings is not None else None,
         claims_replay=any(message.found_committed for message in messages),
-        fingerprint=_fingerprint(config, messages),
+        fingerprint=_fingerprint(messages),
         tasks=len(messages),
         schema=definition_key(schema),
         encoding=definition_key(encoding),
@@ -218,11 +218,11 @@ def _settle(config: SinkConfig, message: TaskCommit) -> Settle:
     return settle
 
 
-def _fingerprint(config: SinkConfig, messages: Sequence[TaskCommit]) -> Fingerprint:
-    total = FingerprintAccumulator(config.fingerprint)
-    for message in messages:
-        total.merge(FingerprintAccumulator.from_json(message.fingerprint))
-    return Fingerprint(total.kind, total.digest(), covers_content=True)
+def _fingerprint(messages: Sequence[TaskCommit]) -> Fingerprint:
+    first, *others = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
+    for other in others:
+        first.merge(other)
+    return Fingerprint(first.kind, first.digest(), covers_content=first.kind == "strong")
 
 
 def _metrics(config: SinkConfig, messages: Sequence[TaskCommit]) -> dict[str, Any]:

@@ -43,12 +43,14 @@ class Planned:
         time_ms: the driver's clock: the time of all tasks of the batch, whenever they run.
         definitions: of the encodings of the due jobs, by key.
         place: by what a task knows the driver's directory; None where it cannot see another.
+        offsets_known: whether the driver sees the checkpoint: then offsets tell whether a batch comes again.
     """
 
     view: LogView
     time_ms: int
     definitions: dict[str, Any] = field(default_factory=dict)
     place: Place | None = None
+    offsets_known: bool = False
 
 
 def write_task(
@@ -66,7 +68,7 @@ def write_task(
         FtfileError: the attempt failed; what it wrote was removed as far as possible, and nobody refers to it.
     """
     began = SYSTEM_CLOCK.monotonic_s()
-    fingerprint = FingerprintAccumulator(config.fingerprint)
+    fingerprint = FingerprintAccumulator(config.fingerprint or _kind(config, planned, identity.writer))
     rows = _fingerprinted(_cast(batches, config.schema), fingerprint)
     author = _author(config, identity.writer)
     # It only saves work; the commit decides.
@@ -125,6 +127,12 @@ def _direct_names(config: SinkConfig, planned: Planned, identity: TaskIdentity) 
         return None
     writer, naming = identity.writer, config.publishing.naming
     return DirectNames(naming, writer.name_stem, planned.time_ms, writer.owner, identity.partition, config.extension)
+
+
+def _kind(config: SinkConfig, planned: Planned, writer: WriterIdentity) -> str:
+    """Return the kind of fingerprint: where nothing else can tell that a batch comes again, rows must prove it."""
+    needs_proof = not planned.offsets_known if isinstance(writer, StreamIdentity) else config.transaction is not None
+    return "strong" if needs_proof else "content"
 
 
 def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:

@@ -103,7 +103,10 @@ class SinkWriter:
             if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
                 log.prepare_directory()  # its id is in what tasks write
             place = mark_place(log.fs, log.ids)
-            return cls(config, Planned(head.view(app_id), log.clock.now_ms(), _definitions_due(head), place))
+            planned = Planned(
+                head.view(app_id), log.clock.now_ms(), _definitions_due(head), place, offsets_known=query_id is not None
+            )
+            return cls(config, planned)
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
@@ -133,8 +136,6 @@ class SinkWriter:
                 plan_due, now_ms = _plan_due(planner, whole), log.clock.now_ms()
                 proposal = make_proposal(self.config, whole, plan_due, now_ms, durability)
                 done = commit(log, proposal, self.config.policy)
-            if done.replayed and self.config.transaction is not None:
-                _log.warning("%s was written before, and none of these rows are now", self.config.transaction)
             _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
             if planner is not None and planner.in_progress and self.config.rolling is not None:
                 self._tell_of_open(planner)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import decode_base, list_bases
 from ftfile.commit.columns import decode_adds
+from ftfile.commit.fold import after
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import StreamAuthor
 from ftfile.commit.ranges import list_ranges, read_range
@@ -104,8 +104,6 @@ def read_log(fs: FileSystem) -> LogContents:
         InvariantViolation: I1 or I7.
     """
     log = LogContents()
-    for name in list_bases(fs):
-        log.bases[name] = decode_base(fs.read(layout.base_path(name)), layout.base_path(name))
     found: dict[int, bytes] = {}
     for info in children(fs, layout.LOG):
         parsed = layout.parse_log_name(info.path)
@@ -113,6 +111,11 @@ def read_log(fs: FileSystem) -> LogContents:
             found[parsed.version] = fs.read(info.path)
             log.modified_ms[parsed.version] = info.modified_ms
     records = {version: _decoded(fs, version, content) for version, content in sorted(found.items())}
+    for name in list_bases(fs):
+        base = _decoded_base(fs, name)
+        # Without its record it is of another history, and nobody believes it.
+        if name.version in records and records[name.version].nonce == base.nonce:
+            log.bases[name] = base
     starts = [base.log_start for base in log.bases.values()] + [record.log_start or 0 for record in records.values()]
     # What lies before is being deleted, or was created by a committer left behind.
     log.start = max(starts, default=0)
@@ -144,12 +147,27 @@ def _decoded(fs: FileSystem, version: int, content: bytes) -> Record:
     return record
 
 
+def _decoded_base(fs: FileSystem, name: layout.BaseName) -> LogState:
+    path = layout.base_path(name)
+    try:
+        return decode_base(fs.read(path), path)
+    except CorruptData as error:
+        raise InvariantViolation("I7", str(error)) from error
+
+
+def _snapshot(fs: FileSystem, head: LogState, version: int) -> dict[str, Add]:
+    try:
+        return _forgetting(snapshot_at(CommitLog(fs), head, version).adds)
+    except CorruptData as error:
+        raise InvariantViolation("I7", str(error)) from error
+
+
 def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
     """Make the snapshots: records remove what is live, once, and nothing has a name that something else had."""
     if log.start == 0:
         log.snapshots[-1] = {}
     else:
-        log.snapshots[log.start] = _forgetting(snapshot_at(CommitLog(fs), _fold(log), log.start).adds)
+        log.snapshots[log.start] = _snapshot(fs, _fold(log), log.start)
     newest = max(log.snapshots)
     names = {name for add in log.snapshots[newest].values() for name in _own_names(add)}
     for record in log.records:
@@ -182,18 +200,17 @@ def _fold(log: LogContents) -> LogState:
     else:
         oldest = min((name for name in log.bases if name.version >= log.start), default=None)
         require(oldest is not None, "I7", f"records before version {log.start} are gone, and there is no base")
-        state = copy.deepcopy(log.bases[oldest]) if oldest is not None else LogState()
-    for record in log.records:
-        if record.version > state.version:
-            state.apply(record)
-    return state
+        state = log.bases[oldest] if oldest is not None else LogState()
+    try:
+        return after(state, *(record for record in log.records if record.version > state.version))
+    except CorruptData as error:
+        raise InvariantViolation("I7", str(error)) from error
 
 
 def _check_bases(log: LogContents) -> None:
     """A base is the fold of the records up to it, but for what is published, and knows the open segments."""
     for name, base in log.bases.items():
         path = layout.base_path(name)
-        require(name.version <= log.head, "I7", f"{path} covers versions that do not exist")
         if name.version < log.start:
             continue
         folded = replace(_fold(replace(log, records=log.upto(name.version))), unpublished={})
@@ -210,8 +227,8 @@ def _check_ranges(fs: FileSystem, log: LogContents) -> None:
         _check_range(fs, log, name)
     if names and log.records:
         # As readers do it, who pass over what they cannot read.
-        found = snapshot_at(CommitLog(fs), _fold(log)).adds
-        require(_forgetting(found) == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
+        found = _snapshot(fs, _fold(log), log.head)
+        require(found == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
 
 
 def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> None:
@@ -220,7 +237,9 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> No
         content = read_range(fs, name, ended=True)
     except CorruptData as error:
         raise InvariantViolation("I7", str(error)) from error
-    require(name.last <= log.head, "I7", f"{path} covers versions that do not exist")
+    nonces = {record.version: record.nonce for record in log.records}
+    if name.last > log.head or nonces.get(name.last, content.nonce) != content.nonce:
+        return  # of another history: nobody believes it
     before = {} if name.first == 0 else log.snapshots.get(name.first - 1)
     if before is None:
         return

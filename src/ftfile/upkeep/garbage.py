@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.bases import BASES_KEPT, list_bases, read_base
+from ftfile.commit.bases import BASES_KEPT, list_bases
 from ftfile.commit.moving import is_recorded
+from ftfile.commit.own_ranges import own_cover
 from ftfile.commit.ranges import contained, list_ranges
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.commit.times import list_log, newest_at
-from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.upkeep.returned import find_removed
 
@@ -104,7 +105,7 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start
     # One of the future was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
     _look_at_log(log, old, findings)
-    _look_at_state(log.fs, horizon_ms, findings)
+    _look_at_state(log, head, horizon_ms, findings)
     return findings
 
 
@@ -117,14 +118,9 @@ def _log_start(log: CommitLog, head: LogState, since: int, ranges_to: int) -> in
 
     Only what ranges stand for, and both bases: should the newer one be lost, the older one and records replace it.
     """
-    bases = sorted(list_bases(log.fs))[-BASES_KEPT:]
+    names = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
+    bases = [name for name in names if log.bases.read(name) is not None]
     if len(bases) < BASES_KEPT:
-        return head.log_start
-    try:
-        for name in bases:
-            read_base(log.fs, name)
-    except (CorruptData, NotFound) as error:
-        _log.warning("records are kept: %s", error)
         return head.log_start
     # Names that a part to be retired has are reserved for as long as its record is kept.
     return max(head.log_start, min(since, bases[0].version, ranges_to + 1, *head.unpublished))
@@ -207,11 +203,14 @@ def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
                 findings.files.append(GarbageFile(info.path, info.size_bytes, "record", lost))
 
 
-def _look_at_state(fs: FileSystem, horizon_ms: int, findings: Findings) -> None:
+def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
     """Find bases and ranges that others replace, and what killed processes left beside them."""
+    fs, ranges = log.fs, list_ranges(log.fs)
+    own_bases = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
+    older = [name for name in list_bases(fs) if own_bases and name.version < own_bases[-1].version]
     replaced: Mapping[str, str] = {
-        **{layout.base_path(name): "base" for name in sorted(list_bases(fs))[:-BASES_KEPT]},
-        **{layout.range_path(name): "range" for name in contained(list_ranges(fs))},
+        **{layout.base_path(name): "base" for name in older if name not in own_bases},
+        **{layout.range_path(name): "range" for name in contained(ranges, own_cover(log, head, ranges))},
     }
     for directory in (layout.META, layout.LOG, layout.STATE, layout.RANGES):
         for info in _children(fs, directory):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.merging import clip, make_range, merge
+from ftfile.commit.own_ranges import OwnRanges
 from ftfile.commit.ranges import drop_contained, list_ranges, read_range, write_range
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
@@ -56,41 +57,40 @@ def merge_ranges(
 
 def merge_all(log: CommitLog, head: LogState) -> None:
     """Make one range of all records up to the head."""
-    damaged: list[layout.RangeName] = []
-    contents = list(_contents(log, head, damaged))
-    spans = {(name.first, name.last) for name in set(list_ranges(log.fs)) - set(damaged)}
-    if not contents or ((0, head.version) in spans and contents[0].log_start >= head.log_start):
+    own = OwnRanges(log, head, list_ranges(log.fs))
+    contents = list(_contents(log, head, own))
+    spans = {(name.first, name.last) for name in own.names}
+    if not contents or ((0, head.version) in spans and len(contents) == 1 and contents[0].log_start >= head.log_start):
         return
-    write_range(log.fs, log.ids, merge(contents, head.log_start))
-    # The damaged ones first: of two for the same versions one is dropped, whichever it is.
-    for name in damaged:
+    name = write_range(log.fs, log.ids, merge(contents, head.log_start))
+    for each in own.damaged:
         with contextlib.suppress(NotFound):
-            log.fs.delete(layout.range_path(name))
-    drop_contained(log.fs, list_ranges(log.fs))
+            log.fs.delete(layout.range_path(each))
+    drop_contained(log.fs, list_ranges(log.fs), [name])
 
 
-def _contents(log: CommitLog, head: LogState, damaged: list[layout.RangeName]) -> Iterator[Range]:
-    """Yield ranges that together stand for all records, without gap and overlap; note those that are damaged."""
-    names = set(list_ranges(log.fs))
+def _contents(log: CommitLog, head: LogState, own: OwnRanges) -> Iterator[Range]:
+    """Yield ranges that together stand for all records, without gap and overlap."""
     end = -1
     while end < head.version:
-        best = max((name for name in names if name.first <= end + 1), key=lambda name: name.last, default=None)
-        if best is None or best.last <= end:
-            last = min((name.first - 1 for name in names if name.first > end + 1), default=head.version)
+        name = next(iter(own.cover(end)), None)
+        if name is None:
+            last = min((name.first - 1 for name in own.names if name.first > end + 1), default=head.version)
             yield _from_records(log, head, end + 1, min(last, end + CHUNK_RECORDS, head.version))
             end = min(last, end + CHUNK_RECORDS, head.version)
             continue
-        names.discard(best)
         try:
-            content = read_range(log.fs, best, ended=True)
+            content = read_range(log.fs, name, ended=True)
         except NotFound:
+            own.names.discard(name)
             continue  # others merge, too
         except CorruptData as error:
             _log.warning("a range is made anew: %s", error)
-            damaged.append(best)
+            own.names.discard(name)
+            own.damaged.add(name)
             continue
-        yield clip(content, end + 1) if best.first <= end else content
-        end = best.last
+        yield clip(content, end + 1) if name.first <= end else content
+        end = name.last
 
 
 def _from_records(log: CommitLog, head: LogState, first: int, last: int) -> Range:

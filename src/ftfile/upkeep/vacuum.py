@@ -13,7 +13,7 @@ from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import raise_own, roll_forward, skip_published
-from ftfile.commit.ranges import cover, list_ranges
+from ftfile.commit.ranges import cover, is_joined, list_ranges
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
@@ -206,7 +206,9 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
 
 def _merge(log: CommitLog, head: LogState, before: int) -> None:
     """Merge the ranges when there are many, or when they hold what is not kept any more."""
-    many = len(cover(list_ranges(log.fs))) > MANY_RANGES
+    chosen = cover(list_ranges(log.fs))
+    # Of ranges that overlap, records tell which log they are of.
+    many = len(chosen) > MANY_RANGES or not is_joined(chosen)
     try:
         if many or head.log_start > before:
             merge_all(log, head)

@@ -94,6 +94,7 @@ class Driver:
             "nonce": f"nonce{next(_NUMBERS)}",
             "author": self.author(next(_NUMBERS)),
             "time_ms": 0,
+            "after": head.nonce,
         }
         record = Record(**(defaults | fields))
         assert log.create(record)

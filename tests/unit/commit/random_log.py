@@ -60,6 +60,7 @@ class RandomLog:
             lineage_start=None if version else 0,
             schema=schema,
             definitions={f"e{version}": {"text": version}} | ({schema: schema} if schema else {}),
+            after=f"n{version - 1}" if version else "",
         )
         self.records.append(record)
         gone = {add.id for add in ended}
@@ -106,7 +107,15 @@ def plain_record(version: int, files: int) -> Record:
     definitions = {"e": {"format": "json"}, "s": "{}"} if version == 0 else {}
     start = 0 if version == 0 else None
     return Record(
-        version, f"n{version}", author, 0, tuple(adds), lineage_start=start, schema="s", definitions=definitions
+        version,
+        f"n{version}",
+        author,
+        0,
+        tuple(adds),
+        lineage_start=start,
+        schema="s",
+        definitions=definitions,
+        after=f"n{version - 1}" if version else "",
     )
 
 

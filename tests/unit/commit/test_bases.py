@@ -21,8 +21,7 @@ class TestBases:
         for batch in range(2):
             driver.commit_new(batch)
             write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
-        for version in range(2):
-            driver.fs.delete(layout.record_path(version))
+        driver.fs.delete(layout.record_path(0))
         driver.restart()
         assert driver.log.read_on().queries["query-1"].last_batch == 1
 
@@ -78,7 +77,7 @@ class TestHoles:
                         driver.commit_new(batch)
                     write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
                     driver.commit_new(3)
-                    for version in range(3):
+                    for version in range(2):
                         driver.fs.delete(layout.record_path(version))
                 return super().read(path)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ftfile.commit import layout
 from ftfile.commit.bases import decode_base, encode_base
+from ftfile.commit.fold import after
 from ftfile.commit.hints import PublishedHint, read_published, write_published
 from ftfile.commit.layout import FORMAT_FILE, PUBLISHED_HINT, STATE, record_path
 from ftfile.commit.log import LAYOUT_VERSION
@@ -58,7 +59,7 @@ COMPANION = encode_record(RECORD, "companion", 1)
 def state() -> LogState:
     found = LogState()
     for record in LOG.records:
-        found.apply(record)
+        found = after(found, record)
     return found
 
 

@@ -114,7 +114,7 @@ def test_who_only_reads_on_remembers_little(fs: MemoryFileSystem) -> None:
         driver.commit_new(batch)
         head = planner.read_on()
         most = max(most, len(head.unpublished))
-        assert planner.tail.size_bytes == 0
+        assert planner.recent.size_bytes == 0
     assert most < 300
 
 

@@ -160,7 +160,7 @@ class TestCommitters:
     def test_replays_and_batches_go_on(self, driver: Driver) -> None:
         for batch in range(6):
             driver.commit_new(batch)
-        keep_only(driver, 6)
+        keep_only(driver, 5)
         driver.restart()
         assert driver.commit(5, driver.stage(5)) == Committed(6, replayed=True)
         driver.commit_new(6)
@@ -187,7 +187,7 @@ class TestCommitters:
         head = driver.log.read_on()
         unpublished = CommitLog(driver.fs).read_on().unpublished
         write_base(driver.fs, SYSTEM_IDS, replace(head, unpublished=unpublished))
-        delete_records(driver, 4)
+        delete_records(driver, 3)
         looked: list[str] = []
 
         class Watched(WrapperFileSystem):
@@ -232,7 +232,6 @@ class TestCommitters:
         driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))
         driver.commit_new(1)
         driver.fs.delete(layout.retired_path(old.id))
-        head = driver.log.read_on()
-        head.unpublished = {0: entry}
+        head = replace(driver.log.read_on(), unpublished={0: entry})
         driver.with_policy(on_missing_part="fail")
         assert roll_forward(driver.log, head, driver.policy, driver.author(9)) == []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import memory
 from ftfile.commit.bases import decode_base, encode_base
+from ftfile.commit.fold import after
 from ftfile.commit.memory import remember
 from ftfile.commit.model import JobAuthor, Record
 from ftfile.commit.record_format import decode_record, encode_record
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 
 def test_entries_are_set_and_dropped() -> None:
     found: memory.Memory = {}
-    remember(found, {"a": {"set": {"x": 1, "y": [2]}}, "b": {"set": {"x": 3}}}, 10)
-    remember(found, {"a": {"set": {"x": 4}, "drop": ["y", "z"]}, "b": {"drop": ["x"]}}, 20)
+    found = remember(found, {"a": {"set": {"x": 1, "y": [2]}}, "b": {"set": {"x": 3}}}, 10)
+    found = remember(found, {"a": {"set": {"x": 4}, "drop": ["y", "z"]}, "b": {"drop": ["x"]}}, 20)
     assert found == {"a": {"x": [20, 4]}}
 
 
 def test_old_entries_are_forgotten() -> None:
     found: memory.Memory = {}
     for now_ms, key in enumerate("abca"):
-        remember(found, {"t": {"set": {key: now_ms}, "ttlMs": 2}}, now_ms)
+        found = remember(found, {"t": {"set": {key: now_ms}, "ttlMs": 2}}, now_ms)
     assert found == {"t": {"b": [1, 1], "c": [2, 2], "a": [3, 3]}}
-    remember(found, {"t": {"ttlMs": 0}}, 3)
+    found = remember(found, {"t": {"ttlMs": 0}}, 3)
     assert found == {"t": {"a": [3, 3]}}
-    remember(found, {"t": {"ttlMs": 0}}, 4)
+    found = remember(found, {"t": {"ttlMs": 0}}, 4)
     assert found == {}
 
 
@@ -37,14 +38,14 @@ def test_there_are_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(memory, "ENTRIES_MAX", 2)
     found: memory.Memory = {}
     for now_ms, key in enumerate("abac"):
-        remember(found, {"t": {"set": {key: None}}}, now_ms)
+        found = remember(found, {"t": {"set": {key: None}}}, now_ms)
     assert list(found["t"]) == ["a", "c"]
 
 
 def test_a_clock_that_goes_back_forgets_nothing_too_early() -> None:
     found: memory.Memory = {}
-    remember(found, {"t": {"set": {"a": 1}, "ttlMs": 5}}, 100)
-    remember(found, {"t": {"set": {"b": 1}, "ttlMs": 5}}, 10)
+    found = remember(found, {"t": {"set": {"a": 1}, "ttlMs": 5}}, 100)
+    found = remember(found, {"t": {"set": {"b": 1}, "ttlMs": 5}}, 10)
     assert list(found["t"]) == ["a", "b"]
 
 
@@ -53,7 +54,7 @@ def test_it_goes_through_records_and_bases_in_its_order() -> None:
     for version, changes in enumerate([{"t": {"set": {"b": 1, "a": 2}}}, {"t": {"set": {"b": 3}}}]):
         record = Record(version, f"n{version}", JobAuthor("j"), 5 + version, memory=changes)
         content = encode_record(record, "companion").content
-        state.apply(decode_record(content, "path", lambda _: b""))
+        state = after(state, decode_record(content, "path", lambda _: b""))
     assert list(state.memory["t"].items()) == [("a", [5, 2]), ("b", [6, 3])]
     again = decode_base(encode_base(state), "path")
     assert again == state

@@ -57,8 +57,7 @@ def test_what_came_is_published_before_the_next_record(driver: Driver, gone: Add
 
     log = CommitLog(Watched(driver.fs, driver, gone, theirs))
     assert commit(log, driver.propose(2, new), driver.policy) == Committed(3, replayed=False)
-    (before,) = seen
-    assert theirs.final_path in before
+    assert theirs.final_path in seen[-1]
 
 
 def test_a_record_that_removes_what_came_waits_for_it(driver: Driver, gone: Add) -> None:

@@ -185,10 +185,11 @@ class TestReplay:
     def test_a_transaction_up_to_the_last_version_counts_as_found(self, driver: Driver) -> None:
         def write(version: int) -> Committed:
             author = JobAuthor(f"job{version}", Transaction("app", version))
-            return commit(driver.log, Proposal(author, adds=(driver.stage(0),)), driver.policy)
+            proposal = Proposal(author, adds=(driver.stage(0),), fingerprint=driver.propose(0).fingerprint)
+            return commit(driver.log, proposal, driver.policy)
 
-        assert [write(v).replayed for v in (3, 3, 2, 4)] == [False, True, True, False]
-        assert len(driver.visible()) == 2
+        assert [write(v).replayed for v in (2, 3, 3, 2, 4)] == [False, False, True, True, False]
+        assert len(driver.visible()) == 3
 
 
 class TestLineage:

@@ -15,6 +15,7 @@ from ftfile.commit.log import CommitLog
 from ftfile.commit.model import Remove
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import publish
+from ftfile.commit.shared_map import SharedMap
 from ftfile.core.errors import AlreadyExists, NameCollision, NotPublished, PermissionDenied, StorageError, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -143,7 +144,7 @@ class TestNowhere:
         assert publish(CommitLog(driver.fs), entry, timeout_s=1) is None
 
     def test_a_part_that_was_removed_too_long_ago_to_tell(self, driver: Driver, old: Add, entry: Unpublished) -> None:
-        write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed={}, removed_since=2))
+        write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
         driver.fs.delete(layout.retired_path(old.id))  # as vacuum does
         assert publish(CommitLog(driver.fs), entry, timeout_s=1) is None
 

@@ -15,6 +15,7 @@ from ftfile.commit.model import MaintenanceAuthor, Record, Remove, StreamAuthor
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.record_format import encode_record
+from ftfile.commit.shared_map import SharedMap
 from ftfile.core.errors import (
     OutcomeUnknown,
     PermissionDenied,
@@ -118,18 +119,19 @@ class TestOldBatches:
         """Its slot was emptied, and a committer that was left behind created another record in it: a dead one."""
         for batch in range(3):
             driver.commit_new(batch, digest=str(batch))
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
         write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
         dead = Record(1, "dead", driver.author(1), 0, fingerprint=driver.propose(1, digest="dead").fingerprint)
         driver.fs.delete(layout.record_path(1))
         driver.fs.create_exclusive(layout.record_path(1), encode_record(dead, "unused").content)
         driver.restart()
-        with pytest.raises(ReplayMismatch):
+        with pytest.raises(ReplayMismatch, match="overtaken"):
             driver.commit(1, driver.stage(1), digest="dead")
 
     def test_a_rewrite_of_what_was_live_too_long_ago_is_dropped(self, driver: Driver) -> None:
         old = driver.commit_new(0)
         driver.commit(1, overwrite=True)
-        write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed={}, removed_since=2))
+        write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
         driver.restart()
         driver.commit(2, rewrites=(Rewrite((old,), (driver.stage(2),), known_at=0),))
         assert driver.visible() == set()
@@ -147,7 +149,7 @@ class TestHorizon:
 
 @pytest.fixture
 def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.log.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.create.encode_record", functools.partial(encode_record, companion_from=100))
 
 
 @pytest.mark.usefixtures("_all_are_large")

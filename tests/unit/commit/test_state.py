@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from ftfile.commit import bases, layout, state
+from ftfile.commit import bases, fold, layout
 from ftfile.commit.bases import decode_base, encode_base, keep_base, list_bases
+from ftfile.commit.fold import after
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
 from ftfile.commit.proposal import Rewrite
 from ftfile.commit.record_format import encode_record
+from ftfile.commit.shared_map import SharedMap
 from ftfile.commit.state import LogState
 from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.core.ids import SYSTEM_IDS
@@ -40,7 +43,7 @@ class Fold:
         version = self.state.version + 1
         author = MaintenanceAuthor("test", str(version))
         defaults: dict[str, Any] = {"version": version, "nonce": f"n{version}", "author": author, "time_ms": 0}
-        self.state.apply(Record(**(defaults | fields)))
+        self.state = after(self.state, Record(**(defaults | fields)))
 
     def restart(self) -> None:
         found = decode_base(encode_base(self.state), "path")
@@ -53,7 +56,7 @@ class Fold:
 class TestRemoved:
     @pytest.fixture(autouse=True)
     def _few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(state, "REMOVED_KEPT", 10)
+        monkeypatch.setattr(fold, "REMOVED_KEPT", 10)
 
     def test_it_remembers_the_last_ones(self) -> None:
         fold = Fold()
@@ -103,7 +106,7 @@ class TestRemoved:
         segment = part("s", "segment")
         fold.record(adds=(segment,))
         seen = fold.state.view().to_state()
-        seen.apply(Record(1, "n1", MaintenanceAuthor("test", "1"), 0, removes=(Remove.of(segment),)))
+        seen = after(seen, Record(1, "n1", MaintenanceAuthor("test", "1"), 0, removes=(Remove.of(segment),)))
         assert seen.version == 1
 
     def test_a_rewrite_made_long_ago_is_dropped(self, driver: Driver) -> None:
@@ -121,7 +124,7 @@ class TestRemoved:
 class TestDefinitions:
     @pytest.fixture(autouse=True)
     def _few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(state, "DEFINITIONS_KEPT", 4)
+        monkeypatch.setattr(fold, "DEFINITIONS_KEPT", 4)
 
     def test_the_last_ones_and_what_is_open(self) -> None:
         fold = Fold()
@@ -175,8 +178,8 @@ def test_a_fold_from_any_base_is_the_fold_from_the_start() -> None:
         for at in (0, 7, 29):
             whole, resumed = LogState(), LogState()
             for record in log.records:
-                whole.apply(record)
-                resumed.apply(record)
+                whole = after(whole, record)
+                resumed = after(resumed, record)
                 if record.version == at:
                     resumed = decode_base(encode_base(resumed), "path")
             assert resumed == whole
@@ -194,21 +197,23 @@ class TestWhenBasesAreDue:
         fs = MemoryFileSystem(name)
         log = CommitLog(fs)
         log.prepare_directory()
+        author = MaintenanceAuthor("test", "x")
+        fs.create_exclusive(layout.record_path(0), encode_record(Record(0, "n", author, 0), "unused").content)
         bases.write_base(fs, SYSTEM_IDS, state)
         made = []
         for version in range(state.version + 1, state.version + 201):
-            head = log.read_on()
-            created = log.create(Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0))
-            assert created is head
-            before = len(list_bases(fs))
-            keep_base(fs, SYSTEM_IDS, head)
-            made += [version] * (len(list_bases(fs)) > before or head.delta_bytes == 0)
+            log.read_on()
+            head = log.create(Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0))
+            assert head is not None
+            keep_base(log, head)
+            made += [version] * (log.delta_bytes == 0)
         MemoryFileSystem.drop(name)
         return made
 
     def test_when_reading_on_costs_half_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        small, large = LogState(version=0, nonce="n"), LogState(version=0, nonce="n")
-        large.segments = {str(number): part(f"segment-{number}", "segment") for number in range(20_000)}
+        segments = {str(number): part(f"segment-{number}", "segment") for number in range(20_000)}
+        small = LogState(version=0, nonce="n")
+        large = replace(small, segments=SharedMap(segments))
         size_bytes = len(encode_base(large))
         each = bases.RECORD_COST_BYTES + 150
         assert self.written("small", small, monkeypatch) == pytest.approx(
@@ -239,7 +244,8 @@ class TestWhenBasesAreDue:
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 20_000)
-        monkeypatch.setattr("ftfile.commit.log.encode_record", functools.partial(encode_record, companion_from=1000))
+        small = functools.partial(encode_record, companion_from=1000)
+        monkeypatch.setattr("ftfile.commit.create.encode_record", small)
         driver.commit(0, *(driver.stage(0) for _ in range(100)))
         (written,) = list_bases(driver.fs)
         driver.fs.delete(layout.base_path(written))

@@ -222,6 +222,7 @@ class TestRecords:
             new_queries(out, ring, "d", "e")
         assert_noticed(out)
         record(out, 2).unlink()
+        new_queries(out, ring, "d")
         assert committed(out) == ["a", "d"]
         new, hint = record(out, 1).read_bytes(), Path(out, "_ftfile/hints/published")
         new_queries(out, ring, "f")

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import bases
-from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, Unavailable
+from ftfile.commit import bases, layout
+from ftfile.commit.bases import write_base
+from ftfile.commit.keeping import extend_ranges
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import MaintenanceAuthor
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, ReplayMismatch, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.identity import JobIdentity
@@ -55,11 +62,64 @@ class TestOnce:
         assert not write(out, 0).replayed
         assert write(out, 0).replayed
         assert ids(out) == [1, 2]
-        assert "Transaction(app_id='app', version=0) was written before, and none of these rows are now" in caplog.text
+        assert "WARNING" not in caplog.text
 
     def test_any_version_up_to_the_last_counts_as_found(self, out: str) -> None:
-        assert [write(out, version).replayed for version in (5, 3, 5, 4, 9)] == [False, True, True, True, False]
-        assert ids(out) == [1, 1, 2, 2]
+        assert [write(out, version).replayed for version in (3, 5, 3, 5, 9)] == [False, False, True, True, False]
+        assert ids(out) == [1, 1, 1, 2, 2, 2]
+
+    def test_equal_rows_in_other_partitions_are_the_same_write(self, out: str) -> None:
+        for version in (0, 1):
+            write(out, version)
+        for version in (0, 1):
+            partitions = [[ROWS[1]], [], [ROWS[0]]]
+            assert job(out, version).run_job(SYSTEM_IDS.unique(), partitions).replayed
+
+    @pytest.mark.parametrize("version", [0, 2, 3, 5])
+    def test_other_rows_are_refused(self, out: str, version: int) -> None:
+        """As after the checkpoint of the stream was deleted, and its batches are counted from 0 again."""
+        for each in (0, 2, 5):
+            write(out, each, [{"id": each}])
+        forget_logs()
+        with pytest.raises(ReplayMismatch, match=rf"txnVersion={version} of .*last version 5.*checkpoint"):
+            write(out, version, [{"id": 8}])
+        assert ids(out) == [0, 2, 5]
+
+    def test_other_rows_may_be_dropped(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
+        write(out, 0)
+        batch = job(out, 0)
+        batch.options = {**batch.options, "onReplayMismatch": "keep"}
+        assert batch.run_job("again", [[{"id": 8}]]).replayed
+        assert ids(out) == [1, 2]
+        assert "these rows are dropped (onReplayMismatch=keep)" in caplog.text
+
+    def test_rows_that_only_sum_up_alike_are_refused(self, out: str) -> None:
+        def text(*words: str) -> Committed:
+            batch = MicroBatch(out, {"order": "string"}, job(out, 0).options)
+            return batch.run_job(SYSTEM_IDS.unique(), [[{"order": word} for word in words]])
+
+        text("order-0021", "order-0005")
+        with pytest.raises(ReplayMismatch):
+            text("order-0012", "order-0500")
+
+    def test_an_overwrite_with_other_rows_is_refused(self, out: str) -> None:
+        job(out, 0, overwrite=True).run_job("first", [ROWS])
+        with pytest.raises(ReplayMismatch):
+            job(out, 0, overwrite=True).run_job("second", [ROWS[:1]])
+        assert ids(out) == [1, 2]
+
+    def test_a_version_whose_record_is_not_kept_is_refused(self, out: str) -> None:
+        for version in range(3):
+            write(out, version)
+        log = CommitLog(open_filesystem(out))
+        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        extend_ranges(log, log.read_on())
+        commit(log, Proposal(MaintenanceAuthor("vacuum", "v"), log_start=2), Policy())
+        log.fs.delete(layout.record_path(1))
+        forget_logs()
+        assert write(out, 2).replayed
+        with pytest.raises(ReplayMismatch, match="does not keep its record"):
+            write(out, 1)
 
     def test_applications_do_not_know_each_other(self, out: str) -> None:
         assert [write(out, 0, app=app).replayed for app in "aba"] == [False, False, True]

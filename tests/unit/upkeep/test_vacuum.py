@@ -448,13 +448,9 @@ class TestLog:
         damaged = sorted(info.path for info in world.fs.list(lost))[number]
         world.fs.put(damaged, b"damaged\n")
         world.days(8)
-        if lost == layout.STATE and number == -1:
-            with pytest.raises(CorruptData):
-                ftfile.vacuum(world.url, dry_run=False)
-        else:
-            report = ftfile.vacuum(world.url, dry_run=False)
-            assert report.oldest_version <= (0 if lost == layout.STATE or number == 0 else 15)
-            assert len(take_snapshot(CommitLog(world.fs)).adds) == 16
+        report = ftfile.vacuum(world.url, dry_run=False)
+        assert report.oldest_version <= (0 if lost == layout.STATE or number == 0 else 15)
+        assert len(take_snapshot(CommitLog(world.fs)).adds) == 16
         assert len(self.versions(world)) >= 16 - (12 if lost == layout.RANGES and number == -1 else 0)
 
     def test_the_newer_base_may_be_lost_afterwards(self, world: World) -> None:
@@ -468,7 +464,7 @@ class TestLog:
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 17
 
     def test_with_records_goes_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.commit.log.encode_record", functools.partial(encode_record, companion_from=100))
+        monkeypatch.setattr("ftfile.commit.create.encode_record", functools.partial(encode_record, companion_from=100))
         self.fill(world, 12)
         world.days(8)
         world.vacuum()
@@ -480,7 +476,7 @@ class TestLog:
 
     def test_records_go_before_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Who finds a record without its adds looks whether the record is still there."""
-        monkeypatch.setattr("ftfile.commit.log.encode_record", functools.partial(encode_record, companion_from=100))
+        monkeypatch.setattr("ftfile.commit.create.encode_record", functools.partial(encode_record, companion_from=100))
         self.fill(world, 12)
         world.days(8)
         world.vacuum()

@@ -130,7 +130,7 @@ def test_rows_written_when_the_column_had_another_type_are_found_by_that(tmp_pat
 
 def test_encodings_that_the_state_has_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers remember the last ones, and readers all."""
-    monkeypatch.setattr("ftfile.commit.state.DEFINITIONS_KEPT", 1)
+    monkeypatch.setattr("ftfile.commit.fold.DEFINITIONS_KEPT", 1)
     out = str(tmp_path / "out")
     for batch in range(6):
         options = {"fileFormat": "json", "partitionBy": "key", "dateFormat": f"yyyy-MM-dd'{batch}'"}

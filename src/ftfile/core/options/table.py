@@ -217,10 +217,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "fingerprint",
         one_of("content", "strong"),
-        "content",
-        "How a batch is compared with its replay when Spark's offsets are not at hand: `content` sums columns, "
-        "`strong` hashes rows and sees values that changed places.",
+        None,
+        "How rows are compared when a batch comes again: `strong` hashes rows, and proves that they are the same; "
+        "`content` sums columns, costs a quarter of that, and only shows that they are not. Where Spark's offsets tell "
+        "(`checkpointLocation` is set on the writer), `content` is enough, and only warns.",
         "guarantees",
+        default_text="`strong` where offsets do not tell, and with `txnAppId`; else `content`",
     ),
     Option(
         "badRecords",

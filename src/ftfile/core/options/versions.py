@@ -21,7 +21,8 @@ VERSIONS: tuple[Option, ...] = (
         VERSION,
         None,
         "Which write of `txnAppId` this is, such as the batch id. A version not above the last one recorded counts as "
-        "written already: its rows are not written again, and a warning says so.",
+        "written already: equal rows are not written again, and other rows are an error, unless "
+        "`onReplayMismatch=keep` drops them.",
         "guarantees",
     ),
     Option(

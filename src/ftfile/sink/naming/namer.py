@@ -80,7 +80,7 @@ class _Round:
         self._namer = namer
         self._definitions = definitions
         self._store = fs.capabilities
-        self._remembered = head.memory.get(NUMBERS, {})
+        self._remembered: Mapping[str, list[Any]] = head.memory.get(NUMBERS, {})
         self._names = _Names(head, fs) if namer.naming.if_exists == "fail" else None
         self._extensions: dict[str, str] = {}
         self._indexes: Counter[str] = Counter()

@@ -1,0 +1,421 @@
+"""What bounds something in the log: beyond each bound things stay right, and go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit import (
+    bases,
+    create,
+    fold,
+    keeping,
+    layout,
+    log,
+    memory,
+    merging,
+    range_format,
+    ranges,
+    record_format,
+)
+from ftfile.commit import snapshot as snapshots
+from ftfile.commit import state as states
+from ftfile.commit.bases import decode_base, encode_base, list_bases, write_base
+from ftfile.commit.fold import after
+from ftfile.commit.hints import PublishedHint, write_published
+from ftfile.commit.log import CommitLog
+from ftfile.commit.memory import remember
+from ftfile.commit.merging import make_range, merge
+from ftfile.commit.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.commit.proposal import Proposal, Rewrite
+from ftfile.commit.protocol import commit
+from ftfile.commit.ranges import cover, list_ranges, reach, read_range, write_range
+from ftfile.commit.shared_map import CHANGES_MIN, SharedMap
+from ftfile.commit.snapshot import take_snapshot
+from ftfile.commit.state import LogState
+from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.memory import MemoryFileSystem
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.clock import ManualClock
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.commit.conftest import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.fs.api import FileSystem, InputFile
+
+
+def part(name: str) -> Add:
+    return Add(name, "part", f"_ftfile/staged/q/{name}", name, 1, 1, "crc32:0", 1, "", "e", Origin("q", 0, 0))
+
+
+def maintained(state: LogState, count: int) -> LogState:
+    """Return a state so many records on."""
+    first = state.version + 1
+    versions = range(first, first + count)
+    return after(state, *(Record(at, f"n{at}", MaintenanceAuthor("test", "x"), 0) for at in versions))
+
+
+@pytest.fixture
+def in_memory(request: pytest.FixtureRequest) -> Iterator[Driver]:
+    name = request.node.name
+    yield Driver(MemoryFileSystem(name))
+    MemoryFileSystem.drop(name)
+
+
+class TestState:
+    def test_recent_records(self, in_memory: Driver) -> None:
+        """A hint that names an older record saves nothing, and what it says is found out anew."""
+        state = maintained(LogState(), fold.RECENT_RECORDS + 10)
+        assert len(state.recent) == fold.RECENT_RECORDS
+        assert [state.includes(at, f"n{at}") for at in (9, 10, 265)] == [None, True, True]
+        assert [state.includes(at, "other") for at in (9, 10, 266)] == [None, False, False]
+        driver = in_memory
+        add = driver.commit_new(0)
+        hint = driver.log.read_on()
+        other = CommitLog(driver.fs)
+        for _ in range(fold.RECENT_RECORDS + 1):
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"))
+        write_published(driver.fs, PublishedHint(hint.version, hint.nonce))
+        driver.restart()
+        driver.commit_new(1)
+        assert add.final_path in driver.visible()
+        assert len(driver.visible()) == 2
+
+    def test_recent_changes_of_segments(self) -> None:
+        """Whoever has missed more than that begins anew with all open segments."""
+        state = LogState()
+        for version in range(fold.RECENT_CHANGES + 5):
+            segment = replace(part(f"s{version}"), kind="segment", final_path=None)
+            record = Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0, adds=(segment,))
+            state = after(state, record)
+        assert len(state.segment_changes) == fold.RECENT_CHANGES
+        assert len(state.segments) == fold.RECENT_CHANGES + 5
+
+    def test_removed_parts(self) -> None:
+        count = fold.REMOVED_KEPT + 1
+        parts = [part(f"p{number}") for number in range(count)]
+        state = after(LogState(), Record(0, "n0", JobAuthor("j"), 0, tuple(parts)))
+        for version, removed in enumerate((parts[:5000], parts[5000:]), 1):
+            removes = tuple(Remove.of(add) for add in removed)
+            author = MaintenanceAuthor("drop", "x")
+            state = after(state, Record(version, f"n{version}", author, 0, removes=removes))
+        assert len(state.removed) <= fold.REMOVED_KEPT
+        assert not any(state.is_live(add, known_at=0) for add in parts[::500])
+
+    def test_definitions(self, driver: Driver) -> None:
+        """One that is forgotten and wanted again is written again."""
+        for batch in range(3 * fold.DEFINITIONS_KEPT):
+            driver.commit(batch, definitions={f"e{batch}": batch})
+        head = driver.log.read_on()
+        assert fold.DEFINITIONS_KEPT <= len(head.definitions) <= 2 * fold.DEFINITIONS_KEPT
+        driver.commit(head.version + 1, definitions={"e0": 0}, encoding="e0")
+        assert driver.log.read_on().definitions["e0"] == 0
+
+    def test_definitions_of_queries_stay(self, driver: Driver) -> None:
+        """A flush needs the settings of every query, however long ago it wrote."""
+        driver.commit(0, definitions={"settings": {"rolling": 1}}, settings="settings")
+        other = type(driver)(driver.fs, "query-2").with_policy(on_new_query="continue")
+        for batch in range(3 * fold.DEFINITIONS_KEPT):
+            other.commit(batch, definitions={f"e{batch}": batch})
+        for head in (other.log.read_on(), decode_base(encode_base(other.log.read_on()), "path")):
+            assert head.definitions[head.queries["query-1"].settings or ""] == {"rolling": 1}
+
+    def test_entries_of_a_table(self) -> None:
+        keys = [f"{number:x}" for number in range(memory.ENTRIES_MAX + 10)]
+        found = remember({}, {"t": {"set": dict.fromkeys(keys, 1)}}, 0)
+        found = remember(found, {"t": {"set": {keys[20]: 2}}}, 1)
+        assert len(found["t"]) == memory.ENTRIES_MAX
+        assert list(found["t"])[:2] == [keys[10], keys[11]]
+        assert list(found["t"])[-1] == keys[20]
+
+    def test_reserved_names_stay_while_the_record_is_kept(self) -> None:
+        removes = (Remove("id", "part", "path", "latest.txt"),)
+        author = MaintenanceAuthor("test", "x")
+        state = after(LogState(), Record(0, "n0", author, 0), Record(1, "n1", author, 0, removes=removes))
+        state = after(state, Record(2, "n2", author, 0, log_start=1))
+        assert dict(state.reserved) == {"latest.txt": 1}
+        assert dict(after(state, Record(3, "n3", author, 0, log_start=2)).reserved) == {}
+
+
+class TestSharing:
+    def test_a_state_does_not_change_when_the_log_goes_on(self, driver: Driver) -> None:
+        driver.commit_new(0, memory={"t": {"set": {"a": 1}}}, definitions={"e": 1})
+        head = driver.log.read_on()
+        before = encode_base(head)
+        other = CommitLog(driver.fs)
+        for _ in range(3):
+            driver.create_record(
+                other,
+                author=JobAuthor("j", Transaction("app", other.read_on().version)),
+                adds=(replace(driver.stage(1), kind="segment", final_path=None),),
+                memory={"t": {"set": {"b": 2}, "drop": ["a"]}},
+                definitions={"f": 2},
+                log_start=1,
+            )
+        assert driver.log.read_on().version == 3
+        assert encode_base(head) == before
+
+    def test_looking_for_a_missing_part_does_not_advance_the_head(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        head = driver.log.read_on()
+        driver.create_record(author=JobAuthor("other"))
+        driver.log.read_on(durable=True)
+        assert head.version == 0
+
+    @pytest.mark.parametrize("size", [0, 1, CHANGES_MIN, 40 * CHANGES_MIN])
+    def test_changed_copies_are_right_beyond_what_they_share(self, size: int) -> None:
+        expected = {f"k{number}": number for number in range(size)}
+        found = SharedMap(dict(expected))
+        for step in range(6):
+            before, copy = found, dict(found.items())
+            draft = found.draft()
+            for number in range(step * CHANGES_MIN // 2):
+                key = f"k{number * 3 + step}"
+                draft.drop(key)
+                expected.pop(key, None)
+                if number % 2:
+                    draft.set(key, -number)
+                    expected[key] = -number
+            found = draft.finish()
+            assert list(found.items()) == list(expected.items())
+            assert list(draft.items()) == list(expected.items())
+            assert (len(found), "k3" in found) == (len(expected), "k3" in expected)
+            assert list(before.items()) == list(copy.items())
+
+
+class TestQueries:
+    def test_more_than_a_view_tells_of(self, tmp_path: Path) -> None:
+        """A task of the 257th query does not find its batch, and writes; the commit finds it."""
+        out = str(tmp_path / "out")
+        query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json", "onNewQuery": "continue"}, f"{0:036d}")
+        query.run(0, [[{"id": 1}]])
+        driver = Driver(query_fs(out))
+        other = CommitLog(driver.fs)
+        for number in range(1, states.VIEW_QUERIES + 1):
+            driver.create_record(other, author=StreamAuthor(f"{number:036d}", "r", 0), lineage_start=0)
+        view = CommitLog(driver.fs).read_on().view()
+        assert len(view.last_batches) == states.VIEW_QUERIES
+        assert query.query_id not in view.last_batches
+        query.restart()
+        message = query.run_task(query.plan(), query.identity(0), 0, [{"id": 1}])
+        assert not message.found_committed
+        assert query.commit(0, [message]).replayed
+        query.run(1, [[{"id": 2}]])
+        assert len(driver.visible()) == 2
+
+
+def query_fs(out: str) -> FileSystem:
+    from ftfile.fs.registry import open_filesystem
+
+    return open_filesystem(out)
+
+
+class TestTries:
+    def test_to_create(self, driver: Driver) -> None:
+        tried: list[str] = []
+
+        class Lost(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record"):
+                    tried.append(path)
+                    raise OutcomeUnknown("create_exclusive", path, "no reply")
+                super().create_exclusive(path, content)
+
+        with pytest.raises(CommitOutcomeUnknown):
+            commit(CommitLog(Lost(driver.fs), clock=ManualClock()), driver.propose(0, driver.stage(0)), driver.policy)
+        assert len(tried) == create.CREATE_TRIES
+        driver.commit_new(0)
+
+    def test_to_read_on(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log, "READ_ON_TRIES", 5)
+        driver = in_memory
+        driver.commit_new(0)
+
+        class Fast(WrapperFileSystem):
+            """Others commit and write a base whenever a base is read."""
+
+            def read(self, path: str) -> bytes:
+                content = super().read(path)
+                if path.endswith(".record"):
+                    driver.create_record(author=MaintenanceAuthor("test", "x"))
+                    write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())
+                return content
+
+        with pytest.raises(StorageError, match="faster than they could be read"):
+            CommitLog(Fast(driver.fs)).read_on()
+        assert CommitLog(driver.fs).read_on().version > 0
+
+    def test_to_take_a_snapshot(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(snapshots, "TRIES", 3)
+        driver.commit_new(0)
+
+        class Vacuumed(WrapperFileSystem):
+            """A vacuum says at every look that records may be gone."""
+
+            def list(self, path: str) -> list:  # type: ignore[type-arg]
+                if path == layout.RANGES:
+                    head = CommitLog(driver.fs).read_on()
+                    author = MaintenanceAuthor("vacuum", "v")
+                    driver.create_record(author=author, log_start=head.log_start + 1)
+                return super().list(path)
+
+        with pytest.raises(CorruptData, match="another at every look"):
+            take_snapshot(CommitLog(Vacuumed(driver.fs)))
+
+
+class TestLargeRecords:
+    def test_adds_beyond_one_mebibyte(self, in_memory: Driver) -> None:
+        driver = in_memory
+        count = record_format.COMPANION_FROM_BYTES // 150
+        adds = [replace(driver.stage(0), bucket=f"key={'x' * 40}") for _ in range(count)]
+        driver.commit(0, *adds)
+        assert len([info for info in driver.fs.list(layout.LOG) if info.path.endswith(".adds")]) == 1
+        driver.restart()
+        driver.commit_new(1)
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == count + 1
+        assert driver.log.find_batch("query-1", 0) is not None
+        assert driver.commit(0, *adds[:1]).replayed
+
+
+class TestRanges:
+    def test_records_between_ranges(self, in_memory: Driver) -> None:
+        """At most so many versions, or so many bytes, are read one by one."""
+        driver = in_memory
+        for batch in range(2 * keeping.RANGE_EVERY + 3):
+            driver.commit(batch)
+        assert reach(cover(list_ranges(driver.fs))) == 2 * keeping.RANGE_EVERY - 1
+        driver.commit(batch + 1, *(driver.stage(batch + 1) for _ in range(keeping.RANGE_BYTES // 200)))
+        assert reach(cover(list_ranges(driver.fs))) == batch + 1
+
+    def test_a_gap_of_more_records_than_are_read_again(self, in_memory: Driver) -> None:
+        driver = in_memory
+        other = CommitLog(driver.fs)
+        for _ in range(2 * keeping.GAP_RECORDS):
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"))
+        reached = []
+        for batch in range(6 * keeping.RANGE_EVERY):
+            driver.commit(batch)
+            reached.append(reach(cover(list_ranges(driver.fs))))
+        assert keeping.GAP_RECORDS - 1 in reached
+        assert reached[-1] == driver.log.read_on().version
+
+    def test_ranges_that_cannot_be_written(self, in_memory: Driver) -> None:
+        """Little is remembered, and it is tried ever more seldom; once it works again, all is made up for."""
+        driver, tries = in_memory, 0
+        denied = True
+
+        class Denied(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                nonlocal tries
+                if path.endswith(".range") and denied:
+                    tries += 1
+                    raise PermissionDenied("create_exclusive", path, "no")
+                super().create_exclusive(path, content)
+
+        driver.fs = Denied(driver.fs)
+        driver.restart()
+        most = 0
+        for batch in range(16 * keeping.RANGE_EVERY):
+            driver.commit(batch, metrics={"note": "x" * 3000})
+            most = max(most, driver.log.recent.size_bytes)
+        assert most <= keeping.RANGE_BYTES
+        assert 2 <= tries <= 5
+        denied = False
+        driver.restart()
+        for batch in range(16 * keeping.RANGE_EVERY, 24 * keeping.RANGE_EVERY):
+            driver.commit(batch)
+        assert reach(cover(list_ranges(driver.fs))) == driver.log.read_on().version
+
+    def test_a_pause_ends(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+        monkeypatch.setattr(keeping, "PAUSES_MAX", 2)
+        driver, tried = in_memory, []
+
+        class Denied(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".range"):
+                    tried.append(driver.log.read_on().version)
+                    raise PermissionDenied("create_exclusive", path, "no")
+                super().create_exclusive(path, content)
+
+        driver.fs = Denied(driver.fs)
+        driver.restart()
+        for batch in range(40):
+            driver.commit(batch)
+        assert tried == [1, 3, 7, 15, 23, 31, 39]
+
+    def test_ranges_that_are_too_large_to_be_merged_by_a_commit(
+        self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ranges, "MERGED_BYTES", 3_000)
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+        driver = in_memory
+        for batch in range(60):
+            driver.commit_new(batch)
+        assert len(list_ranges(driver.fs)) > 3
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == 60
+
+    def test_more_adds_than_a_document_holds(self) -> None:
+        fs = MemoryFileSystem("documents")
+        count = merging.DOCUMENT_ADDS + 1
+        records = [
+            Record(at, f"n{at}", JobAuthor("j"), 0, tuple(part(f"p{at}-{n}") for n in range(half)), after=f"n{at - 1}")
+            for at, half in enumerate((count // 2, count - count // 2))
+        ]
+        made = merge([make_range(records[:1], 0), make_range(records[1:], 0)], 0)
+        found = read_range(fs, write_range(fs, SYSTEM_IDS, made), ended=True)
+        assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
+        assert sum(len(set(document.versions().ids)) for document in found.kept) == count
+        MemoryFileSystem.drop("documents")
+
+    def test_a_header_of_more_bytes_than_are_read_at_once(self) -> None:
+        fs = MemoryFileSystem("headers")
+        definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
+        record = Record(0, "n0", JobAuthor("j"), 0, (part("p"),), definitions=definitions, after="")
+        name = write_range(fs, SYSTEM_IDS, make_range([record], 0))
+        reads: list[int] = []
+
+        class Watched(WrapperFileSystem):
+            def open(self, path: str) -> InputFile:
+                file = super().open(path)
+                reads.append(file.size_bytes)
+                return file
+
+        found = read_range(Watched(fs), name, ended=True)
+        assert (found.definitions, found.kept[0].count) == (definitions, 1)
+        assert reads[0] > range_format.HEADER_BYTES
+        MemoryFileSystem.drop("headers")
+
+
+class TestBases:
+    def test_records_that_cost_more_than_a_base(self, in_memory: Driver) -> None:
+        driver = in_memory
+        count = bases.BASE_MIN_BYTES // bases.RECORD_COST_BYTES
+        for batch in range(count):
+            driver.commit(batch)
+        (base,) = list_bases(driver.fs)
+        driver.restart()
+        assert driver.log.read_on().version == count - 1
+        assert driver.log.base_bytes > 0
+        assert driver.log.delta_bytes < bases.BASE_MIN_BYTES // 2
+        assert base.version > count // 2
+
+
+class TestRewrites:
+    def test_an_overwrite_takes_no_rewrites(self, driver: Driver) -> None:
+        """It removes their inputs itself, and keeps no rows of before."""
+        old = driver.commit_new(0)
+        new, rewritten = driver.stage(1), driver.stage(1)
+        rewrite = Rewrite((old,), (rewritten,), known_at=0)
+        commit(driver.log, replace(driver.propose(1, new, overwrite=True), rewrites=(rewrite,)), driver.policy)
+        assert set(take_snapshot(driver.log).adds) == {new.id}
+        assert driver.visible() == {new.final_path}
+
+    def test_a_proposal_without_rows_is_one(self, driver: Driver) -> None:
+        assert commit(driver.log, Proposal(JobAuthor("j")), driver.policy).version == 0
