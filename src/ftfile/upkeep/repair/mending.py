@@ -1,0 +1,219 @@
+"""How each finding is mended. What is found at once is mended in an order in which nothing is hidden or lost between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftfile.commit import layout
+from ftfile.commit.bases import write_base
+from ftfile.commit.hints import PublishedHint, write_published
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import MaintenanceAuthor
+from ftfile.commit.places import look
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.commit.publish import publish
+from ftfile.commit.state import Unpublished
+from ftfile.core.errors import FtfileError
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger
+from ftfile.upkeep.logs import own_log
+from ftfile.upkeep.ranges import merge_all
+from ftfile.upkeep.repair.cutting import cut_log
+from ftfile.upkeep.repair.quarantine import set_aside
+from ftfile.upkeep.repair.rewriting import OPERATION, copy_to, record_changes, renamed
+from ftfile.upkeep.verify.findings import (
+    BringBack,
+    CutLog,
+    GiveUp,
+    LowerHorizon,
+    MakeDirectory,
+    MoveAside,
+    Publish,
+    Rebuild,
+    Rename,
+    RetireAgain,
+    StartLog,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from ftfile.commit.model import Add
+    from ftfile.fs.api import FileSystem
+    from ftfile.upkeep.verify.findings import Action, VerifyReport
+
+__all__ = ("Mender", "Opening", "describe")
+
+# What the log is read by comes first, then what stands in the way of files, then files, then what is derived.
+_ORDER: tuple[type[Action], ...] = (
+    *(MakeDirectory, MoveAside, CutLog, LowerHorizon, BringBack, Rename, GiveUp, Publish, RetireAgain, StartLog),
+    Rebuild,
+)
+# What keeps records from being wholly published.
+_IN_THE_WAY = frozenset({"not-published", "taken-name", "impossible-name", "repeated-name", "returned-part", "hidden-part"})
+
+_log = get_logger(__name__)
+
+
+class Opening(NamedTuple):
+    """How the caller opened the directory."""
+
+    path: str | os.PathLike[str]
+    key_provider: str | None
+    storage: Mapping[str, str] | None
+
+
+def describe(action: Action) -> str:
+    """Return what an action does, in words."""
+    match action:
+        case MakeDirectory(path):
+            return f"make the directory {path!r}"
+        case MoveAside(path):
+            return f"move {path!r} to {layout.QUARANTINE}"
+        case Rebuild(kind):
+            return f"make the {kind} anew of the records"
+        case CutLog(version):
+            return f"move the records from version {version} on, and what they made visible, to {layout.QUARANTINE}"
+        case StartLog(version):
+            return f"record that the log begins with version {version}"
+        case LowerHorizon():
+            return "record a vacuum horizon that is not in the future"
+        case Publish(add):
+            return f"publish {add.final_path!r}"
+        case RetireAgain(remove):
+            return f"hide {remove.final_path!r} again"
+        case BringBack(add, source):
+            return f"publish {add.final_path!r} again, from {source!r}"
+        case Rename(add, _):
+            return f"record another name for {add.final_path!r}, and publish it"
+        case GiveUp(add, _):
+            return f"record that the {add.rows} rows of {add.final_path or add.path!r} are gone"
+
+
+class Mender:
+    """Mends a directory.
+
+    Args:
+        opening: how to open its log for writing.
+        fs: of the directory.
+        job_id: of the repair, for its records.
+    """
+
+    def __init__(self, opening: Opening, fs: FileSystem, job_id: str) -> None:
+        self._opening = opening
+        self._fs = fs
+        self._job_id = job_id
+        self._author = MaintenanceAuthor(OPERATION, job_id)
+
+    def mend(self, actions: Sequence[Action]) -> list[str]:
+        """Do what is asked; return for each action why it failed, empty where it did not."""
+        errors = [""] * len(actions)
+        for kind in _ORDER:
+            for at, action in enumerate(actions):
+                if isinstance(action, kind):
+                    errors[at] = self._tried(action)
+        return errors
+
+    def settle(self, report: VerifyReport) -> None:
+        """Write down what has been found to be published, so that nobody begins with what was mended."""
+        if not report.complete or any(finding.code in _IN_THE_WAY for finding in report.findings):
+            return
+        log = self._log()
+        head = log.read_on(durable=True)
+        if head.version != report.version or head.version < 0:
+            return
+        if head.unpublished:
+            write_base(log.fs, log.ids, replace(head, unpublished={}))
+        write_published(log.fs, PublishedHint(head.version, head.nonce))
+
+    def _tried(self, action: Action) -> str:
+        try:
+            self._do(action)
+        except FtfileError as error:
+            _log.warning("repair could not %s: %s", describe(action), error)
+            return str(error)
+        return ""
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case MakeDirectory(path):
+                self._fs.make_directories(path)
+                self._fs.sync_directory(layout.parent(path))
+            case MoveAside(path):
+                set_aside(self._fs, SYSTEM_IDS, path, "it was in the way, or misled readers")
+            case CutLog(version):
+                cut_log(self._fs, SYSTEM_IDS, version)
+            case StartLog(version):
+                commit(self._log(), Proposal(self._author, log_start=version), Policy())
+            case LowerHorizon():
+                self._lower_horizon()
+            case Publish(add):
+                self._publish(self._log(), add)
+            case RetireAgain(remove):
+                self._retire(remove.final_path or "", layout.retired_path(remove.id))
+            case BringBack(add, source):
+                self._bring_back(add, source)
+            case Rename(add, source):
+                self._rename(add, source)
+            case GiveUp(add, damaged):
+                self._give_up(add, damaged)
+            case Rebuild(kind):
+                self._rebuild(kind)
+
+    def _log(self) -> CommitLog:
+        """Return a log that writes as the newest writer did."""
+        return own_log(*self._opening)
+
+    def _lower_horizon(self) -> None:
+        raise NotImplementedError
+
+    def _publish(self, log: CommitLog, add: Add) -> None:
+        problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)
+        if problem is not None:
+            raise problem.error
+
+    def _retire(self, final_path: str, hidden: str) -> None:
+        self._fs.make_directories(layout.RETIRED)
+        if look(self._fs, hidden) is not None:
+            set_aside(self._fs, SYSTEM_IDS, final_path, f"a copy of {hidden!r}, which is hidden")
+            return
+        self._fs.rename(final_path, hidden)
+        for directory in (layout.parent(final_path), layout.RETIRED):
+            self._fs.sync_directory(directory)
+
+    def _bring_back(self, add: Add, source: str) -> None:
+        log = self._log()
+        if source == layout.retired_path(add.id):
+            log.fs.make_directories(layout.parent(add.path))
+            log.fs.rename(source, add.path)
+        else:
+            # It may also be the file of another part, with the same content.
+            copy_to(log.fs, add, source, SYSTEM_IDS)
+        self._publish(log, add)
+
+    def _rename(self, add: Add, source: str) -> None:
+        log = self._log()
+        new = renamed(add, SYSTEM_IDS)
+        copy_to(log.fs, new, source, SYSTEM_IDS)
+        record_changes(log, self._job_id, (), [(add, new)])
+        # Nobody must publish it under the old name.
+        if source == add.path:
+            set_aside(log.fs, SYSTEM_IDS, source, f"its rows are in {new.final_path!r} now")
+        self._publish(log, new)
+
+    def _give_up(self, add: Add, damaged: str | None) -> None:
+        if damaged is not None:
+            set_aside(self._fs, SYSTEM_IDS, damaged, f"it is not what was recorded of {add.final_path!r}")
+        record_changes(self._log(), self._job_id, [add], ())
+
+    def _rebuild(self, kind: str) -> None:
+        log = self._log()
+        head = log.read_on(durable=True)
+        if kind == "ranges":
+            merge_all(log, head)
+        elif kind == "base":
+            write_base(log.fs, log.ids, head)

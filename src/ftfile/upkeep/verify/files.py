@@ -1,0 +1,277 @@
+"""The files of live adds: is each where it belongs, with its length? And what is there that no record knows?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.places import Place, Whereabouts, children, find_part, has_content, look, walk
+from ftfile.commit.side_by_side import side_by_side
+from ftfile.core.errors import NotFound
+from ftfile.upkeep.verify.findings import BringBack, Finding, GiveUp, MoveAside, Publish, Rename, RetireAgain
+from ftfile.upkeep.verify.history import add_hash
+from ftfile.upkeep.verify.log_scan import REPAIR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ftfile.commit.model import Add, Remove
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("Files", "compare_files", "list_files", "lost", "tell_of_others")
+
+NAMES_TOLD = 10
+
+
+@dataclass
+class Files:
+    """What is on storage, and how it compares with what is live.
+
+    Attributes:
+        visible: lengths of the files that plain readers see, by path; -1 once a live part was found there.
+        staged: of what attempts wrote.
+        retired: of removed parts.
+        live_sum: of the hashes of all live adds.
+    """
+
+    fs: FileSystem
+    visible: dict[str, int] = field(default_factory=dict)
+    staged: dict[str, int] = field(default_factory=dict)
+    retired: dict[str, int] = field(default_factory=dict)
+    parts: int = 0
+    segments: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    live_sum: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def list_files(fs: FileSystem) -> Files:
+    """List what is in a directory, but for the log; directories that plain readers skip are passed over."""
+    files = Files(fs)
+    waiting = [""]
+    while waiting:
+        for info in children(fs, waiting.pop()):
+            if info.path.rpartition("/")[2][0] in "_.":
+                continue
+            if info.is_directory:
+                waiting.append(info.path)
+            else:
+                files.visible[info.path] = info.size_bytes
+    files.staged = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
+    files.retired = {info.path: info.size_bytes for info in children(fs, layout.RETIRED)}
+    return files
+
+
+def compare_files(files: Files, adds: Iterable[Add], still_live: Callable[[Add], bool]) -> None:
+    """Look for the file of every live add.
+
+    Args:
+        files: as listed.
+        adds: what is live.
+        still_live: asked of an add whose file is not found, since a query may have removed it meanwhile.
+    """
+    odd: list[Add] = []
+    pieces: list[tuple[str, int, int, Add]] = []
+    needed: set[str] = set()
+    for add in adds:
+        files.live_sum += add_hash(add)
+        files.rows += add.rows
+        files.size_bytes += add.length
+        if add.kind == "segment":
+            files.segments += 1
+            pieces.append((add.path, add.offset, add.length, add))
+            continue
+        files.parts += 1
+        assert add.final_path is not None, f"part {add.id} has no final name"
+        found = files.visible.get(add.final_path)
+        is_alone = add.path == add.final_path or add.path not in files.staged
+        if found == add.length and is_alone:
+            files.visible[add.final_path] = -1
+        else:
+            odd.append(add)
+            needed.add(add.path)
+    _compare_segments(files, pieces, needed, still_live)
+    _compare_odd(files, odd, still_live)
+    for path in needed:
+        files.staged.pop(path, None)
+
+
+def _compare_segments(
+    files: Files, pieces: list[tuple[str, int, int, Add]], needed: set[str], still_live: Callable[[Add], bool]
+) -> None:
+    end, last = 0, ""
+    for path, offset, length, add in sorted(pieces, key=lambda piece: piece[:3]):
+        needed.add(path)
+        size_bytes = files.staged.get(path)
+        if size_bytes is None or size_bytes < offset + length:
+            info = look(files.fs, path)
+            size_bytes = None if info is None else info.size_bytes
+        if (size_bytes is None or size_bytes < offset + length) and still_live(add):
+            code = "missing-segment" if size_bytes is None else "damaged-segment"
+            found = "no such file" if size_bytes is None else f"{size_bytes} bytes"
+            expected = f"{offset + length} bytes or more, of which {add.rows} rows are not in a file yet"
+            files.findings.append(lost(add, code, expected, found))
+        if path == last and offset < end:
+            found = f"two that share the bytes at {offset}"
+            remedy = "The log was changed by hand: restore it from a copy of the directory"
+            files.findings.append(Finding("overlapping-segments", path, "segments apart", found, "error", remedy))
+        end, last = max(end, offset + length) if path == last else offset + length, path
+
+
+def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
+    """Look once more for what is not simply at its final name, one by one."""
+    found = side_by_side(files.fs, lambda add: find_part(files.fs, add), odd)
+    for add, where in zip(odd, found, strict=True):
+        final = add.final_path or ""
+        if where.place is not Place.PUBLISHED and not still_live(add):
+            continue
+        if files.visible.get(final) == -1:
+            _compare_repeated(files, add)
+        elif where.place is Place.PUBLISHED:
+            files.visible[final] = -1
+        else:
+            if where.place is not Place.TAKEN:
+                files.visible.pop(final, None)
+            files.findings.append(_misplaced(files, add, where))
+
+
+def _compare_repeated(files: Files, add: Add) -> None:
+    """Two live parts have one final name: which of them is the file?"""
+    final = add.final_path or ""
+    expected = "a name for each live file"
+    if add.path in files.staged:
+        source: str | None = add.path
+    else:
+        source = _hidden_copy(files, add)
+    if source is not None:
+        found = f"another live file is there; this one is at {source!r}"
+        actions = (Rename(add, source),)
+        files.findings.append(Finding("repeated-name", final, expected, found, "error", REPAIR, "yes", actions))
+        return
+    files.findings.append(lost(add, "repeated-name", expected, f"another live file; that of {add.rows} rows is gone"))
+
+
+def _misplaced(files: Files, add: Add, where: Whereabouts) -> Finding:
+    final, place = add.final_path or "", where.place
+    if place is Place.STAGED:
+        found = f"the file at {add.path!r}: committed, not published yet"
+        remedy = f"The next commit publishes it, and so does a repair: {REPAIR}"
+        return Finding("not-published", final, "a file", found, "warning", remedy, "yes", (Publish(add),))
+    if place is Place.TAKEN:
+        assert where.found is not None, "something is in the way"
+        found = f"a foreign file of {where.found.size_bytes} bytes at {where.found.path!r}; the part waits in the stage"
+        actions = (MoveAside(where.found.path), Publish(add))
+        files.visible.pop(where.found.path, None)
+        remedy = f"Move the foreign file away, or: {REPAIR}: it puts that aside"
+        return Finding("taken-name", final, "the committed file", found, "error", remedy, "yes", actions)
+    if place is Place.IMPOSSIBLE:
+        found = f"a name that {where.fault}"
+        actions = (Rename(add, add.path),)
+        return Finding("impossible-name", final, "a name that the store keeps", found, "error", REPAIR, "yes", actions)
+    expected = f"a file of {add.length} bytes with {add.checksum}"
+    source = where.found.path if place is Place.RETIRED and where.found is not None else _hidden_copy(files, add)
+    if source is not None:
+        aside = (MoveAside(where.found.path),) if place is Place.DAMAGED and where.found is not None else ()
+        actions = (*aside, BringBack(add, source))
+        return Finding("hidden-part", final, expected, f"its content at {source!r}", "error", REPAIR, "yes", actions)
+    if place is Place.DAMAGED and where.found is not None:
+        return lost(add, "damaged-part", expected, f"{where.found.size_bytes} bytes", where.found.path)
+    return lost(add, "missing-part", expected, "nothing, neither staged nor published nor retired")
+
+
+def _hidden_copy(files: Files, add: Add) -> str | None:
+    """Return the retired or quarantined file that has the content of a part, if there is one."""
+    quarantined = {info.path: info.size_bytes for info in children(files.fs, layout.QUARANTINE)}
+    candidates = (path for path, size in (files.retired | quarantined).items() if size == add.length)
+    return next((path for path in candidates if has_content(files.fs, path, add.length, add.checksum)), None)
+
+
+def lost(add: Add, code: str, expected: str, found: str, damaged: str | None = None) -> Finding:
+    """Return the finding of an add whose rows cannot be read."""
+    path = add.final_path or add.path
+    return Finding(
+        code, path, expected, found, "error", _give_up_words(add), "on request", (GiveUp(add, damaged),)
+    )
+
+
+def _give_up_words(add: Add) -> str:
+    """Return what to do about an add whose file is lost."""
+    path = add.final_path or add.path
+    return (
+        f"Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}]) records that its "
+        f"{add.rows} rows of {_batches(add)} are gone"
+    )
+
+
+def tell_of_others(files: Files, removed: Mapping[str, tuple[Remove, Add | None]], letters: Iterable[Add]) -> None:
+    """Tell of visible files that belong to no live add, and of dead letters that are still staged.
+
+    Args:
+        files: as compared.
+        removed: removed parts by final name; the add where its content is known.
+        letters: of records.
+    """
+    left = {path: size for path, size in files.visible.items() if size >= 0}
+    foreign: list[str] = []
+    for path, (remove, add) in removed.items():
+        if path not in left:
+            continue
+        del left[path]
+        if add is None or not has_content(files.fs, path, add.length, add.checksum):
+            foreign.append(path)
+            continue
+        files.findings.append(
+            Finding(
+                "returned-part",
+                path,
+                "nothing: it was replaced or removed",
+                "the removed part: plain readers see old rows beside the new ones",
+                "error",
+                REPAIR,
+                "yes",
+                (RetireAgain(remove),),
+            )
+        )
+    for letter in letters:
+        path = letter.final_path or ""
+        where = find_part(files.fs, letter)
+        files.staged.pop(letter.path, None)
+        if where.place is Place.STAGED:
+            found, remedy = "still staged", f"The next commit publishes it: {REPAIR}"
+            files.findings.append(
+                Finding("not-published", path, "dead letters", found, "warning", remedy, "yes", (Publish(letter),))
+            )
+    for note in [path for path in files.staged if layout.is_note(path)]:
+        # A task writes this file under its final name, or was killed in doing so.
+        left.pop(_noted(files.fs, note), None)
+    if foreign:
+        expected = "nothing: removed parts had these names"
+        files.findings.append(_unknown("foreign-files", expected, foreign))
+    if left:
+        files.findings.append(_unknown("unknown-files", "files that a record knows", list(left)))
+
+
+def _noted(fs: FileSystem, note: str) -> str:
+    try:
+        return fs.read(note).decode(errors="replace")
+    except NotFound:
+        return ""
+
+
+def _unknown(code: str, expected: str, paths: list[str]) -> Finding:
+    names = ", ".join(map(repr, sorted(paths)[:NAMES_TOLD]))
+    remedy = (
+        "Plain readers take them for data. ftfile leaves what is not its own; ftfile.repair(path, quarantine=[…]) puts "
+        "aside what you name"
+    )
+    found = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
+    return Finding(code, "", expected, found, "info", remedy, "on request")
+
+
+def _batches(add: Add) -> str:
+    origin = add.origin
+    if origin.first_batch == origin.last_batch:
+        return f"batch {origin.first_batch} of {origin.query_id}"
+    return f"batches {origin.first_batch} to {origin.last_batch} of {origin.query_id}"
