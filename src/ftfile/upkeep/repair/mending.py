@@ -1,4 +1,4 @@
-"""How each finding is mended. What is found at once is mended in an order in which nothing is hidden or lost between."""
+"""How each finding is mended, in an order in which nothing is hidden or lost meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ftfile.commit import layout
 from ftfile.commit.bases import write_base
 from ftfile.commit.hints import PublishedHint, write_published
-from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.places import look
 from ftfile.commit.policy import Policy
@@ -19,6 +18,7 @@ from ftfile.commit.state import Unpublished
 from ftfile.core.errors import FtfileError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger
+from ftfile.upkeep.horizon import lower_horizon
 from ftfile.upkeep.logs import own_log
 from ftfile.upkeep.ranges import merge_all
 from ftfile.upkeep.repair.cutting import cut_log
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add
     from ftfile.fs.api import FileSystem
     from ftfile.upkeep.verify.findings import Action, VerifyReport
 
-__all__ = ("Mender", "Opening", "describe")
+__all__ = ("Mender", "Opening")
 
 # What the log is read by comes first, then what stands in the way of files, then files, then what is derived.
 _ORDER: tuple[type[Action], ...] = (
@@ -54,7 +55,9 @@ _ORDER: tuple[type[Action], ...] = (
     Rebuild,
 )
 # What keeps records from being wholly published.
-_IN_THE_WAY = frozenset({"not-published", "taken-name", "impossible-name", "repeated-name", "returned-part", "hidden-part"})
+_IN_THE_WAY = frozenset(
+    {"not-published", "taken-name", "impossible-name", "repeated-name", "returned-part", "hidden-part"}
+)
 
 _log = get_logger(__name__)
 
@@ -65,33 +68,6 @@ class Opening(NamedTuple):
     path: str | os.PathLike[str]
     key_provider: str | None
     storage: Mapping[str, str] | None
-
-
-def describe(action: Action) -> str:
-    """Return what an action does, in words."""
-    match action:
-        case MakeDirectory(path):
-            return f"make the directory {path!r}"
-        case MoveAside(path):
-            return f"move {path!r} to {layout.QUARANTINE}"
-        case Rebuild(kind):
-            return f"make the {kind} anew of the records"
-        case CutLog(version):
-            return f"move the records from version {version} on, and what they made visible, to {layout.QUARANTINE}"
-        case StartLog(version):
-            return f"record that the log begins with version {version}"
-        case LowerHorizon():
-            return "record a vacuum horizon that is not in the future"
-        case Publish(add):
-            return f"publish {add.final_path!r}"
-        case RetireAgain(remove):
-            return f"hide {remove.final_path!r} again"
-        case BringBack(add, source):
-            return f"publish {add.final_path!r} again, from {source!r}"
-        case Rename(add, _):
-            return f"record another name for {add.final_path!r}, and publish it"
-        case GiveUp(add, _):
-            return f"record that the {add.rows} rows of {add.final_path or add.path!r} are gone"
 
 
 class Mender:
@@ -134,7 +110,7 @@ class Mender:
         try:
             self._do(action)
         except FtfileError as error:
-            _log.warning("repair could not %s: %s", describe(action), error)
+            _log.warning("repair could not %s: %s", action, error)
             return str(error)
         return ""
 
@@ -150,7 +126,14 @@ class Mender:
             case StartLog(version):
                 commit(self._log(), Proposal(self._author, log_start=version), Policy())
             case LowerHorizon():
-                self._lower_horizon()
+                lower_horizon(self._log(), self._job_id)
+            case Rebuild(kind):
+                self._rebuild(kind)
+            case _:
+                self._mend_file(action)
+
+    def _mend_file(self, action: Publish | RetireAgain | BringBack | Rename | GiveUp) -> None:
+        match action:
             case Publish(add):
                 self._publish(self._log(), add)
             case RetireAgain(remove):
@@ -161,15 +144,10 @@ class Mender:
                 self._rename(add, source)
             case GiveUp(add, damaged):
                 self._give_up(add, damaged)
-            case Rebuild(kind):
-                self._rebuild(kind)
 
     def _log(self) -> CommitLog:
         """Return a log that writes as the newest writer did."""
         return own_log(*self._opening)
-
-    def _lower_horizon(self) -> None:
-        raise NotImplementedError
 
     def _publish(self, log: CommitLog, add: Add) -> None:
         problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)

@@ -33,10 +33,11 @@ def set_aside(fs: FileSystem, ids: IdSource, path: str, reason: str) -> str | No
     except NotFound:
         return None
     fs.make_directories(layout.QUARANTINE)
-    target = f"{layout.QUARANTINE}/{ids.unique()[:16]}.quarantined"
+    name = f"{layout.QUARANTINE}/{ids.unique()[:16]}"
+    target = f"{name}.quarantined"
     note = {"path": path, "reason": reason, "sizeBytes": info.size_bytes, "modifiedMs": info.modified_ms}
     with contextlib.suppress(AlreadyExists):
-        fs.create_exclusive(f"{target.removesuffix('.quarantined')}.origin", json.dumps(note, indent=1).encode() + b"\n")
+        fs.create_exclusive(f"{name}.origin", json.dumps(note, indent=1).encode() + b"\n")
     try:
         fs.rename(path, target)
     except NotFound:

@@ -12,7 +12,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.source.directory import Directory
-from ftfile.upkeep.repair.mending import Mender, describe
+from ftfile.upkeep.repair.mending import Mender, Opening
 from ftfile.upkeep.verify.findings import Finding, GiveUp, MoveAside
 from ftfile.upkeep.verify.run import verify
 
@@ -70,7 +70,7 @@ class RepairReport:
         return all(finding.severity == "info" for finding in self.left) and not any(step.error for step in self.steps)
 
 
-def repair(
+def repair(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
     dry_run: bool = True,
@@ -109,9 +109,9 @@ def repair(
         report = verify(fs, full=full)
         asked.check(fs, report)
         if dry_run:
-            steps = [RepairStep(found.code, found.path, describe(action)) for found, action in asked.chosen(report)]
+            steps = [RepairStep(found.code, found.path, str(action)) for found, action in asked.chosen(report)]
             return RepairReport(True, tuple(steps), _left(report, asked), report.version)  # noqa: FBT003 - a field
-        return _repair(fs, report, asked, Mender((path, key_provider, storage), fs, job_id), full=full)
+        return _repair(fs, report, asked, Mender(Opening(path, key_provider, storage), fs, job_id), full=full)
 
 
 def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender, *, full: bool) -> RepairReport:
@@ -124,7 +124,7 @@ def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender,
         tried |= {repr(action) for _, action in chosen}
         errors = mender.mend([action for _, action in chosen])
         for (found, action), error in zip(chosen, errors, strict=True):
-            steps.append(RepairStep(found.code, found.path, describe(action), error))
+            steps.append(RepairStep(found.code, found.path, str(action), error))
             _log.info("repair: %s", steps[-1])
         report = verify(fs, full=full)
     mender.settle(report)
@@ -157,13 +157,15 @@ class _Asked:
         lost = {found.path for found in report.findings if any(isinstance(action, GiveUp) for action in found.actions)}
         for path in sorted(self.give_up - lost):
             raise ConfigError(
-                f"give_up: {path!r} is not known to be lost. Paths are those that verify() names; what only its content "
-                "shows is found with full=True"
+                f"give_up: {path!r} is not known to be lost. Paths are those that verify() names; what only "
+                "its content shows is found with full=True"
             )
         if not self.quarantine:
             return
         if not report.complete:
-            raise ConfigError("quarantine: which files are foreign cannot be told while the log is damaged: repair that first")
+            raise ConfigError(
+                "quarantine: which files are foreign cannot be told while the log is damaged: repair that first"
+            )
         live = {add.final_path for add in take_snapshot(CommitLog(fs)).adds.values()}
         for path in sorted(self.quarantine):
             if path in live or path.startswith(f"{layout.META}/") or not fs.exists(path):

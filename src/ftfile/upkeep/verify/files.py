@@ -168,8 +168,8 @@ def _misplaced(files: Files, add: Add, where: Whereabouts) -> Finding:
         return Finding("taken-name", final, "the committed file", found, "error", remedy, "yes", actions)
     if place is Place.IMPOSSIBLE:
         found = f"a name that {where.fault}"
-        actions = (Rename(add, add.path),)
-        return Finding("impossible-name", final, "a name that the store keeps", found, "error", REPAIR, "yes", actions)
+        other = (Rename(add, add.path),)
+        return Finding("impossible-name", final, "a name that the store keeps", found, "error", REPAIR, "yes", other)
     expected = f"a file of {add.length} bytes with {add.checksum}"
     source = where.found.path if place is Place.RETIRED and where.found is not None else _hidden_copy(files, add)
     if source is not None:
@@ -191,9 +191,7 @@ def _hidden_copy(files: Files, add: Add) -> str | None:
 def lost(add: Add, code: str, expected: str, found: str, damaged: str | None = None) -> Finding:
     """Return the finding of an add whose rows cannot be read."""
     path = add.final_path or add.path
-    return Finding(
-        code, path, expected, found, "error", _give_up_words(add), "on request", (GiveUp(add, damaged),)
-    )
+    return Finding(code, path, expected, found, "error", _give_up_words(add), "on request", (GiveUp(add, damaged),))
 
 
 def _give_up_words(add: Add) -> str:

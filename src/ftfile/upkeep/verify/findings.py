@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ftfile.commit import layout
+
 if TYPE_CHECKING:
     from ftfile.commit.model import Add, Remove
 
@@ -35,12 +37,18 @@ class MakeDirectory:
 
     path: str
 
+    def __str__(self) -> str:
+        return f"make the directory {self.path!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class MoveAside:
     """A file is in the way, or misleads: move it to quarantine."""
 
     path: str
+
+    def __str__(self) -> str:
+        return f"move {self.path!r} to {layout.QUARANTINE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +57,18 @@ class Rebuild:
 
     kind: Literal["base", "ranges", "hint"]
 
+    def __str__(self) -> str:
+        return f"make the {self.kind} anew of the records"
+
 
 @dataclass(frozen=True, slots=True)
 class CutLog:
     """The log cannot be read from a version on: put its records, and what they made visible, aside."""
 
     version: int
+
+    def __str__(self) -> str:
+        return f"move the records from version {self.version} on, and what they made visible, to {layout.QUARANTINE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +77,16 @@ class StartLog:
 
     version: int
 
+    def __str__(self) -> str:
+        return f"record that the log begins with version {self.version}"
+
 
 @dataclass(frozen=True, slots=True)
 class LowerHorizon:
     """The vacuum horizon lies in the future: set it back."""
+
+    def __str__(self) -> str:
+        return "record a vacuum horizon that is not in the future"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +95,18 @@ class Publish:
 
     add: Add
 
+    def __str__(self) -> str:
+        return f"publish {self.add.final_path!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class RetireAgain:
     """A removed part is visible: hide it."""
 
     remove: Remove
+
+    def __str__(self) -> str:
+        return f"hide {self.remove.final_path!r} again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +120,9 @@ class BringBack:
     add: Add
     source: str
 
+    def __str__(self) -> str:
+        return f"publish {self.add.final_path!r} again, from {self.source!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class Rename:
@@ -106,6 +135,9 @@ class Rename:
     add: Add
     source: str
 
+    def __str__(self) -> str:
+        return f"record another name for {self.add.final_path!r}, and publish it"
+
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
@@ -117,6 +149,9 @@ class GiveUp:
 
     add: Add
     damaged: str | None = None
+
+    def __str__(self) -> str:
+        return f"record that the {self.add.rows} rows of {self.add.final_path or self.add.path!r} are gone"
 
 
 Action: TypeAlias = (

@@ -262,8 +262,8 @@ class _Reading:
         path = layout.record_path(missing[0])
         found = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
         remedy = (
-            f"Restore them from a copy of the directory; if there is none, {ACCEPT} lets the log begin after them. No row "
-            "of the newest version is lost: bases and ranges stand for them"
+            f"Restore them from a copy of the directory; if there is none, {ACCEPT} lets the log begin after them. No "
+            "row of the newest version is lost: bases and ranges stand for them"
         )
         finding = Finding(
             "missing-record",
@@ -281,13 +281,11 @@ class _Reading:
         path = layout.record_path(record.version - 1)
         expected = f"the record that version {record.version} follows, {record.after!r}"
         remedy = (
-            "It was lost, and another commit took its number: restore it from a copy, in the place of the one there; if "
-            f"there is none, {ACCEPT} lets the log begin after it"
+            "It was lost, and another commit took its number: restore it from a copy, in the place of the one there; "
+            f"if there is none, {ACCEPT} lets the log begin after it"
         )
         actions = (StartLog(record.version),)
-        finding = Finding(
-            "foreign-record", path, expected, f"{self._nonce!r}", "error", remedy, "on request", actions
-        )
+        finding = Finding("foreign-record", path, expected, f"{self._nonce!r}", "error", remedy, "on request", actions)
         self._found.findings.append(finding)
 
     def _tell_of_dead(self, record: Record, remove: Remove) -> None:

@@ -172,7 +172,9 @@ def _follow(scan: LogScan) -> None:
 def _hole(version: int, last: int) -> Finding:
     path = layout.record_path(version)
     found = f"none, although there are records up to version {last}: somebody deleted it"
-    remedy = f"{_RESTORE}; if there is none, {ACCEPT} puts the later records aside, and the files that they made visible"
+    remedy = (
+        f"{_RESTORE}; if there is none, {ACCEPT} puts the later records aside, and the files that they made visible"
+    )
     return Finding("missing-record", path, "a record", found, "error", remedy, "on request", (CutLog(version),))
 
 
@@ -185,8 +187,8 @@ def _unreadable(scan: LogScan, version: int, nonce: str, error: CorruptData) -> 
     if record is not None and record.after not in {None, nonce}:
         code, path = "foreign-record", layout.record_path(version - 1)
         remedy = (
-            f"Version {version} follows a record that is not the one of version {version - 1}: that was lost, and another "
-            f"commit took its number. Restore version {version - 1} from a copy, in the place of the one there"
+            f"Version {version} follows a record that is not the one of version {version - 1}: that was lost, and "
+            f"another commit took its number. Restore version {version - 1} from a copy, in the place of the one there"
         )
     remedy += f"; if there is no copy, {ACCEPT} puts the records from version {version} on aside"
     return Finding(code, path, error.expected, error.found, "error", remedy, "on request", (CutLog(version),))
