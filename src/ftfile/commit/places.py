@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.core.checksum import Crc32
+from ftfile.commit.moving import is_recorded, look
 from ftfile.core.errors import NotADirectory, NotFound
 
 if TYPE_CHECKING:
-    from ftfile.commit.model import Add
+    from ftfile.commit.model import Add, Remove
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("Place", "Whereabouts", "children", "find_part", "has_content", "look", "walk")
-
-# Of a file whose checksum is computed, in memory at once.
-PIECE_BYTES = 4 << 20
+__all__ = ("Place", "Whereabouts", "children", "find_part", "has_content", "walk")
 
 
 class Place(enum.Enum):
@@ -69,27 +66,10 @@ def find_part(fs: FileSystem, add: Add) -> Whereabouts:
     return Whereabouts(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
 
 
-def look(fs: FileSystem, path: str) -> FileInfo | None:
-    """Return what is at a path; None for nothing, also where a file is in the place of its directory."""
-    try:
-        return fs.stat(path)
-    except (NotFound, NotADirectory):
-        return None
-
-
-def has_content(fs: FileSystem, path: str, length: int, checksum: str) -> bool:
-    """Return True if a file has this length and checksum; False also for one that is gone."""
-    crc, offset = Crc32(), 0
-    try:
-        with fs.open(path) as file:
-            if file.size_bytes != length:
-                return False
-            while piece := file.read_at(offset, PIECE_BYTES):
-                crc.update(piece)
-                offset += len(piece)
-    except (NotFound, NotADirectory):
-        return False
-    return offset == length and crc.text() == checksum
+def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
+    """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
+    found = look(fs, path)
+    return found is not None and is_recorded(fs, found, recorded)
 
 
 def children(fs: FileSystem, directory: str) -> list[FileInfo]:
@@ -132,4 +112,4 @@ def _is_same(fs: FileSystem, add: Add, final: FileInfo, staged: FileInfo) -> boo
     """Return True if a final file is the staged one under a second name, or a whole copy of it."""
     if final.identity is not None and final.identity == staged.identity:
         return True
-    return has_content(fs, final.path, add.length, add.checksum)
+    return has_content(fs, final.path, add)

@@ -9,7 +9,7 @@ from ftfile.commit import layout
 from ftfile.commit.bases import write_base
 from ftfile.commit.hints import PublishedHint, write_published
 from ftfile.commit.model import MaintenanceAuthor
-from ftfile.commit.places import look
+from ftfile.commit.moving import look
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.model import MaintenanceAuthor, Record, Remove
-from ftfile.commit.places import PIECE_BYTES, has_content
+from ftfile.commit.moving import PIECE_BYTES
+from ftfile.commit.places import has_content
 from ftfile.core.errors import CommitError, CorruptData
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def copy_to(fs: FileSystem, add: Add, source: str, ids: IdSource) -> None:
     Raises:
         CorruptData: the file is not what was recorded.
     """
-    if has_content(fs, add.path, add.length, add.checksum):
+    if has_content(fs, add.path, add):
         return
     directory = layout.staged_directory(OPERATION, 0)
     fs.make_directories(directory)
@@ -57,7 +58,7 @@ def copy_to(fs: FileSystem, add: Add, source: str, ids: IdSource) -> None:
             stream.write(file.read_at(offset, PIECE_BYTES))
         if stream.has_capability("hsync"):
             stream.hsync()
-    if not has_content(fs, copy, add.length, add.checksum):
+    if not has_content(fs, copy, add):
         raise CorruptData(source, f"{add.length} bytes with {add.checksum}", "others", "Restore it from a copy")
     fs.rename(copy, add.path)
     for above in layout.ancestors(layout.parent(add.path)):

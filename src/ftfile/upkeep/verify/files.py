@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
-from ftfile.commit.places import Place, Whereabouts, children, find_part, has_content, look, walk
+from ftfile.commit.moving import look
+from ftfile.commit.places import Place, Whereabouts, children, find_part, has_content, walk
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.errors import NotFound
 from ftfile.upkeep.verify.findings import BringBack, Finding, GiveUp, MoveAside, Publish, Rename, RetireAgain
@@ -14,7 +16,7 @@ from ftfile.upkeep.verify.history import add_hash
 from ftfile.upkeep.verify.log_scan import REPAIR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ftfile.commit.model import Add, Remove
     from ftfile.fs.api import FileSystem
@@ -64,7 +66,7 @@ def list_files(fs: FileSystem) -> Files:
     return files
 
 
-def compare_files(files: Files, adds: Iterable[Add], still_live: Callable[[Add], bool]) -> None:
+def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add], bool]) -> None:
     """Look for the file of every live add.
 
     Args:
@@ -93,7 +95,15 @@ def compare_files(files: Files, adds: Iterable[Add], still_live: Callable[[Add],
             odd.append(add)
             needed.add(add.path)
     _compare_segments(files, pieces, needed, still_live)
-    _compare_odd(files, odd, still_live)
+    named = Counter(add.final_path for add in odd)
+    repeated = {name for name, count in named.items() if count > 1 or files.visible.get(name or "") == -1}
+    _compare_odd(files, [add for add in odd if add.final_path not in repeated], still_live)
+    claims: dict[str, list[Add]] = {name or "": [] for name in repeated}
+    for add in adds if claims else ():
+        if add.final_path in claims:
+            claims[add.final_path].append(add)
+    for name, claiming in claims.items():
+        _compare_repeated(files, name, claiming)
     for path in needed:
         files.staged.pop(path, None)
 
@@ -125,32 +135,31 @@ def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]
     found = side_by_side(files.fs, lambda add: find_part(files.fs, add), odd)
     for add, where in zip(odd, found, strict=True):
         final = add.final_path or ""
-        if where.place is not Place.PUBLISHED and not still_live(add):
-            continue
-        if files.visible.get(final) == -1:
-            _compare_repeated(files, add)
-        elif where.place is Place.PUBLISHED:
+        if where.place is Place.PUBLISHED:
             files.visible[final] = -1
-        else:
+        elif still_live(add):
             if where.place is not Place.TAKEN:
                 files.visible.pop(final, None)
             files.findings.append(_misplaced(files, add, where))
 
 
-def _compare_repeated(files: Files, add: Add) -> None:
-    """Two live parts have one final name: which of them is the file?"""
-    final = add.final_path or ""
+def _compare_repeated(files: Files, final: str, adds: list[Add]) -> None:
+    """Several live parts have one final name: whose file is there, and where are those of the others?"""
+    owner = next((add for add in adds if has_content(files.fs, final, add)), None)
+    if owner is not None:
+        files.visible[final] = -1
     expected = "a name for each live file"
-    if add.path in files.staged:
-        source: str | None = add.path
-    else:
-        source = _hidden_copy(files, add)
-    if source is not None:
-        found = f"another live file is there; this one is at {source!r}"
+    for add in adds:
+        if add is owner:
+            continue
+        source = add.path if add.path in files.staged else _hidden_copy(files, add)
+        if source is None:
+            found = f"another live file; that of {add.rows} rows is gone"
+            files.findings.append(lost(add, "repeated-name", expected, found))
+            continue
+        found = f"{len(adds)} live files of one name; this one is at {source!r}"
         actions = (Rename(add, source),)
         files.findings.append(Finding("repeated-name", final, expected, found, "error", REPAIR, "yes", actions))
-        return
-    files.findings.append(lost(add, "repeated-name", expected, f"another live file; that of {add.rows} rows is gone"))
 
 
 def _misplaced(files: Files, add: Add, where: Whereabouts) -> Finding:
@@ -163,7 +172,9 @@ def _misplaced(files: Files, add: Add, where: Whereabouts) -> Finding:
         assert where.found is not None, "something is in the way"
         found = f"a foreign file of {where.found.size_bytes} bytes at {where.found.path!r}; the part waits in the stage"
         actions = (MoveAside(where.found.path), Publish(add))
-        files.visible.pop(where.found.path, None)
+        if files.visible.pop(where.found.path, None) == -1:
+            remedy = "It is another live file: the log was changed by hand"
+            return Finding("taken-name", final, "the committed file", found, "error", remedy)
         remedy = f"Move the foreign file away, or: {REPAIR}: it puts that aside"
         return Finding("taken-name", final, "the committed file", found, "error", remedy, "yes", actions)
     if place is Place.IMPOSSIBLE:
@@ -185,7 +196,7 @@ def _hidden_copy(files: Files, add: Add) -> str | None:
     """Return the retired or quarantined file that has the content of a part, if there is one."""
     quarantined = {info.path: info.size_bytes for info in children(files.fs, layout.QUARANTINE)}
     candidates = (path for path, size in (files.retired | quarantined).items() if size == add.length)
-    return next((path for path in candidates if has_content(files.fs, path, add.length, add.checksum)), None)
+    return next((path for path in candidates if has_content(files.fs, path, add)), None)
 
 
 def lost(add: Add, code: str, expected: str, found: str, damaged: str | None = None) -> Finding:
@@ -203,21 +214,21 @@ def _give_up_words(add: Add) -> str:
     )
 
 
-def tell_of_others(files: Files, removed: Mapping[str, tuple[Remove, Add | None]], letters: Iterable[Add]) -> None:
+def tell_of_others(files: Files, removed: Mapping[str, Remove], letters: Iterable[Add]) -> None:
     """Tell of visible files that belong to no live add, and of dead letters that are still staged.
 
     Args:
         files: as compared.
-        removed: removed parts by final name; the add where its content is known.
+        removed: removed parts by final name.
         letters: of records.
     """
     left = {path: size for path, size in files.visible.items() if size >= 0}
     foreign: list[str] = []
-    for path, (remove, add) in removed.items():
+    for path, remove in removed.items():
         if path not in left:
             continue
         del left[path]
-        if add is None or not has_content(files.fs, path, add.length, add.checksum):
+        if not has_content(files.fs, path, remove):
             foreign.append(path)
             continue
         files.findings.append(

@@ -5,7 +5,6 @@ Adds are compared by sums of their hashes, so that memory does not hold them.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -36,13 +35,13 @@ class History:
     Attributes:
         records: how many were read.
         live_sum: of the hashes of all adds that are live after the newest; None if records are missing.
-        removed: removed parts whose final names exist, with the version of the removal, by that name; the newest each.
+        removed: removed parts at whose final names something is, by that name; the newest of each name.
         letters: dead letters that are still staged.
     """
 
     records: int = 0
     live_sum: int | None = None
-    removed: dict[str, tuple[Remove, int]] = field(default_factory=dict)
+    removed: dict[str, Remove] = field(default_factory=dict)
     letters: list[Add] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -97,6 +96,7 @@ class _Reading:
         self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
         self._state: LogState | None = LogState()
         self._nonce: str | None = None
+        self._still_staged: dict[str, str] = {}
         self._waiting: list[_RangeSums] = []
         self._active: list[_RangeSums] = []
 
@@ -164,7 +164,7 @@ class _Reading:
 
     def _base_at(self, version: int) -> LogState | None:
         found = [base for name, base in self._scan.bases.items() if name.version == version]
-        return copy.deepcopy(found[0]) if found else None
+        return found[0] if found else None
 
     def _take_in(self, record: Record) -> None:
         found, version = self._found, record.version
@@ -182,9 +182,10 @@ class _Reading:
             self._compare_range(sums)
         for remove in record.removes:
             if remove.final_path is not None and remove.final_path in self._names:
-                found.removed[remove.final_path] = remove, version
-            if remove.kind == "part" and remove.path in self._staged and remove.path != remove.final_path:
-                found.findings.append(_staged_again(remove))
+                found.removed[remove.final_path] = remove
+            if remove.kind == "part" and (path := self._still_staged.pop(remove.id, None)) is not None:
+                found.findings.append(_removed_staged(path))
+        self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
         found.letters += [letter for letter in record.letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
@@ -295,10 +296,10 @@ class _Reading:
         self._found.findings.append(Finding("bad-record", path, "removes of live adds", found, "error", remedy))
 
 
-def _staged_again(remove: Remove) -> Finding:
+def _removed_staged(path: str) -> Finding:
     expected, found = "nothing: the part was removed", "its staged file, which who publishes late would publish"
-    actions = (MoveAside(remove.path),)
-    return Finding("removed-part-staged", remove.path, expected, found, "warning", REPAIR, "yes", actions)
+    actions = (MoveAside(path),)
+    return Finding("removed-part-staged", path, expected, found, "warning", REPAIR, "yes", actions)
 
 
 def _with(found: int, *versions: int) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.bases import decode_base, list_bases
+from ftfile.commit.fold import after
 from ftfile.commit.hints import read_published
 from ftfile.commit.log import CommitLog
 from ftfile.commit.places import children
@@ -87,9 +87,7 @@ def advance(state: LogState, record: Record) -> LogState:
     Raises:
         CorruptData: the record does not follow.
     """
-    state.apply(record)
-    state.unpublished.clear()
-    return state
+    return replace(after(state, record), unpublished={})
 
 
 def _missing_directories(fs: FileSystem) -> list[str]:
@@ -144,7 +142,7 @@ def _bad_base(path: str, found: str, *, is_needed: bool) -> Finding:
 def _follow(scan: LogScan) -> None:
     """Read on from the newest base to where the log ends, or cannot be read."""
     newest = max(scan.bases, default=None)
-    state = copy.deepcopy(scan.bases[newest]) if newest is not None else LogState()
+    state = scan.bases[newest] if newest is not None else LogState()
     if newest is None and scan.versions and 0 not in scan.versions:
         first = min(scan.versions)
         scan.broken = first
@@ -198,7 +196,7 @@ def _look_beyond(scan: LogScan) -> None:
     """Look for what tells that the newest records are lost."""
     fs, head = scan.log.fs, scan.state.version
     hint = read_published(fs)
-    if hint is not None and type(hint.version) is int and hint.version > head:
+    if hint is not None and hint.version > head:
         scan.beyond[layout.PUBLISHED_HINT] = hint.version
     scan.beyond |= {layout.range_path(name): name.last for name in list_ranges(fs) if name.last > head}
     # Queries may have gone on meanwhile.
@@ -231,7 +229,7 @@ def _check_hint(scan: LogScan) -> None:
     if path in scan.beyond or not fs.exists(path):
         return
     hint = read_published(fs)
-    if hint is None or type(hint.version) is not int or type(hint.nonce) is not str:
+    if hint is None:
         found = "something else"
     elif hint.version in scan.versions and (record := _read_quietly(scan, hint.version)) is not None:
         if record.nonce == hint.nonce:

@@ -15,10 +15,7 @@ from ftfile.upkeep.verify.history import read_history
 from ftfile.upkeep.verify.log_scan import REPAIR, scan_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add, Remove
     from ftfile.fs.api import FileSystem
     from ftfile.upkeep.verify.history import History
     from ftfile.upkeep.verify.log_scan import LogScan
@@ -57,7 +54,7 @@ def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
     if history.live_sum is not None and history.live_sum != files.live_sum & _WHOLE:
         findings.append(_other_story(scan))
     _forget_newer(reader, scan, files)
-    tell_of_others(files, _removed_with_adds(reader, scan, files, history), history.letters)
+    tell_of_others(files, history.removed, history.letters)
     findings += files.findings
     if full:
         known = {finding.path for finding in files.findings}
@@ -99,23 +96,6 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
         for add in record.adds if record is not None else ():
             files.visible.pop(add.final_path or "", None)
             files.staged.pop(add.path, None)
-
-
-def _removed_with_adds(
-    reader: CommitLog, scan: LogScan, files: Files, history: History
-) -> dict[str, tuple[Remove, Add | None]]:
-    """Return the removed parts at whose names something is that belongs to no live part."""
-    snapshots: dict[int, Mapping[str, Add]] = {}
-    found: dict[str, tuple[Remove, Add | None]] = {}
-    for path, (remove, version) in history.removed.items():
-        if files.visible.get(path, -1) < 0:
-            continue
-        before = version - 1
-        if before not in snapshots:
-            kept = before >= scan.state.log_start
-            snapshots[before] = snapshot_at(reader, scan.state, before).adds if kept else {}
-        found[path] = remove, snapshots[before].get(remove.id)
-    return found
 
 
 def _unreadable(scan: LogScan, error: CorruptData) -> Finding:
