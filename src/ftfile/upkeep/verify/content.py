@@ -9,7 +9,7 @@ from ftfile.commit.snapshot import open_add
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.source.reading import read_add
-from ftfile.upkeep.verify.files import lost
+from ftfile.upkeep.verify.misplaced import lost
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

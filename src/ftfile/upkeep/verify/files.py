@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.moving import look
-from ftfile.commit.places import Place, Whereabouts, children, find_part, has_content, walk
+from ftfile.commit.places import Place, children, find_part, has_content, walk
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.errors import NotFound
-from ftfile.upkeep.verify.findings import BringBack, Finding, GiveUp, MoveAside, Publish, Rename, RetireAgain
+from ftfile.upkeep.verify.findings import Finding, Publish, RetireAgain
 from ftfile.upkeep.verify.history import add_hash
 from ftfile.upkeep.verify.log_scan import REPAIR
+from ftfile.upkeep.verify.misplaced import lost, misplaced_part, repeated_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add, Remove
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Files", "compare_files", "list_files", "lost", "tell_of_others")
+__all__ = ("Files", "compare_files", "list_files", "tell_of_others")
 
 NAMES_TOLD = 10
 
@@ -103,7 +104,7 @@ def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add
         if add.final_path in claims:
             claims[add.final_path].append(add)
     for name, claiming in claims.items():
-        _compare_repeated(files, name, claiming)
+        files.findings += repeated_name(files, name, claiming)
     for path in needed:
         files.staged.pop(path, None)
 
@@ -140,78 +141,7 @@ def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]
         elif still_live(add):
             if where.place is not Place.TAKEN:
                 files.visible.pop(final, None)
-            files.findings.append(_misplaced(files, add, where))
-
-
-def _compare_repeated(files: Files, final: str, adds: list[Add]) -> None:
-    """Several live parts have one final name: whose file is there, and where are those of the others?"""
-    owner = next((add for add in adds if has_content(files.fs, final, add)), None)
-    if owner is not None:
-        files.visible[final] = -1
-    expected = "a name for each live file"
-    for add in adds:
-        if add is owner:
-            continue
-        source = add.path if add.path in files.staged else _hidden_copy(files, add)
-        if source is None:
-            found = f"another live file; that of {add.rows} rows is gone"
-            files.findings.append(lost(add, "repeated-name", expected, found))
-            continue
-        found = f"{len(adds)} live files of one name; this one is at {source!r}"
-        actions = (Rename(add, source),)
-        files.findings.append(Finding("repeated-name", final, expected, found, "error", REPAIR, "yes", actions))
-
-
-def _misplaced(files: Files, add: Add, where: Whereabouts) -> Finding:
-    final, place = add.final_path or "", where.place
-    if place is Place.STAGED:
-        found = f"the file at {add.path!r}: committed, not published yet"
-        remedy = f"The next commit publishes it, and so does a repair: {REPAIR}"
-        return Finding("not-published", final, "a file", found, "warning", remedy, "yes", (Publish(add),))
-    if place is Place.TAKEN:
-        assert where.found is not None, "something is in the way"
-        found = f"a foreign file of {where.found.size_bytes} bytes at {where.found.path!r}; the part waits in the stage"
-        actions = (MoveAside(where.found.path), Publish(add))
-        if files.visible.pop(where.found.path, None) == -1:
-            remedy = "It is another live file: the log was changed by hand"
-            return Finding("taken-name", final, "the committed file", found, "error", remedy)
-        remedy = f"Move the foreign file away, or: {REPAIR}: it puts that aside"
-        return Finding("taken-name", final, "the committed file", found, "error", remedy, "yes", actions)
-    if place is Place.IMPOSSIBLE:
-        found = f"a name that {where.fault}"
-        other = (Rename(add, add.path),)
-        return Finding("impossible-name", final, "a name that the store keeps", found, "error", REPAIR, "yes", other)
-    expected = f"a file of {add.length} bytes with {add.checksum}"
-    source = where.found.path if place is Place.RETIRED and where.found is not None else _hidden_copy(files, add)
-    if source is not None:
-        aside = (MoveAside(where.found.path),) if place is Place.DAMAGED and where.found is not None else ()
-        actions = (*aside, BringBack(add, source))
-        return Finding("hidden-part", final, expected, f"its content at {source!r}", "error", REPAIR, "yes", actions)
-    if place is Place.DAMAGED and where.found is not None:
-        return lost(add, "damaged-part", expected, f"{where.found.size_bytes} bytes", where.found.path)
-    return lost(add, "missing-part", expected, "nothing, neither staged nor published nor retired")
-
-
-def _hidden_copy(files: Files, add: Add) -> str | None:
-    """Return the retired or quarantined file that has the content of a part, if there is one."""
-    quarantined = {info.path: info.size_bytes for info in children(files.fs, layout.QUARANTINE)}
-    candidates = (path for path, size in (files.retired | quarantined).items() if size == add.length)
-    return next((path for path in candidates if has_content(files.fs, path, add)), None)
-
-
-def lost(add: Add, code: str, expected: str, found: str, damaged: str | None = None) -> Finding:
-    """Return the finding of an add whose rows cannot be read."""
-    path = add.final_path or add.path
-    return Finding(code, path, expected, found, "error", _give_up_words(add), "on request", (GiveUp(add, damaged),))
-
-
-def _give_up_words(add: Add) -> str:
-    """Return what to do about an add whose file is lost."""
-    path = add.final_path or add.path
-    return (
-        f"Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}]) records that its "
-        f"{add.rows} rows of {_batches(add)} are gone"
-    )
+            files.findings.append(misplaced_part(files, add, where))
 
 
 def tell_of_others(files: Files, removed: Mapping[str, Remove], letters: Iterable[Add]) -> None:
@@ -277,10 +207,3 @@ def _unknown(code: str, expected: str, paths: list[str]) -> Finding:
     )
     found = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
     return Finding(code, "", expected, found, "info", remedy, "on request")
-
-
-def _batches(add: Add) -> str:
-    origin = add.origin
-    if origin.first_batch == origin.last_batch:
-        return f"batch {origin.first_batch} of {origin.query_id}"
-    return f"batches {origin.first_batch} to {origin.last_batch} of {origin.query_id}"
