@@ -13,7 +13,7 @@ from ftfile.commit.moving import look
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.publish import publish
+from ftfile.commit.publish import publish, skip_published
 from ftfile.commit.state import Unpublished
 from ftfile.core.errors import FtfileError
 from ftfile.core.ids import SYSTEM_IDS
@@ -40,10 +40,11 @@ from ftfile.upkeep.verify.findings import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ftfile.commit.log import CommitLog
     from ftfile.commit.model import Add
+    from ftfile.commit.state import LogState
     from ftfile.fs.api import FileSystem
     from ftfile.upkeep.verify.findings import Action, VerifyReport
 
@@ -54,11 +55,6 @@ _ORDER: tuple[type[Action], ...] = (
     *(MakeDirectory, MoveAside, CutLog, LowerHorizon, BringBack, Rename, GiveUp, Publish, RetireAgain, StartLog),
     Rebuild,
 )
-# What keeps records from being wholly published.
-_IN_THE_WAY = frozenset(
-    {"not-published", "taken-name", "impossible-name", "repeated-name", "returned-part", "hidden-part"}
-)
-
 _log = get_logger(__name__)
 
 
@@ -89,28 +85,35 @@ class Mender:
         """Do what is asked; return for each action why it failed, empty where it did not."""
         errors = [""] * len(actions)
         for kind in _ORDER:
-            for at, action in enumerate(actions):
-                if isinstance(action, kind):
-                    errors[at] = self._tried(action)
+            asked = [(at, action) for at, action in enumerate(actions) if isinstance(action, kind)]
+            # One record gives up all that is lost.
+            given_up = [action for _, action in asked if isinstance(action, GiveUp)]
+            error = self._tried(lambda given_up=given_up: self._give_up(given_up)) if given_up else ""
+            for at, action in asked:
+                errors[at] = error if given_up else self._tried(lambda action=action: self._do(action))
         return errors
 
     def settle(self, report: VerifyReport) -> None:
-        """Write down what has been found to be published, so that nobody begins with what was mended."""
-        if not report.complete or any(finding.code in _IN_THE_WAY for finding in report.findings):
+        """Write down what was found to be published, so that nobody looks for what was renamed or given up."""
+        if not report.complete:
             return
         log = self._log()
         head = log.read_on(durable=True)
+        skip_published(log, head)
         if head.version != report.version or head.version < 0:
             return
-        if head.unpublished:
-            write_base(log.fs, log.ids, replace(head, unpublished={}))
-        write_published(log.fs, PublishedHint(head.version, head.nonce))
+        paths = {finding.path for finding in report.findings if finding.severity != "info"}
+        left = {version: found for version, entry in head.unpublished.items() if (found := _left(head, entry, paths))}
+        if left != head.unpublished:
+            write_base(log.fs, log.ids, replace(head, unpublished=left))
+        if not left:
+            write_published(log.fs, PublishedHint(head.version, head.nonce))
 
-    def _tried(self, action: Action) -> str:
+    def _tried(self, act: Callable[[], None]) -> str:
         try:
-            self._do(action)
+            act()
         except FtfileError as error:
-            _log.warning("repair could not %s: %s", action, error)
+            _log.warning("repair: %s", error)
             return str(error)
         return ""
 
@@ -132,7 +135,7 @@ class Mender:
             case _:
                 self._mend_file(action)
 
-    def _mend_file(self, action: Publish | RetireAgain | BringBack | Rename | GiveUp) -> None:
+    def _mend_file(self, action: Action) -> None:
         match action:
             case Publish(add):
                 self._publish(self._log(), add)
@@ -142,8 +145,6 @@ class Mender:
                 self._bring_back(add, source)
             case Rename(add, source):
                 self._rename(add, source)
-            case GiveUp(add, damaged):
-                self._give_up(add, damaged)
 
     def _log(self) -> CommitLog:
         """Return a log that writes as the newest writer did."""
@@ -183,10 +184,12 @@ class Mender:
             set_aside(log.fs, SYSTEM_IDS, source, f"its rows are in {new.final_path!r} now")
         self._publish(log, new)
 
-    def _give_up(self, add: Add, damaged: str | None) -> None:
-        if damaged is not None:
-            set_aside(self._fs, SYSTEM_IDS, damaged, f"it is not what was recorded of {add.final_path!r}")
-        record_changes(self._log(), self._job_id, [add], ())
+    def _give_up(self, lost: Sequence[GiveUp]) -> None:
+        for action in lost:
+            if action.damaged is not None:
+                reason = f"it is not what was recorded of {action.add.final_path!r}"
+                set_aside(self._fs, SYSTEM_IDS, action.damaged, reason)
+        record_changes(self._log(), self._job_id, [action.add for action in lost], ())
 
     def _rebuild(self, kind: str) -> None:
         log = self._log()
@@ -195,3 +198,11 @@ class Mender:
             merge_all(log, head)
         elif kind == "base":
             write_base(log.fs, log.ids, head)
+
+
+def _left(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
+    """Return what publishing a record has to do still; None where none of its files is at one of the paths."""
+    names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
+    if names.isdisjoint(paths):
+        return None
+    return replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
