@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.moving import is_recorded, look
-from ftfile.core.errors import NotADirectory, NotFound
+from ftfile.core.errors import NotADirectory, NotFound, Unsupported
+from ftfile.fs.paths import require_valid
 
 if TYPE_CHECKING:
     from ftfile.commit.model import Add, Remove
@@ -49,7 +50,7 @@ class Whereabouts:
 def find_part(fs: FileSystem, add: Add) -> Whereabouts:
     """Return where a part is. It may move from staged to final and from there to retired while one looks."""
     assert add.final_path is not None, f"part {add.id} has no final name"
-    if (fault := fs.capabilities.fault_of(add.final_path)) is not None:
+    if (fault := _fault(fs, add.final_path)) is not None:
         staged = look(fs, add.path)
         return _retired(fs, add) if staged is None else Whereabouts(Place.IMPOSSIBLE, staged, fault)
     final = look(fs, add.final_path)
@@ -91,6 +92,15 @@ def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
             else:
                 found[info.path] = info
     return found
+
+
+def _fault(fs: FileSystem, path: str) -> str | None:
+    """Return why a store does not keep a path, as in "it …", or None."""
+    try:
+        require_valid("stat", path)
+    except Unsupported as error:
+        return f"is refused: {error.detail}"
+    return fs.capabilities.fault_of(path)
 
 
 def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:

@@ -19,7 +19,12 @@ from ftfile.commit.ranges import list_ranges, read_range
 from ftfile.commit.snapshot import open_add
 from ftfile.core.errors import BatchGap, CommitError, ConfigError
 from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.memory import MemoryFileSystem
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.clock import ManualClock
+from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.mounting import mounted
 from tests.unit.commit.conftest import Driver
 from tests.unit.sink.encrypted import committed, out, ring, rows_of, stream
 from tests.unit.upkeep.test_verify import DAY_MS, World, _often, walk, world
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.commit.model import Add
+    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.testing.volume import Store
     from ftfile.upkeep.repair.run import RepairReport
 
 __all__ = ("_often", "out", "ring", "world")
@@ -456,6 +463,7 @@ def test_an_encrypted_part_gets_another_name(ring: Path, out: str, file_format: 
     directory = ftfile.open(out)
     log = CommitLog(directory.file_system)
     (add,) = directory.snapshot().adds.values()
+    log.fs.make_directories(layout.parent(add.path))
     log.fs.rename(add.final_path or "", add.path)
     broken = replace(add, id=layout.unique_part(add.id) + "0" * 20, final_path=f"{'long' * 70}.x")
     removed = replace(Remove.of(add), final_path=f"{layout.RETIRED}/gone")
@@ -465,3 +473,95 @@ def test_an_encrypted_part_gets_another_name(ring: Path, out: str, file_format: 
     assert directory.verify(full=True).ok
     assert committed(out) == ["secret"]
     assert [file.state for file in directory.files()] == ["published"]
+
+
+def harm(world: World) -> None:
+    """Leave one of each behind: hidden, returned, taken, impossible and repeated; rows 0 to 6 stay live."""
+    adds = [part(world, batch) for batch in range(4)]
+    for batch, add in enumerate(adds):
+        world.driver.commit(batch, add)
+    world.compact(3, *adds[:2])
+    world.move(layout.retired_path(adds[0].id), adds[0].final_path)
+    world.move(adds[2].final_path, layout.retired_path("late"))
+    for batch, name in ((4, f"{'long' * 70}.txt"), (5, "taken.txt"), (6, adds[3].final_path)):
+        record(world, batch, part(world, batch, name))
+    world.write("taken.txt", b"mine\n")
+
+
+ALL_ROWS = [f"row {batch}".encode() for batch in range(7)]
+
+
+@pytest.mark.parametrize("store", ["disk", "hdfs", "s3"])
+def test_on_stores_of_each_kind(store: Store) -> None:
+    fs = CrashingFileSystem(clock=ManualClock(1_700_000_000_000), store=store)
+    with mounted(fs) as url:
+        world = World(fs, url, Driver(fs))
+        harm(world)
+        report = ftfile.repair(url, dry_run=False)
+        assert report.ok, report
+        assert rows(world) == visible(world) == ALL_ROWS
+        assert quarantined(world)[-1] == "taken.txt"
+        assert ftfile.repair(url, dry_run=False).steps == ()
+
+
+class _Dies(WrapperFileSystem):
+    """Lets its process die at one of the calls that change something: before it, or when it is done."""
+
+    def __init__(self, inner: FileSystem, at: int, *, after: bool) -> None:
+        super().__init__(inner)
+        self.left = at
+        self._after = after
+
+    def _call(self, call: Any, *args: Any) -> Any:
+        self.left -= 1
+        if self.left == 0 and not self._after:
+            raise KeyboardInterrupt
+        done = call(*args)
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return done
+
+    def create(self, path: str) -> OutputStream:
+        stream: OutputStream = self._call(super().create, path)
+        return stream
+
+    def rename(self, source: str, target: str) -> None:
+        self._call(super().rename, source, target)
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        self._call(super().create_exclusive, path, content)
+
+    def put(self, path: str, content: bytes) -> None:
+        self._call(super().put, path, content)
+
+    def delete(self, path: str) -> None:
+        self._call(super().delete, path)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_repair_that_is_killed_is_repeated(after: bool) -> None:
+    at = 0
+    is_killed = True
+    while is_killed:
+        at += 1
+        MemoryFileSystem.drop("killed")
+        fs = MemoryFileSystem("killed")
+        with mounted(fs) as url:
+            world = World(fs, url, Driver(fs))
+            harm(world)
+        dying = _Dies(fs, at, after=after)
+        with mounted(dying) as url:
+            try:
+                ftfile.repair(url, dry_run=False)
+            except KeyboardInterrupt:
+                pass
+            else:
+                is_killed = False
+        with mounted(fs) as url:
+            world = World(fs, url, Driver(fs))
+            report = ftfile.repair(url, dry_run=False)
+            assert report.ok, (at, report)
+            assert rows(world) == visible(world) == ALL_ROWS, at
+            world.driver.commit(7, part(world, 7))
+    MemoryFileSystem.drop("killed")
+    assert at > 20

@@ -37,7 +37,7 @@ DAY_MS = 86_400_000
 class World:
     """A directory with one query."""
 
-    fs: MemoryFileSystem
+    fs: FileSystem
     url: str
     driver: Driver
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ftfile.commit import layout
 from ftfile.commit.bases import write_base
@@ -15,7 +15,7 @@ from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import publish, skip_published
 from ftfile.commit.state import Unpublished
-from ftfile.core.errors import FtfileError
+from ftfile.core.errors import CorruptData, FtfileError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger
 from ftfile.upkeep.horizon import lower_horizon
@@ -55,6 +55,7 @@ _ORDER: tuple[type[Action], ...] = (
     *(MakeDirectory, MoveAside, CutLog, LowerHorizon, BringBack, Rename, GiveUp, Publish, RetireAgain, StartLog),
     Rebuild,
 )
+_Asked = TypeVar("_Asked")
 _log = get_logger(__name__)
 
 
@@ -88,9 +89,9 @@ class Mender:
             asked = [(at, action) for at, action in enumerate(actions) if isinstance(action, kind)]
             # One record gives up all that is lost.
             given_up = [action for _, action in asked if isinstance(action, GiveUp)]
-            error = self._tried(lambda given_up=given_up: self._give_up(given_up)) if given_up else ""
+            error = self._tried(self._give_up, given_up) if given_up else ""
             for at, action in asked:
-                errors[at] = error if given_up else self._tried(lambda action=action: self._do(action))
+                errors[at] = error if given_up else self._tried(self._do, action)
         return errors
 
     def settle(self, report: VerifyReport) -> None:
@@ -98,7 +99,10 @@ class Mender:
         if not report.complete:
             return
         log = self._log()
-        head = log.read_on(durable=True)
+        try:
+            head = log.read_on(durable=True)
+        except CorruptData:
+            return  # the report says what is wrong
         skip_published(log, head)
         if head.version != report.version or head.version < 0:
             return
@@ -109,9 +113,9 @@ class Mender:
         if not left:
             write_published(log.fs, PublishedHint(head.version, head.nonce))
 
-    def _tried(self, act: Callable[[], None]) -> str:
+    def _tried(self, act: Callable[[_Asked], None], asked: _Asked) -> str:
         try:
-            act()
+            act(asked)
         except FtfileError as error:
             _log.warning("repair: %s", error)
             return str(error)
