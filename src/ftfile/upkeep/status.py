@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.hints import read_published
+from ftfile.commit.layout import bucket_directory
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.commit.times import created_ms
-from ftfile.sink.rolling.groups import Group, key_of
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.sink.rolling.groups import GroupTotals, key_of, order_of
 from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add
+    from ftfile.commit.model import Add, DueJob
     from ftfile.commit.places import Whereabouts
     from ftfile.commit.state import LogState, Unpublished
     from ftfile.fs.api import FileSystem
@@ -138,24 +140,34 @@ def directory_status(log: CommitLog) -> DirectoryStatus:
     )
 
 
-def _open_files(head: LogState, now_ms: int) -> Iterable[OpenFile]:
-    groups: dict[tuple[str, str, str], list[Add]] = {}
+def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
+    groups: dict[tuple[Any, ...], list[Add]] = {}
     for segment in head.segments.values():
-        groups.setdefault(key_of(segment), []).append(segment)
+        groups.setdefault((segment.origin.query_id, segment.bucket, *key_of(segment)), []).append(segment)
+    jobs = {add.id: job for job in head.due for add in job.inputs}
     for key in sorted(groups):
-        yield _open_file(head, Group.of(key, groups[key]), now_ms)
+        segments = sorted(groups[key], key=order_of)
+        found = [jobs[segment.id] for segment in segments if segment.id in jobs]
+        yield _open_file(head, segments, found, now_ms)
 
 
-def _open_file(head: LogState, group: Group, now_ms: int) -> OpenFile:
-    query_id, bucket, _ = group.key
-    settings, totals = _settings_of(head, query_id), group.totals
-    jobs = [job for job in head.due if any(add.id in group.segments for add in job.inputs)]
-    reason = jobs[0].reason if jobs else reason_to_end(settings, totals, now_ms) or ""
-    deadline = deadline_ms(settings, totals)
+def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[DueJob], now_ms: int) -> OpenFile:
+    first = segments[0]
+    totals, batch = GroupTotals(first.bucket), None
+    for segment in segments:
+        totals = totals.plus(segment, is_other_batch=segment.origin.last_batch != batch)
+        batch = segment.origin.last_batch
+    reason, deadline, problem = jobs[0].reason if jobs else "", None, ""
+    try:
+        settings = _settings_of(head, first.origin.query_id)
+        deadline = deadline_ms(settings, totals)
+        reason = reason or reason_to_end(settings, totals, now_ms) or ""
+    except (ConfigError, UserCodeError) as error:
+        problem = f"its rule cannot be asked here: {error}"
     attempts = max((job.attempts for job in jobs), default=0)
     return OpenFile(
-        query_id=query_id,
-        partition=bucket.partition("//")[0],
+        query_id=first.origin.query_id,
+        partition=bucket_directory(first.bucket),
         segments=totals.segments,
         rows=totals.rows,
         size_bytes=totals.size_bytes,
@@ -163,7 +175,7 @@ def _open_file(head: LogState, group: Group, now_ms: int) -> OpenFile:
         last_ms=totals.last_ms,
         reason=reason,
         deadline_ms=deadline,
-        waiting=_waiting(reason, deadline, attempts, is_job=bool(jobs)),
+        waiting=problem or _waiting(reason, deadline, attempts, is_job=bool(jobs)),
         attempts=attempts,
     )
 
@@ -179,8 +191,11 @@ def _waiting(reason: str, deadline: int | None, attempts: int, *, is_job: bool) 
 
 
 def _settings_of(head: LogState, query_id: str) -> RollingSettings:
-    settings = head.queries[query_id].settings
-    return ALL_END if settings is None else RollingSettings.from_json(head.definitions[settings]["rolling"])
+    """Return the rules of a query, as of its last batch."""
+    query = head.queries.get(query_id)
+    if query is None or query.settings is None:
+        return ALL_END
+    return RollingSettings.from_json(head.definitions[query.settings]["rolling"])
 
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:

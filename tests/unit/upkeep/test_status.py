@@ -102,6 +102,29 @@ def test_due_files(tmp_path: Path) -> None:
     assert "ftfile.flush" in status.open[0].waiting
 
 
+class Policy:
+    """A rule that asks for what only its driver has."""
+
+    def reason_to_end(self, group: object, now_ms: int) -> None:
+        del group, now_ms
+        if OUTSIDE:
+            raise OSError("not here")
+
+    def deadline_ms(self, group: object) -> None:
+        del group
+
+
+OUTSIDE: list[bool] = []
+
+
+def test_a_rule_that_cannot_be_asked_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "out", 1, rollingPolicy=f"{__name__}:Policy")
+    monkeypatch.setattr(f"{__name__}.OUTSIDE", [True])
+    (first, _) = ftfile.open(str(tmp_path / "out")).status().open
+    assert (first.rows, first.reason) == (1, "")
+    assert "its rule cannot be asked here" in first.waiting
+
+
 def test_a_job_that_fails(tmp_path: Path) -> None:
     stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
     for spool in (tmp_path / "out" / layout.STAGED).rglob("0/*.spool"):

@@ -166,6 +166,23 @@ class TestHealthy:
         monkeypatch.setattr("ftfile.upkeep.verify.run.read_history", late)
         assert ftfile.open(world.url).verify().findings == ()
 
+    def test_a_vacuum_meanwhile_is_no_finding(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        for batch in range(9):
+            world.driver.commit_new(batch)
+        looks: list[object] = []
+
+        def late(*args: Any) -> Any:
+            looks.append(args)
+            if len(looks) == 1:
+                for _ in range(2):
+                    ftfile.vacuum(world.url, dry_run=False, grace="0s", force=True)
+            return read_history(*args)
+
+        monkeypatch.setattr("ftfile.upkeep.verify.run.read_history", late)
+        report = ftfile.open(world.url).verify()
+        assert report.findings == ()
+        assert len(looks) == 2
+
 
 class TestParts:
     def test_pending(self, world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
+from ftfile.commit.log import CommitLog
 from ftfile.commit.places import children
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData
@@ -15,13 +16,14 @@ from ftfile.upkeep.verify.history import read_history
 from ftfile.upkeep.verify.log_scan import REPAIR, scan_log
 
 if TYPE_CHECKING:
-    from ftfile.commit.log import CommitLog
     from ftfile.fs.api import FileSystem
     from ftfile.upkeep.verify.history import History
     from ftfile.upkeep.verify.log_scan import LogScan
 
 __all__ = ("verify",)
 
+# A vacuum may run at any look.
+TRIES = 5
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _WHOLE = (1 << 64) - 1
 
@@ -37,6 +39,22 @@ def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
         ConfigError: a key of an encrypted directory is not known.
         StorageError: the store failed.
     """
+    for _ in range(TRIES - 1):
+        report = _verify(fs, full=full)
+        # A vacuum beside this deletes records that were listed.
+        if report.ok or report.oldest_version == _oldest_version(fs, report):
+            return report
+    return _verify(fs, full=full)
+
+
+def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
+    try:
+        return CommitLog(fs).read_on().log_start
+    except CorruptData:
+        return report.oldest_version
+
+
+def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     scan = scan_log(fs)
     quarantined = sum(info.path.endswith(".quarantined") for info in children(fs, layout.QUARANTINE))
     if scan.broken is not None:
