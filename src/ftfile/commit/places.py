@@ -96,11 +96,13 @@ def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
 
 def _fault(fs: FileSystem, path: str) -> str | None:
     """Return why a store does not keep a path, as in "it …", or None."""
+    if (fault := fs.capabilities.fault_of(path)) is not None:
+        return fault
     try:
         require_valid("stat", path)
     except Unsupported as error:
         return f"is refused: {error.detail}"
-    return fs.capabilities.fault_of(path)
+    return None
 
 
 def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:

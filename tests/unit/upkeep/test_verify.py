@@ -244,6 +244,13 @@ class TestParts:
         found = world.the("returned-part")
         assert (found.path, found.severity, found.repair) == (adds[0].final_path, "error", "yes")
 
+    def test_a_removed_part_is_still_there(self, world: World) -> None:
+        """Its removal is not published yet: whoever commits next goes on with it."""
+        add = world.driver.commit_new(0)
+        world.driver.create_record(author=MaintenanceAuthor("drop", "x"), removes=(Remove.of(add),))
+        found = world.the("not-hidden")
+        assert (found.path, found.severity, found.repair) == (add.final_path, "warning", "yes")
+
     def test_a_foreign_file_where_a_removed_part_was(self, world: World) -> None:
         adds = [world.driver.commit_new(batch) for batch in range(2)]
         world.compact(1, *adds)

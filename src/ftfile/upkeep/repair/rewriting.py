@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
 from ftfile.commit.model import MaintenanceAuthor, Record, Remove
-from ftfile.commit.moving import PIECE_BYTES
 from ftfile.commit.places import has_content
 from ftfile.core.errors import CommitError, CorruptData
 
@@ -24,6 +23,8 @@ __all__ = ("OPERATION", "copy_to", "record_changes", "renamed")
 
 OPERATION = "repair"
 TRIES = 100
+# Of a file that is copied, in memory at once.
+PIECE_BYTES = 4 << 20
 # One ending for the format, one for the compression.
 _ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,12}){1,2}$")
 

@@ -11,18 +11,19 @@ from ftfile.commit.moving import look
 from ftfile.commit.places import Place, children, find_part, has_content, walk
 from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.errors import NotFound
-from ftfile.upkeep.verify.findings import Finding, Publish, RetireAgain
+from ftfile.upkeep.verify.findings import Finding, MoveAside, Publish, RetireAgain
 from ftfile.upkeep.verify.history import add_hash
 from ftfile.upkeep.verify.log_scan import REPAIR
 from ftfile.upkeep.verify.misplaced import lost, misplaced_part, repeated_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection
 
     from ftfile.commit.model import Add, Remove
     from ftfile.fs.api import FileSystem
+    from ftfile.upkeep.verify.history import History
 
-__all__ = ("Files", "compare_files", "list_files", "tell_of_others")
+__all__ = ("Files", "compare_files", "list_files", "tell_of_others", "tell_of_stage")
 
 NAMES_TOLD = 10
 
@@ -144,44 +145,24 @@ def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]
             files.findings.append(misplaced_part(files, add, where))
 
 
-def tell_of_others(files: Files, removed: Mapping[str, Remove], letters: Iterable[Add]) -> None:
-    """Tell of visible files that belong to no live add, and of dead letters that are still staged.
+def tell_of_others(files: Files, history: History, published: int) -> None:
+    """Tell of visible files that belong to no live part.
 
     Args:
         files: as compared.
-        removed: removed parts by final name.
-        letters: of records.
+        history: what the records say of removed parts.
+        published: the version up to which everything is said to be published.
     """
     left = {path: size for path, size in files.visible.items() if size >= 0}
     foreign: list[str] = []
-    for path, remove in removed.items():
+    for path, (remove, version) in history.removed.items():
         if path not in left:
             continue
         del left[path]
         if not has_content(files.fs, path, remove):
             foreign.append(path)
             continue
-        files.findings.append(
-            Finding(
-                "returned-part",
-                path,
-                "nothing: it was replaced or removed",
-                "the removed part: plain readers see old rows beside the new ones",
-                "error",
-                REPAIR,
-                "yes",
-                (RetireAgain(remove),),
-            )
-        )
-    for letter in letters:
-        path = letter.final_path or ""
-        where = find_part(files.fs, letter)
-        files.staged.pop(letter.path, None)
-        if where.place is Place.STAGED:
-            found, remedy = "still staged", f"The next commit publishes it: {REPAIR}"
-            files.findings.append(
-                Finding("not-published", path, "dead letters", found, "warning", remedy, "yes", (Publish(letter),))
-            )
+        files.findings.append(_returned(remove, is_known=version <= published))
     for note in [path for path in files.staged if layout.is_note(path)]:
         # A task writes this file under its final name, or was killed in doing so.
         left.pop(_noted(files.fs, note), None)
@@ -190,6 +171,27 @@ def tell_of_others(files: Files, removed: Mapping[str, Remove], letters: Iterabl
         files.findings.append(_unknown("foreign-files", expected, foreign))
     if left:
         files.findings.append(_unknown("unknown-files", "files that a record knows", list(left)))
+
+
+def tell_of_stage(files: Files, history: History) -> None:
+    """Tell of removed parts, and of dead letters, that are still staged; files are compared by now.
+
+    Args:
+        files: as compared: the stage has what no live part needs.
+        history: what the records say of removed parts, and of dead letters.
+    """
+    for path in history.removed_staged:
+        if files.staged.pop(path, None) is not None:
+            files.findings.append(_removed_staged(path))
+    for letter in history.letters:
+        path = letter.final_path or ""
+        where = find_part(files.fs, letter)
+        files.staged.pop(letter.path, None)
+        if where.place is Place.STAGED:
+            found, remedy = "still staged", f"The next commit publishes it: {REPAIR}"
+            files.findings.append(
+                Finding("not-published", path, "dead letters", found, "warning", remedy, "yes", (Publish(letter),))
+            )
 
 
 def _noted(fs: FileSystem, note: str) -> str:
@@ -207,3 +209,19 @@ def _unknown(code: str, expected: str, paths: list[str]) -> Finding:
     )
     found = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
     return Finding(code, "", expected, found, "info", remedy, "on request")
+
+
+def _returned(remove: Remove, *, is_known: bool) -> Finding:
+    """Return the finding of a removed part that is visible: again, or still, where its removal is not published."""
+    path, expected, actions = remove.final_path or "", "nothing: it was replaced or removed", (RetireAgain(remove),)
+    if is_known:
+        found = "the removed part: plain readers see old rows beside the new ones"
+        return Finding("returned-part", path, expected, found, "error", REPAIR, "yes", actions)
+    remedy = f"The next commit hides it, and so does a repair: {REPAIR}"
+    return Finding("not-hidden", path, expected, "the removed part", "warning", remedy, "yes", actions)
+
+
+def _removed_staged(path: str) -> Finding:
+    expected, found = "nothing: the part was removed", "its staged file, which who publishes late would publish"
+    actions = (MoveAside(path),)
+    return Finding("removed-part-staged", path, expected, found, "warning", REPAIR, "yes", actions)

@@ -5,7 +5,7 @@ Adds are compared by sums of their hashes, so that memory does not hold them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ("History", "add_hash", "read_history")
 
+# Folded into the state together.
+RECORDS_AT_ONCE = 256
 _WHOLE = (1 << 64) - 1
 
 
@@ -35,13 +37,16 @@ class History:
     Attributes:
         records: how many were read.
         live_sum: of the hashes of all adds that are live after the newest; None if records are missing.
-        removed: removed parts at whose final names something is, by that name; the newest of each name.
+        removed: removed parts at whose final names something is, and the versions of the removals, by that name; the
+            newest of each name.
+        removed_staged: paths of removed parts that are still staged.
         letters: dead letters that are still staged.
     """
 
     records: int = 0
     live_sum: int | None = None
-    removed: dict[str, Remove] = field(default_factory=dict)
+    removed: dict[str, tuple[Remove, int]] = field(default_factory=dict)
+    removed_staged: list[str] = field(default_factory=list)
     letters: list[Add] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -95,6 +100,7 @@ class _Reading:
         self._found = History()
         self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
         self._state: LogState | None = LogState()
+        self._pending: list[Record] = []
         self._nonce: str | None = None
         self._still_staged: dict[str, str] = {}
         self._waiting: list[_RangeSums] = []
@@ -160,6 +166,7 @@ class _Reading:
         self._live = self._nonce = None
         self._waiting = [sums for sums in self._waiting if sums.name.first > version]
         self._active = []
+        self._pending.clear()
         self._state = self._base_at(version)
 
     def _base_at(self, version: int) -> LogState | None:
@@ -182,23 +189,28 @@ class _Reading:
             self._compare_range(sums)
         for remove in record.removes:
             if remove.final_path is not None and remove.final_path in self._names:
-                found.removed[remove.final_path] = remove
+                found.removed[remove.final_path] = remove, version
             if remove.kind == "part" and (path := self._still_staged.pop(remove.id, None)) is not None:
-                found.findings.append(_removed_staged(path))
+                found.removed_staged.append(path)
         self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
         found.letters += [letter for letter in record.letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
+        """Follow the state, many records at a time, and compare it with the bases."""
+        self._pending.append(record)
         bases = [name for name in self._scan.bases if name.version == record.version]
+        if not bases and len(self._pending) < RECORDS_AT_ONCE:
+            return
         if self._state is not None:
             try:
-                self._state = advance(self._state, record)
+                self._state = advance(self._state, *self._pending)
             except CorruptData:
                 self._state = None
+        self._pending.clear()
         for name in bases:
             if self._state is None:
                 self._state = self._base_at(record.version)
-            elif self._scan.bases[name] != replace(self._state, unpublished={}):
+            elif self._scan.bases[name] != self._state:
                 path = layout.base_path(name)
                 self._scan.misleading.add(path)
                 actions = (MoveAside(path), Rebuild("base"))
@@ -294,12 +306,6 @@ class _Reading:
         found = f"it removes {remove.id!r}, which is not live"
         remedy = "The log was changed by hand: restore it from a copy of the directory"
         self._found.findings.append(Finding("bad-record", path, "removes of live adds", found, "error", remedy))
-
-
-def _removed_staged(path: str) -> Finding:
-    expected, found = "nothing: the part was removed", "its staged file, which who publishes late would publish"
-    actions = (MoveAside(path),)
-    return Finding("removed-part-staged", path, expected, found, "warning", REPAIR, "yes", actions)
 
 
 def _with(found: int, *versions: int) -> int:

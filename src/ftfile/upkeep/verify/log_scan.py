@@ -38,6 +38,7 @@ class LogScan:
         versions: of the records that are there.
         bases: those that can be read and are of this log.
         broken: the first version that cannot be read although there are later ones, or None.
+        published: the version up to which a hint of this log says that everything is published; -1 for none.
         misleading: paths of derived files that readers must not believe.
         beyond: paths of derived files that know versions that the log does not have, and the last of each.
     """
@@ -47,6 +48,7 @@ class LogScan:
     versions: frozenset[int] = frozenset()
     bases: dict[layout.BaseName, LogState] = field(default_factory=dict)
     broken: int | None = None
+    published: int = -1
     misleading: set[str] = field(default_factory=set)
     beyond: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -81,13 +83,13 @@ def scan_log(fs: FileSystem) -> LogScan:
     return scan
 
 
-def advance(state: LogState, record: Record) -> LogState:
-    """Return the state after one more record; nothing counts as unpublished.
+def advance(state: LogState, *records: Record) -> LogState:
+    """Return the state after some more records; nothing counts as unpublished.
 
     Raises:
-        CorruptData: the record does not follow.
+        CorruptData: a record does not follow.
     """
-    return replace(after(state, record), unpublished={})
+    return replace(after(state, *records), unpublished={})
 
 
 def _missing_directories(fs: FileSystem) -> list[str]:
@@ -233,6 +235,7 @@ def _check_hint(scan: LogScan) -> None:
         found = "something else"
     elif hint.version in scan.versions and (record := _read_quietly(scan, hint.version)) is not None:
         if record.nonce == hint.nonce:
+            scan.published = hint.version
             return
         found = f"version {hint.version} of another history"
     else:

@@ -10,7 +10,7 @@ from ftfile.commit.places import children
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData
 from ftfile.upkeep.verify.content import compare_content
-from ftfile.upkeep.verify.files import Files, compare_files, list_files, tell_of_others
+from ftfile.upkeep.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
 from ftfile.upkeep.verify.findings import Finding, Rebuild, VerifyReport
 from ftfile.upkeep.verify.history import read_history
 from ftfile.upkeep.verify.log_scan import REPAIR, scan_log
@@ -72,7 +72,8 @@ def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     if history.live_sum is not None and history.live_sum != files.live_sum & _WHOLE:
         findings.append(_other_story(scan))
     _forget_newer(reader, scan, files)
-    tell_of_others(files, history.removed, history.letters)
+    tell_of_stage(files, history)
+    tell_of_others(files, history, scan.published)
     findings += files.findings
     if full:
         known = {finding.path for finding in files.findings}
