@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ftfile.core.version import __version__
-    from ftfile.source.directory import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.spark.datasource import FtFileDataSource
     from ftfile.upkeep.compaction import compact
     from ftfile.upkeep.dropping import drop
     from ftfile.upkeep.flush import flush
+    from ftfile.upkeep.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
+    from ftfile.upkeep.repair.run import repair
     from ftfile.upkeep.vacuum import vacuum
 
-__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "vacuum")
+__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "repair", "vacuum")
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
@@ -27,7 +28,8 @@ _HOMES = {
     "compact": ("ftfile.upkeep.compaction", "compact"),
     "drop": ("ftfile.upkeep.dropping", "drop"),
     "flush": ("ftfile.upkeep.flush", "flush"),
-    "open": ("ftfile.source.directory", "open_directory"),
+    "open": ("ftfile.upkeep.opened", "open_directory"),
+    "repair": ("ftfile.upkeep.repair.run", "repair"),
     "vacuum": ("ftfile.upkeep.vacuum", "vacuum"),
 }
 

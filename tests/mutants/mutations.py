@@ -11,6 +11,7 @@ from tests.mutants.on_hdfs import HADOOP
 from tests.mutants.placing import PLACED
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.reading import READING
+from tests.mutants.repairing import REPAIRING
 from tests.mutants.replacing import REPLACEMENTS
 from tests.mutants.rolling import ROLLED
 from tests.mutants.shipping import SHIPPING
@@ -19,5 +20,5 @@ from tests.mutants.writing import WRITING
 
 MUTANTS = (
     *(*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED),
-    *(*FILTERING, *ENCODED, *ENCRYPTING, *UPKEEP, *SHIPPING, *HADOOP, *OBJECT_STORES),
+    *(*FILTERING, *ENCODED, *ENCRYPTING, *UPKEEP, *SHIPPING, *HADOOP, *OBJECT_STORES, *REPAIRING),
 )

@@ -24,6 +24,7 @@ __all__ = (
     "META",
     "PLACE",
     "PUBLISHED_HINT",
+    "QUARANTINE",
     "RANGES",
     "RETIRED",
     "STAGED",
@@ -67,6 +68,7 @@ HINTS = f"{META}/hints"
 STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
 DEAD_LETTERS = f"{META}/deadletter"
+QUARANTINE = f"{META}/quarantine"
 PUBLISHED_HINT = f"{HINTS}/published"
 CLOCK_HINT = f"{HINTS}/clock"
 DIRECTORIES = (META, LOG, STATE, RANGES, HINTS, STAGED, RETIRED)

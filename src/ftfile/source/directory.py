@@ -19,6 +19,7 @@ from ftfile.core.units import parse_time
 from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import normalise
 from ftfile.source.dead_letters import DeadLetter, read_dead_letters
+from ftfile.source.file_states import file_states
 from ftfile.source.reading import read_add
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Record
     from ftfile.commit.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
+    from ftfile.source.file_states import FileState
 
-__all__ = ("Directory", "FinishedFile", "Version", "open_directory")
+__all__ = ("Directory", "FinishedFile", "Version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class FinishedFile:
         query_id: the streaming query that wrote it, or the id of a batch write.
         batch_id: the micro-batch; 0 for a batch write.
         checksum: of the bytes on storage.
+        state: `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
+            `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
     """
 
     path: str
@@ -53,6 +57,7 @@ class FinishedFile:
     query_id: str
     batch_id: int
     checksum: str
+    state: FileState
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +146,12 @@ class Directory:
     def files(self, version: int | None = None) -> list[FinishedFile]:
         """Return the files of a version, by default the newest, in the order of their commits; not those still open.
 
+        Lists each of their directories once, to tell what is missing.
+
         Raises:
             ConfigError: there is no such version.
         """
+        parts = [add for add in take_snapshot(self._log, version).adds.values() if add.kind == "part"]
         return [
             FinishedFile(
                 add.final_path or add.path,
@@ -153,9 +161,9 @@ class Directory:
                 add.origin.query_id,
                 add.origin.last_batch,
                 add.checksum,
+                state,
             )
-            for add in take_snapshot(self._log, version).adds.values()
-            if add.kind == "part"
+            for add, state in zip(parts, file_states(self._fs, parts), strict=True)
         ]
 
     def oldest_version(self) -> int:
@@ -210,24 +218,6 @@ class Directory:
     def _rows(self, snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for add in snapshot.adds.values():
             yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
-
-
-def open_directory(
-    path: str | os.PathLike[str], key_provider: str | None = None, *, storage: Mapping[str, str] | None = None
-) -> Directory:
-    """Open a directory that the sink wrote, for reading.
-
-    Args:
-        path: an absolute local path or a URL.
-        key_provider: where the keys of an encrypted directory are, as the option `keyProvider` says it. By default,
-            what the environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is
-            not encrypted is refused when it is given.
-        storage: settings of the file system: what the options `storage.<name>` are to the sink.
-
-    Raises:
-        ConfigError: it is no ftfile directory, or its keys are not known.
-    """
-    return Directory(path, key_provider, storage)
 
 
 def _schema_of(snapshot: Snapshot, path: str) -> str:

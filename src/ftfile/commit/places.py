@@ -1,0 +1,127 @@
+"""Where the file of a part is at this moment: staged, published, retired or nowhere; and what is in its way."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit import layout
+from ftfile.commit.moving import is_recorded, look
+from ftfile.core.errors import NotADirectory, NotFound, Unsupported
+from ftfile.fs.paths import require_valid
+
+if TYPE_CHECKING:
+    from ftfile.commit.model import Add, Remove
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("Place", "Whereabouts", "children", "find_part", "has_content", "walk")
+
+
+class Place(enum.Enum):
+    """Where the file of a part is."""
+
+    PUBLISHED = "published"
+    STAGED = "staged"
+    RETIRED = "retired"
+    NOWHERE = "nowhere"
+    # It is staged, and another file is at its final name, or where a directory of that name should be.
+    TAKEN = "taken"
+    # It is staged, and the store does not keep its final name.
+    IMPOSSIBLE = "impossible"
+    # What is there has another length than was recorded.
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where the file of a part is.
+
+    Attributes:
+        found: the file that is there, or the one that is in its way; None for none.
+        fault: why its final name is impossible, as in "it …".
+    """
+
+    place: Place
+    found: FileInfo | None = None
+    fault: str | None = None
+
+
+def find_part(fs: FileSystem, add: Add) -> Whereabouts:
+    """Return where a part is. It may move from staged to final and from there to retired while one looks."""
+    assert add.final_path is not None, f"part {add.id} has no final name"
+    if (fault := _fault(fs, add.final_path)) is not None:
+        staged = look(fs, add.path)
+        return _retired(fs, add) if staged is None else Whereabouts(Place.IMPOSSIBLE, staged, fault)
+    final = look(fs, add.final_path)
+    staged = look(fs, add.path) if add.path != add.final_path else None
+    if final is None and staged is None:
+        final = look(fs, add.final_path)
+    if final is None and staged is None:
+        return _retired(fs, add)
+    if final is None:
+        assert staged is not None, "one of them was found"
+        return _staged(fs, add, staged)
+    if final.is_directory or (staged is not None and not _is_same(fs, add, final, staged)):
+        return Whereabouts(Place.TAKEN, final)
+    return Whereabouts(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
+
+
+def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
+    """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
+    found = look(fs, path)
+    return found is not None and is_recorded(fs, found, recorded)
+
+
+def children(fs: FileSystem, directory: str) -> list[FileInfo]:
+    """Return what is directly in a directory; nothing where there is none."""
+    try:
+        return fs.list(directory)
+    except (NotFound, NotADirectory):
+        return []
+
+
+def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
+    """Return all files below a directory, by path."""
+    found: dict[str, FileInfo] = {}
+    waiting = [directory]
+    while waiting:
+        for info in children(fs, waiting.pop()):
+            if info.is_directory:
+                waiting.append(info.path)
+            else:
+                found[info.path] = info
+    return found
+
+
+def _fault(fs: FileSystem, path: str) -> str | None:
+    """Return why a store does not keep a path, as in "it …", or None."""
+    if (fault := fs.capabilities.fault_of(path)) is not None:
+        return fault
+    try:
+        require_valid("stat", path)
+    except Unsupported as error:
+        return f"is refused: {error.detail}"
+    return None
+
+
+def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:
+    if staged.size_bytes != add.length:
+        return Whereabouts(Place.DAMAGED, staged)
+    for directory in layout.ancestors(layout.parent(add.final_path or ""))[:-1]:
+        above = look(fs, directory)
+        if above is not None and not above.is_directory:
+            return Whereabouts(Place.TAKEN, above)
+    return Whereabouts(Place.STAGED, staged)
+
+
+def _retired(fs: FileSystem, add: Add) -> Whereabouts:
+    hidden = look(fs, layout.retired_path(add.id))
+    return Whereabouts(Place.NOWHERE) if hidden is None else Whereabouts(Place.RETIRED, hidden)
+
+
+def _is_same(fs: FileSystem, add: Add, final: FileInfo, staged: FileInfo) -> bool:
+    """Return True if a final file is the staged one under a second name, or a whole copy of it."""
+    if final.identity is not None and final.identity == staged.identity:
+        return True
+    return has_content(fs, final.path, add)
