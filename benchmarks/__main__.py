@@ -23,6 +23,7 @@ from benchmarks import (
     rolling,
     row_work,
     tiny,
+    verifying,
 )
 from benchmarks.machine import machine_facts
 from benchmarks.progress import show_progress
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "commit": commit.run,
     "assembly": assembly.run,
     "growth": growth.run,
+    "verifying": verifying.run,
     "buckets": buckets.run,
     "rolling": rolling.run,
     "compression": compression.run,
