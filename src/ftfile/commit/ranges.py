@@ -14,7 +14,6 @@ from ftfile.commit import layout
 from ftfile.commit.merging import merge
 from ftfile.commit.range_format import decode_range, decode_summary, encode_range
 from ftfile.commit.remaking import create_file
-
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
