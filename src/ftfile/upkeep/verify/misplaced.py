@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.commit.model import Add
-    from ftfile.upkeep.verify.files import Files
+    from ftfile.upkeep.verify.listing import Files
 
 __all__ = ("lost", "misplaced_part", "repeated_name")
 

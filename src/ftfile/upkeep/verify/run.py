@@ -10,9 +10,10 @@ from ftfile.commit.places import children
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData
 from ftfile.upkeep.verify.content import compare_content
-from ftfile.upkeep.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
+from ftfile.upkeep.verify.files import compare_files, tell_of_others, tell_of_stage
 from ftfile.upkeep.verify.findings import Finding, Rebuild, VerifyReport
 from ftfile.upkeep.verify.history import read_history
+from ftfile.upkeep.verify.listing import Files, list_files
 from ftfile.upkeep.verify.log_scan import REPAIR, scan_log
 
 if TYPE_CHECKING:
