@@ -57,15 +57,15 @@ crash: environment ## every crash and every fault, enumerated; and the longer on
 	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
 
 .PHONY: server-tests
-server-tests: java hdfs-jars s3-server environment ## the next two at once, since servers are often waited for
+server-tests: java hdfs-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
 	$(call pytest,.venv,servers) -n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs
 
 .PHONY: hdfs-tests
-hdfs-tests: java hdfs-jars environment ## the tests on a real HDFS
+hdfs-tests: java hdfs-jars environment kerberos ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(call pytest,.venv,hdfs) -n 4 --dist loadscope tests/hdfs
 
 .PHONY: cluster-tests
-cluster-tests: java hdfs-jars s3-server environment ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
+cluster-tests: java hdfs-jars s3-server environment kerberos ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
 	$(call pytest,.venv,cluster) tests/cluster
 
 .PHONY: object-store-tests
@@ -73,7 +73,7 @@ object-store-tests: s3-server azure-server environment ## the tests on servers o
 	$(call pytest,.venv,object-stores) -n 2 --dist loadscope tests/object_stores
 
 .PHONY: long
-long: java hdfs-jars store-jars s3-server azure-server environment ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
+long: java hdfs-jars store-jars s3-server azure-server environment kerberos ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
@@ -140,6 +140,10 @@ clean: ## remove environments, caches and reports
 .PHONY: environment
 environment:
 	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,demo,bench]' pyspark==$(SPARK_43)
+
+.PHONY: kerberos
+kerberos: environment
+	@.ci/kerberos $(python)
 
 .PHONY: java
 java:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ci_scripts import run_script
 from tests.demo.process import list_processes
 from tests.hdfs import jars
 from tests.hdfs.jars import CannotStart, class_path, java
@@ -44,7 +45,7 @@ import sys
 from tests.hdfs import __main__, minicluster
 cluster = minicluster.MiniCluster
 cluster._command = lambda *_: ["sleep", "1000"]
-cluster._run_to_end = lambda *_: ""
+cluster._run_to_end = lambda *_, **more: ""
 cluster._is_ready = lambda _: True
 sys.exit(__main__.main())
 """
@@ -121,6 +122,12 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(CannotStart, match="install a JDK"):
         java()
+
+
+def test_without_a_kdc_and_the_right_to_install_one_it_is_said(tmp_path: Path) -> None:
+    done = run_script("kerberos", tmp_path, sys.executable)
+    assert done.returncode == 0
+    assert "the tests on a secured HDFS are left out (apt-get install krb5-kdc" in done.stderr
 
 
 def alive(processes: Iterable[int]) -> list[int]:
