@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
-import urllib.parse
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,19 +14,21 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("FILE_VARIABLE", "find_token", "lack_of_tokens")
+__all__ = ("FILE_VARIABLE", "Token", "find_token", "has_tokens", "lack_of_tokens")
 
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 
 _MAGIC = b"HDTS"
 _WRITABLE = 0
-_KINDS = ("WEBHDFS delegation", "HDFS_DELEGATION_TOKEN")
+_NATIVE_KIND = "HDFS_DELEGATION_TOKEN"
+_KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
+_LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
 # Smaller numbers are one byte; below, a byte tells the sign and how many follow.
 _ONE_BYTE_MIN, _POSITIVE_MIN = -112, -120
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Token:
+class Token:
     """One token; its bytes are a secret."""
 
     content: bytes
@@ -38,28 +40,41 @@ class _Token:
         return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
 
 
-def find_token(urls: Sequence[str]) -> str | None:
-    """Return this process's token for HDFS, or None when it has none.
+def find_token(name: str, addresses: Sequence[str], *, native: bool = False) -> Token | None:
+    """Return this process's token for an HDFS, or None when it has none.
 
     Args:
-        urls: of the NameNodes; among several tokens, the one of their host counts.
+        name: of the name service, or `host:port` of the NameNode.
+        addresses: `host:port` of its NameNodes' servers.
+        native: for Hadoop's own protocol; WebHDFS has more kinds, and takes one of another port of the host, too.
 
     Raises:
         ConfigError: the file cannot be read, or is of a form that is not known here.
     """
-    path = os.environ.get(FILE_VARIABLE)
-    if not path:
+    if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
+        return None  # there may be a ticket
+    tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
+    exact = {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
+    for token in tokens:
+        if token.service in exact:
+            return token
+    if not tokens:
         return None
-    try:
-        with open(path, "rb") as file:
-            tokens = [token for token in _read_tokens(file.read()) if token.kind in _KINDS]
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
-        ) from error
-    hosts = {urllib.parse.urlsplit(url).hostname or "" for url in urls}
-    own = [token for token in tokens if token.service.rpartition(":")[0] in hosts]
-    return (own or tokens)[0].text() if tokens else None
+    places = {place for address in addresses for place in _places(address)}
+    for token in tokens:
+        if places & _places(token.service):
+            return token
+    if native:
+        return None
+    # Many tokens are of the RPC server, and configuration need not say which web server belongs to it.
+    hosts = {host for host, _ in places}
+    near = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
+    return near[0] if len({token.service for token in near}) == 1 else None
+
+
+def has_tokens() -> bool:
+    """Return True if this process has tokens for any HDFS; raises as `find_token`."""
+    return bool(_own_tokens())
 
 
 def lack_of_tokens() -> str:
@@ -67,11 +82,40 @@ def lack_of_tokens() -> str:
     path = os.environ.get(FILE_VARIABLE)
     if not path:
         return f"{FILE_VARIABLE} is not set"
-    found = "has none for it" if os.path.exists(path) else "is not there"
+    if not os.path.exists(path):
+        found = "is not there"
+    else:
+        services = ", ".join(sorted({repr(token.service) for token in _own_tokens()}))
+        found = f"has none for it that is valid: it has tokens for {services or 'no HDFS'}"
     return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {found}"
 
 
-def _read_tokens(data: bytes) -> list[_Token]:
+def _own_tokens() -> list[Token]:
+    path = os.environ.get(FILE_VARIABLE)
+    if not path:
+        return []
+    try:
+        with open(path, "rb") as file:
+            return [token for token in _read_tokens(file.read()) if token.kind in _KINDS]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
+        ) from error
+
+
+def _places(address: str) -> set[tuple[str, str]]:
+    """Return IP address and port of `host:port`, by each address that the name has; none for what is no such thing."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return set()
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, OverflowError):
+        return {(host, port)}
+    return {(str(place[4][0]), port) for place in found}
+
+
+def _read_tokens(data: bytes) -> list[Token]:
     """Take Hadoop's `Credentials` apart: a count, then name and token of each.
 
     Raises:
@@ -89,7 +133,7 @@ def _read_tokens(data: bytes) -> list[_Token]:
         _read_bytes(stream)  # who
         _read_bytes(stream)  # the password
         kind, service = _read_bytes(stream).decode(), _read_bytes(stream).decode()
-        tokens.append(_Token(stream.getvalue()[start : stream.tell()], kind, service))
+        tokens.append(Token(stream.getvalue()[start : stream.tell()], kind, service))
     return tokens
 
 

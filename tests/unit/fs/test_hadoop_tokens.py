@@ -1,26 +1,34 @@
-"""Files of delegation tokens, and what only looks like one."""
+"""Files of delegation tokens, which of them is for whom, and what only looks like one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.fs.hadoop_tokens import find_token
+from ftfile.fs.hadoop_tokens import find_token, lack_of_tokens
+from ftfile.fs.registry import open_filesystem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMENODE = "http://namenode:9870"
+RPC = "HDFS_DELEGATION_TOKEN"
+WEB = "WEBHDFS delegation"
 
 
-def field(data: bytes) -> bytes:
-    return bytes([len(data)]) + data
+def field(data: str) -> bytes:
+    return bytes([len(data)]) + data.encode()
 
 
-TOKEN = field(b"who") + field(b"password") + field(b"HDFS_DELEGATION_TOKEN") + field(b"namenode:8020")
-CONTENT = b"HDTS\x00" + b"\x01" + field(b"alias") + TOKEN + b"\x00"
+def tokens(*services: str, kind: str = RPC) -> bytes:
+    """Return what is in a file of tokens for these services."""
+    each = (field("alias") + field("who") + field(f"S3CRET of {name}") + field(kind) + field(name) for name in services)
+    return b"HDTS\x00" + bytes([len(services)]) + b"".join(each) + b"\x00"
+
+
+CONTENT = tokens("namenode:8020")
 
 
 @pytest.fixture
@@ -29,9 +37,60 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tokens"
 
 
-def test_a_token_is_found(file: Path) -> None:
-    file.write_bytes(CONTENT)
-    assert find_token([NAMENODE])
+@pytest.fixture(autouse=True)
+def names_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hosts, and no others."""
+    known = {"namenode": "10.0.0.1", "10.0.0.1": "10.0.0.1", "other": "10.0.0.2", "10.0.0.2": "10.0.0.2"}
+
+    def look(host: str, port: int, **_: Any) -> list[Any]:
+        if host not in known:
+            raise socket.gaierror(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+
+
+@pytest.mark.parametrize(
+    ("services", "name", "addresses", "native", "expected"),
+    [
+        (["namenode:8020"], "namenode:8020", ["namenode:8020"], True, "namenode:8020"),
+        (["10.0.0.1:8020"], "namenode:8020", ["namenode:8020"], True, "10.0.0.1:8020"),
+        (["other:8020", "10.0.0.1:8020"], "namenode:8020", ["namenode:8020"], True, "10.0.0.1:8020"),
+        (["10.0.0.1:8021"], "namenode:8020", ["namenode:8020"], True, None),
+        (["ha-hdfs:a", "ha-hdfs:b"], "b", ["namenode:9870"], False, "ha-hdfs:b"),
+        (["ha-hdfs:a", "ha-webhdfs:b"], "b", ["namenode:9870"], False, "ha-webhdfs:b"),
+        (["ha-hdfs:a", "ha-hdfs:b"], "c", ["namenode:9870"], False, None),
+        (["ha-hdfs:a"], "b", ["namenode:9870"], False, None),
+        (["other:8020", "namenode:8020"], "namenode:9870", ["namenode:9870"], False, "namenode:8020"),
+        (["10.0.0.2:8020", "10.0.0.1:8020"], "namenode:9870", ["namenode:9870"], False, "10.0.0.1:8020"),
+        # Two clusters of one host, and nothing that tells them apart; but for what configuration says.
+        (["namenode:8020", "namenode:8120"], "namenode:9870", ["namenode:9870"], False, None),
+        (["namenode:8020", "namenode:8120"], "ns", ["namenode:9870", "namenode:8120"], False, "namenode:8120"),
+        (["unknown:8020"], "namenode:9870", ["namenode:9870"], False, None),
+    ],
+)
+def test_the_token_of_a_service_is_the_one_and_no_other(
+    file: Path, services: list[str], name: str, addresses: list[str], native: bool, expected: str | None
+) -> None:
+    file.write_bytes(tokens(*services))
+    found = find_token(name, addresses, native=native)
+    assert (None if found is None else found.service) == expected
+
+
+def test_tokens_of_webhdfs_are_not_for_the_other_protocol(file: Path) -> None:
+    file.write_bytes(tokens("namenode:8020", kind=WEB))
+    assert find_token("namenode:8020", ["namenode:8020"]) is not None
+    assert find_token("namenode:8020", ["namenode:8020"], native=True) is None
+
+
+def test_others_tokens_are_an_error_that_lists_them_and_shows_none(file: Path) -> None:
+    file.write_bytes(tokens("ha-hdfs:clusterA", "ha-hdfs:clusterB"))
+    with pytest.raises(ConfigError, match="'ha-hdfs:clusterA', 'ha-hdfs:clusterB'") as caught:
+        open_filesystem("webhdfs://namenode:9870/out")
+    assert "S3CRET" not in str(caught.value) + repr(find_token("clusterA", [])) + lack_of_tokens()
+    file.write_bytes(tokens("ha-hdfs:clusterA"))
+    with pytest.raises(ConfigError, match="'ha-hdfs:clusterA'"):
+        open_filesystem("webhdfs://namenode:9870/out")
 
 
 def test_what_is_cut_short_has_no_token_and_says_so(file: Path) -> None:
@@ -39,4 +98,4 @@ def test_what_is_cut_short_has_no_token_and_says_so(file: Path) -> None:
     for length in range(len(CONTENT) - 1):
         file.write_bytes(CONTENT[:length])
         with pytest.raises(ConfigError, match="HADOOP_TOKEN_FILE_LOCATION"):
-            find_token([NAMENODE])
+            find_token("namenode:8020", ["namenode:8020"])
