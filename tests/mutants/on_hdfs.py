@@ -9,6 +9,8 @@ CLOSE = "tests/unit/fs/test_hdfs_native_close.py"
 CHECKSUM = "tests/unit/fs/test_hadoop_checksum.py"
 DURABILITY = "tests/unit/sink/test_durability.py"
 DEADLINE = "tests/unit/fs/test_deadline.py"
+NODES = "tests/unit/fs/test_namenodes.py"
+TOKENS = "tests/unit/fs/test_hadoop_tokens.py"
 
 ON_HDFS = (
     dropped(
@@ -20,7 +22,13 @@ ON_HDFS = (
     wrong(
         "tries of an exclusive file on HDFS share a name", "fs/hadoop.py", "]}/.{SYSTEM_IDS.unique()}", "]}/.0", DRIVERS
     ),
-    wrong("the native driver does not sync a record", "fs/hdfs_native.py", "            writer.hsync()\n", "", DRIVERS),
+    wrong(
+        "the native driver does not sync a record",
+        "fs/hdfs_native.py",
+        "            file.writer.hsync()\n",
+        "",
+        DRIVERS,
+    ),
     dropped(
         "the native driver writes erasure-coded files",
         "fs/hdfs_native.py",
@@ -30,8 +38,8 @@ ON_HDFS = (
     wrong(
         "the native driver writes erasure-coded records",
         "fs/hdfs_native.py",
-        "            self._require_replicated(full)\n            writer.write(content)",
-        "            writer.write(content)",
+        "            self._require_replicated(full)\n            file.writer.write(content)",
+        "            file.writer.write(content)",
         DRIVERS,
     ),
     wrong(
@@ -138,14 +146,35 @@ ON_HDFS = (
     wrong(
         "a lost reply of WebHDFS is taken for a request that was never sent",
         "fs/webhdfs_client.py",
-        "if _was_never_sent(error):",
-        "if True:",
+        "if _was_never_sent(error) or ",
+        "if True or ",
         DRIVERS,
+    ),
+    wrong(
+        "a native call is given up though no other NameNode is active",
+        "fs/hdfs_native_nodes.py",
+        "elif any(self._found[name] in (STANDBY, SILENT) for name in self._addresses):",
+        "elif False:",
+        NODES,
+    ),
+    wrong(
+        "a request is given up though no other NameNode is active",
+        "fs/webhdfs_nodes.py",
+        "if active is None:",
+        "active = active or node\n        if False:",
+        NODES,
+    ),
+    wrong(
+        "a token of another cluster is sent",
+        "fs/hadoop_tokens.py",
+        "return near[0] if len({token.service for token in near}) == 1 else None",
+        "return (near or tokens)[0]",
+        TOKENS,
     ),
     wrong(
         "an error of WebHDFS shows the token",
         "fs/webhdfs_client.py",
-        '_TOKEN.sub("delegation=…", str(error))',
+        "scrub(str(error))",
         "str(error)",
         DRIVERS,
     ),
@@ -237,7 +266,7 @@ ON_HDFS = (
     wrong(
         "a native call without a thread is taken for one whose reply was lost",
         "fs/hdfs_native_errors.py",
-        "if isinstance(error, NoThreadError):",
+        "if isinstance(error, NoThreadError | NoNameNodeError):",
         "if False:",
         DRIVERS,
     ),

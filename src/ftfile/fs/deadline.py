@@ -22,6 +22,9 @@ Result = TypeVar("Result")
 # A line so slow that so many bytes take the time limit of a call is the slowest that data are sent over.
 DATA_BYTES = 1 << 20
 
+# In seconds, how often a wait is interrupted to find out whether it is in vain.
+LOOK_S = 3.0
+
 # A call that returns from compiled code while the interpreter ends may abort the process.
 EXIT_WAIT_S = 5.0
 
@@ -121,6 +124,7 @@ def run_within(
     call: Callable[[], Result],
     forget: Callable[[Result], object] | None = None,
     cut: Callable[[], object] | None = None,
+    look: Callable[[], object] | None = None,
 ) -> Result:
     """Run a call and return its result; one that takes longer is left to itself.
 
@@ -129,17 +133,31 @@ def run_within(
         call: what to run.
         forget: is given what it returns too late.
         cut: ends one that takes longer; the end of the process does not wait for what can be cut.
+        look: is called every `LOOK_S` while the call runs; what it raises ends the wait at once.
 
     Raises:
         TimeoutError: it took longer, and may yet take effect.
         NoThreadError: nothing was begun.
     """
     future = start(call, awaited=cut is None)
-    wait([future], timeout_s)
-    if not future.done():
+    try:
+        _wait_for(future, timeout_s, look)
+    except BaseException:
         if forget is not None:
             future.add_done_callback(lambda late: late.exception() or forget(late.result()))
         if cut is not None:
             cut()
-        raise TimeoutError(f"no answer within {timeout_s:g} s")
+        raise
     return future.result()
+
+
+def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
+    deadline_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
+    wait([future], timeout_s if look is None else min(LOOK_S, timeout_s))
+    while not future.done():
+        left_s = deadline_s - SYSTEM_CLOCK.monotonic_s()
+        if left_s <= 0:
+            raise TimeoutError(f"no answer within {timeout_s:g} s")
+        if look is not None:
+            look()
+        wait([future], min(LOOK_S, left_s))

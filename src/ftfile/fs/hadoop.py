@@ -99,8 +99,16 @@ class HadoopFileSystem(FileSystem):
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; idempotent."""
         full = self._full("make_directories", path)
+
+        def make() -> bool:
+            try:
+                return self.run("make_directories", path, lambda: self._make(full, self._settings.directory_mode))
+            except OutcomeUnknown as error:
+                # Whether it is there or not: it may be made once more.
+                raise Unavailable("make_directories", path, error.detail) from error
+
         try:
-            made = self.do("make_directories", path, lambda: self._make(full, self._settings.directory_mode))
+            made = self.patiently(make)
         except AlreadyExists as error:
             raise NotADirectory("make_directories", path, error.detail) from error
         if not made:

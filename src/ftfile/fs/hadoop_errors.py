@@ -15,11 +15,12 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
+from ftfile.fs.hadoop_tokens import lack_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("READING", "NotEmpty", "remote_error")
+__all__ = ("READING", "NotEmpty", "expired", "no_ticket", "remote_error")
 
 
 class NotEmpty(StorageError):
@@ -48,6 +49,7 @@ _MEANINGS: Mapping[str, tuple[type[StorageError], str]] = {
     "AuthorizationException": (PermissionDenied, _NO_PERMISSION),
     "AuthenticationException": (PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
     "SecurityException": (PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
+    "SaslException": (PermissionDenied, "HDFS does not take the delegation token, or the ticket; get a new one"),
     "InvalidToken": (PermissionDenied, "the delegation token is not valid, or not any more; get a new one"),
     "DSQuotaExceededException": (OutOfSpace, _NO_QUOTA),
     "NSQuotaExceededException": (OutOfSpace, _NO_QUOTA),
@@ -83,6 +85,19 @@ _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
     ("block size", Unsupported, "set another blockSize, or none for that of HDFS"),
     ("replication", Unsupported, "set another replication, or none for that of HDFS"),
 )
+
+
+def expired(where: str, text: str) -> str:
+    """Return what to say of a Kerberos ticket that has ended; `text`: of the library."""
+    return f"the ticket of this process has expired, and {where} asks for one: renew it (kinit -R) or get one: {text}"
+
+
+def no_ticket(where: str, text: str) -> str:
+    """Return what to say where there is neither a ticket nor a token; `text`: of the library."""
+    return (
+        f"{where} asks for Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The driver "
+        f"needs one of them (kinit); executors need tokens: {text}"
+    )
 
 
 def remote_error(operation: str, path: str, where: str, java_class: str, message: str) -> StorageError:

@@ -7,7 +7,6 @@ behind the caller's back.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import os
 import threading
@@ -15,25 +14,25 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import (
-    ConfigError,
+    AlreadyExists,
+    OutcomeUnknown,
     StorageError,
     Unsupported,
 )
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.fs.deadline import limit_s, run_within, start
+from ftfile.fs.deadline import limit_s, start
 from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
-from ftfile.fs.hadoop_surroundings import USER, current_user
 from ftfile.fs.hdfs_native_close import close_early
 from ftfile.fs.hdfs_native_errors import CODED, Answers
-from ftfile.fs.hdfs_native_files import STREAM_BYTES, STREAM_CAPABILITIES, NativeFile, NativeStream
+from ftfile.fs.hdfs_native_files import STREAM_BYTES, STREAM_CAPABILITIES, NativeFile, NativeStream, OpenFile
+from ftfile.fs.hdfs_native_nodes import name_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     import hdfs_native
-    from hdfs_native._internal import RawFileWriter
 
     from ftfile.core.clock import Clock
     from ftfile.fs.location import Location
@@ -57,13 +56,6 @@ _CAPABILITIES = Capabilities(
     stream_bytes=STREAM_BYTES,
 )
 
-# Waiting is the driver's business: the library would try for minutes, beyond every time limit.
-_CONFIGURATION = {
-    "dfs.client.failover.max.attempts": "2",
-    "dfs.client.failover.sleep.base.millis": "50",
-    "dfs.client.failover.sleep.max.millis": "500",
-}
-
 Result = TypeVar("Result")
 
 
@@ -81,8 +73,8 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         super().__init__(f"{url}{root}", root, settings, clock)
         self._url = url
         self._replicated: set[str] = set()
-        self._connected: hdfs_native.Client | None = None
-        self._begin()
+        self._nodes = name_nodes(url, settings)
+        self.begin_in_fork()
         _opened.add(self)
 
     def __repr__(self) -> str:
@@ -102,27 +94,41 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         full = self._full("create", path)
-        writer = self.do("create", path, lambda: self.writer(full, overwrite=False))
+        file = self._create(path, full)
         try:
             self.do("create", path, lambda: self._require_replicated(full))
         except BaseException:
             self.discard(full)
             raise
-        return NativeStream(path, full, writer, self)
+        return NativeStream(path, full, file, self)
+
+    def _create(self, path: str, full: str) -> OpenFile:
+        """Begin a new file; one more time where the reply was lost, which makes one file at most."""
+
+        def create() -> OpenFile:
+            return self.do("create", path, lambda: self.writer(full, overwrite=False))
+
+        try:
+            return create()
+        except OutcomeUnknown as error:
+            try:
+                return create()
+            except AlreadyExists:
+                raise error from None  # perhaps the first one made it, perhaps somebody else
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading; what a writer synced and has not closed is not there yet for this library."""
         full = self._full("open", path)
-        return NativeFile(path, self.do("open", path, lambda: self._client().read(full)), self)
+        return NativeFile(path, self.do("open", path, lambda: self._nodes.client().read(full)), self)
 
     def _put(self, path: str, full: str, content: bytes) -> None:
         """Write a hint, which others see a moment later, when it is closed."""
-        writer = self.do("put", path, lambda: self.writer(full, overwrite=True))
-        self.do("put", path, lambda: writer.write(content))
+        file = self.do("put", path, lambda: self.writer(full, overwrite=True))
+        self.patiently(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
         with Answers("put", path, self.where):
-            closing = start(lambda: self.finish(full, writer, len(content)))
+            closing = start(lambda: self.finish(full, file, len(content)))
         with self._lock:
-            self._hints[path] = closing
+            self._hints[path] = file.client, closing
 
     def run(
         self,
@@ -131,38 +137,37 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         call: Callable[[], Result],
         timeout_s: float = math.inf,
         data_bytes: int = 0,
+        client: hdfs_native.Client | None = None,
     ) -> Result:
-        """Run a call of the library once, within the time it may take with so much data, and translate its errors."""
+        """Run a call of the library once, within the time it may take with so much data, and translate its errors.
+
+        Args:
+            operation: the port's method.
+            path: what it acts on.
+            call: what to run.
+            timeout_s: what a call without data may take, if that is less than the setting.
+            data_bytes: how many it carries.
+            client: which is called; by default this process's own.
+        """
         self._settle(path)
         with Answers(operation, path, self.where):
-            return run_within(limit_s(min(timeout_s, self._settings.timeout_s), data_bytes), call)
+            limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
+            return self._nodes.run(limit, call, client or self._nodes.client())
 
     def _settle(self, path: str) -> None:
         """Wait until an own hint is closed; one that could not be is as good as any other."""
         with self._lock:
-            closing = self._hints.pop(path, None) if self._hints else None
-        if closing is not None:
+            client, closing = self._hints.pop(path, (None, None)) if self._hints else (None, None)
+        if client is not None and closing is not None:
             with contextlib.suppress(StorageError), Answers("put", path, self.where):
-                run_within(self._settings.timeout_s, closing.result)
+                self._nodes.run(self._settings.timeout_s, closing.result, client)
 
     def begin_in_fork(self) -> None:
-        """Leave the parent's client alone: its threads are not here, and its end would wait for them for ever."""
-        if self._connected is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connected))  # it never ends
-            self._connected = None
-        self._begin()
-
-    def _begin(self) -> None:
+        """Forget the hints that the parent's threads close."""
         self._lock = threading.Lock()
-        self._hints: dict[str, Future[None]] = {}
+        self._hints: dict[str, tuple[hdfs_native.Client, Future[None]]] = {}
 
-    def _client(self) -> hdfs_native.Client:
-        with self._lock:
-            if self._connected is None:
-                self._connected = _connect(self._url, self._settings)
-            return self._connected
-
-    def writer(self, full: str, *, overwrite: bool) -> RawFileWriter:
+    def writer(self, full: str, *, overwrite: bool) -> OpenFile:
         """Begin a file."""
         import hdfs_native  # noqa: PLC0415 - optional
 
@@ -170,12 +175,13 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         options = hdfs_native.WriteOptions(
             settings.block_size, settings.replication, settings.file_mode, overwrite, create_parent=False
         )
+        client = self._nodes.client()
         # Not the library's file object: it would close, and so complete, a file that failed when it is forgotten.
-        return self._client().inner.create(full, options)
+        return OpenFile(client, client.inner.create(full, options))
 
-    def finish(self, full: str, writer: RawFileWriter, size_bytes: int) -> None:
+    def finish(self, full: str, file: OpenFile, size_bytes: int) -> None:
         """End a file to which so much was written."""
-        close_early(self._client(), full, writer, size_bytes)
+        close_early(file.client, full, file.writer, size_bytes)
 
     def _require_replicated(self, full: str) -> None:
         """Look whether a new file is replicated: once for each directory, whose files are all alike.
@@ -189,7 +195,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         directory = full.rpartition("/")[0]
         if directory in self._replicated:
             return
-        client = self._client()
+        client = self._nodes.client()
         # The library does not tell the policy. An erasure-coded file has one replica, and takes no number of them.
         if client.get_file_info(full).replication == 1 and not client.set_replication(full, 1):
             raise Unsupported("create", full[len(self._prefix) + 1 :], CODED)
@@ -198,32 +204,32 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         self._replicated.add(directory)
 
     def _status(self, full: str) -> FileInfo:
-        return _info(full, self._client().get_file_info(full))
+        return _info(full, self._nodes.client().get_file_info(full))
 
     def _children(self, full: str) -> Sequence[FileInfo]:
         cut = len(full.rstrip("/")) + 1
-        return [_info(child.path[cut:], child) for child in self._client().list_status(full)]
+        return [_info(child.path[cut:], child) for child in self._nodes.client().list_status(full)]
 
     def _make(self, full: str, mode: int) -> bool:
-        self._client().mkdirs(full, mode, create_parent=True)
+        self._nodes.client().mkdirs(full, mode, create_parent=True)
         return True
 
     def _mode(self, full: str) -> int:
-        return int(self._client().get_file_info(full).permission)
+        return int(self._nodes.client().get_file_info(full).permission)
 
     def _move(self, full_source: str, full_target: str) -> None:
-        self._client().rename(full_source, full_target, overwrite=False)
+        self._nodes.client().rename(full_source, full_target, overwrite=False)
 
     def _remove(self, full: str) -> bool:
-        return self._client().delete(full)
+        return self._nodes.client().delete(full)
 
     def _write_whole(self, full: str, content: bytes) -> None:
-        writer = self.writer(full, overwrite=True)
+        file = self.writer(full, overwrite=True)
         if content:
             self._require_replicated(full)
-            writer.write(content)
-            writer.hsync()
-        self.finish(full, writer, len(content))
+            file.writer.write(content)
+            file.writer.hsync()
+        self.finish(full, file, len(content))
 
 
 _opened: weakref.WeakSet[NativeHdfsFileSystem] = weakref.WeakSet()
@@ -245,31 +251,7 @@ def open_location(location: Location) -> FileSystem:
     """
     settings = HadoopSettings.of(location)
     url = f"hdfs://{location.authority}" if location.authority else ""
-    _connect(url, settings)
     return NativeHdfsFileSystem(url, location.path, settings, location.clock)
-
-
-def _connect(url: str, settings: HadoopSettings) -> hdfs_native.Client:
-    """Return a client; nothing is sent yet."""
-    try:
-        import hdfs_native  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise ConfigError(
-            f"hdfs:// needs a package that is not there ({error}): pip install 'ftfile[hdfs]'; or use webhdfs://, "
-            "which needs none"
-        ) from error
-    if settings.user is not None:
-        raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
-    user = settings.surroundings.user
-    if user is not None and user != current_user():
-        os.environ[USER] = user  # the library has no other way to be told
-    try:
-        return hdfs_native.Client(url or None, {**settings.surroundings.handed, **_CONFIGURATION})
-    except (RuntimeError, OSError) as error:
-        raise ConfigError(
-            f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or point "
-            "HADOOP_CONF_DIR at the directory of hdfs-site.xml"
-        ) from error
 
 
 def _info(path: str, status: hdfs_native.FileStatus) -> FileInfo:

@@ -16,8 +16,8 @@ from ftfile.core.errors import (
 )
 from ftfile.fs.answers import Translation
 from ftfile.fs.deadline import NoThreadError
-from ftfile.fs.hadoop_errors import READING, remote_error
-from ftfile.fs.hadoop_tokens import lack_of_tokens
+from ftfile.fs.hadoop_errors import READING, expired, no_ticket, remote_error
+from ftfile.fs.hdfs_native_nodes import NoNameNodeError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,7 +32,8 @@ CODED = (
 # The library's errors without a class of their own are the text of Rust's debug form.
 _REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
 # Said before anything is sent.
-_NO_TICKET = re.compile("GSS_S_NO_CRED|GSS_S_CREDENTIALS_EXPIRED")
+_EXPIRED = re.compile("GSS_S_CREDENTIALS_EXPIRED|[Tt]icket expired|TKT_EXPIRED")
+_NO_TICKET = re.compile("GSS_S_NO_CRED|NoSASLMechanism|No Kerberos credentials|GSS_S_")
 _NO_SYNC = "hsync is not supported for erasure-coded files"
 _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
 
@@ -59,7 +60,7 @@ class Answers(Translation):
 
     def _translated(self, error: Exception) -> StorageError:
         operation, path, text = self._operation, self._path, str(error)
-        if isinstance(error, NoThreadError):
+        if isinstance(error, NoThreadError | NoNameNodeError):
             return Unavailable(operation, path, text)
         if isinstance(error, FileNotFoundError | IsADirectoryError):
             return NotFound(operation, path, f"nothing, or no file, is there below {self._where}: {_line(text)}")
@@ -75,11 +76,10 @@ class Answers(Translation):
 
     def _meaning(self, text: str) -> tuple[type[StorageError], str]:
         """Return what an error of the library itself is to callers."""
+        if _EXPIRED.search(text):
+            return PermissionDenied, expired(self._where, text)
         if _NO_TICKET.search(text):
-            return PermissionDenied, (
-                f"{self._where} asks for Kerberos, and this process has neither a ticket nor a token: "
-                f"{lack_of_tokens()}. The driver needs one of them (kinit); executors need tokens: {text}"
-            )
+            return PermissionDenied, no_ticket(self._where, text)
         if _NO_SYNC in text:
             return Unsupported, CODED
         if self._operation in READING or _NEVER_SENT.search(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ftfile.core.errors import OutcomeUnknown, StreamClosed, Unavailable
 from ftfile.fs.api import InputFile, OutputStream
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import hdfs_native
     from hdfs_native._internal import RawFileWriter
 
-__all__ = ("STREAM_BYTES", "STREAM_CAPABILITIES", "NativeFile", "NativeStream")
+__all__ = ("STREAM_BYTES", "STREAM_CAPABILITIES", "NativeFile", "NativeStream", "OpenFile")
 
 # A call costs more than copying so much.
 CHUNK_BYTES = 256 << 10
@@ -31,20 +31,33 @@ STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
 Result = TypeVar("Result")
 
 
+class OpenFile(NamedTuple):
+    """A file that is being written, and the client that it belongs to."""
+
+    client: hdfs_native.Client
+    writer: RawFileWriter
+
+
 class _Driver(Protocol):
     """What files need of the driver; see there."""
 
     def run(
-        self, operation: str, path: str, call: Callable[[], Result], timeout_s: float = ..., data_bytes: int = ...
+        self,
+        operation: str,
+        path: str,
+        call: Callable[[], Result],
+        timeout_s: float = ...,
+        data_bytes: int = ...,
+        client: hdfs_native.Client | None = ...,
     ) -> Result: ...
 
     def patiently(self, call: Callable[[], Result]) -> Result: ...
 
     def discard(self, full: str) -> bool: ...
 
-    def writer(self, full: str, *, overwrite: bool) -> RawFileWriter: ...
+    def writer(self, full: str, *, overwrite: bool) -> OpenFile: ...
 
-    def finish(self, full: str, writer: RawFileWriter, size_bytes: int) -> None: ...
+    def finish(self, full: str, file: OpenFile, size_bytes: int) -> None: ...
 
 
 class NativeStream(OutputStream):
@@ -53,11 +66,11 @@ class NativeStream(OutputStream):
     The library itself does not look for another DataNode.
     """
 
-    def __init__(self, path: str, full: str, writer: RawFileWriter, fs: _Driver) -> None:
+    def __init__(self, path: str, full: str, file: OpenFile, fs: _Driver) -> None:
         super().__init__(path, STREAM_CAPABILITIES)
         self._full = full
         self._fs = fs
-        self._writer: RawFileWriter | None = writer
+        self._file: OpenFile | None = file
         self._chunk = bytearray()
         self._sent: bytearray | None = bytearray()
 
@@ -73,11 +86,11 @@ class NativeStream(OutputStream):
 
     def _hsync(self) -> None:
         self._send()
-        self._run("hsync", lambda writer: writer.hsync())
+        self._run("hsync", lambda file: file.writer.hsync())
 
     def _close(self) -> None:
         self._send()
-        self._run("close", lambda writer: self._fs.finish(self._full, writer, self._position))
+        self._run("close", lambda file: self._fs.finish(self._full, file, self._position))
 
     def _abort(self) -> bool:
         # Deleting the file takes it from its writer, whose lease ends with it.
@@ -89,42 +102,44 @@ class NativeStream(OutputStream):
             self._send_all(chunk)
 
     def _send_all(self, data: bytes | bytearray) -> None:
-        self._run("write", lambda writer: writer.write(data), len(data))
+        self._run("write", lambda file: file.writer.write(data), len(data))
         if self._sent is not None:
             self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data
 
-    def _run(self, operation: str, call: Callable[[RawFileWriter], object], data_bytes: int = 0) -> None:
+    def _run(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int = 0) -> None:
         if self._sent is None:
             work = self._work(call, threading.Event())
-            self._writer = self._fs.run(operation, self.path, work, data_bytes=data_bytes)
+            client = self._file.client if self._file is not None else None
+            self._file = self._fs.run(operation, self.path, work, data_bytes=data_bytes, client=client)
         else:
             self._fs.patiently(lambda: self._try(operation, call, data_bytes))
 
-    def _try(self, operation: str, call: Callable[[RawFileWriter], object], data_bytes: int) -> None:
+    def _try(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int) -> None:
         begun = threading.Event()
         work = self._work(call, begun)
-        if self._writer is None and self._sent is not None:
+        if self._file is None and self._sent is not None:
             data_bytes += len(self._sent)
-        self._writer = None
+        client = self._file.client if self._file is not None else None
+        self._file = None
         try:
-            self._writer = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S, data_bytes)
+            self._file = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S, data_bytes, client)
         except OutcomeUnknown as error:
             if not begun.is_set():
                 raise  # a creation that takes effect late would empty what a later try has written
             # Nobody was told anything of the file, and it can be made again.
             raise Unavailable(operation, self.path, error.detail) from error
 
-    def _work(self, call: Callable[[RawFileWriter], object], begun: threading.Event) -> Callable[[], RawFileWriter]:
+    def _work(self, call: Callable[[OpenFile], object], begun: threading.Event) -> Callable[[], OpenFile]:
         """Return what calls the writer, or one that begins anew, and returns it; `begun` is set when it has one."""
-        writer, sent = self._writer, self._sent
+        file, sent = self._file, self._sent
 
-        def work() -> RawFileWriter:
-            current = writer
+        def work() -> OpenFile:
+            current = file
             if current is None:
                 current = self._fs.writer(self._full, overwrite=True)
             begun.set()
-            if writer is None and sent:
-                current.write(sent)
+            if file is None and sent:
+                current.writer.write(sent)
             call(current)
             return current
 

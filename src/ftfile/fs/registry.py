@@ -45,11 +45,12 @@ _BUILT_IN = {
     "memory": "ftfile.fs.memory:open_location",
     "s3": "ftfile.fs.s3:open_location",
     "s3a": "ftfile.fs.s3:open_location",
+    "swebhdfs": "ftfile.fs.webhdfs:open_location",
     "webhdfs": "ftfile.fs.webhdfs:open_location",
 }
 
 # What finds in its environment what other processes may not.
-_HANDING_OVER = dict.fromkeys(("hdfs", "webhdfs"), "ftfile.fs.hadoop_surroundings:hand_over")
+_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.fs.hadoop_surroundings:hand_over")
 
 _BY_FSSPEC = "ftfile.fs.fsspec_store:open_location"
 

@@ -27,8 +27,9 @@ from ftfile.fs.hadoop import HadoopFileSystem
 from ftfile.fs.hadoop_checksum import HadoopChecksum, digest_of
 from ftfile.fs.hadoop_settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hadoop_surroundings import current_user, is_kerberos
-from ftfile.fs.hadoop_tokens import find_token
+from ftfile.fs.hadoop_tokens import find_token, has_tokens, lack_of_tokens
 from ftfile.fs.webhdfs_client import Answers, Upload, connect
+from ftfile.fs.webhdfs_nodes import find_nodes, web_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,23 +69,25 @@ class WebHdfsFileSystem(HadoopFileSystem):
     """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
 
     Args:
-        urls: of the NameNodes' web servers, such as `http://namenode:9870`; one of them is active.
+        scheme: `webhdfs` or `swebhdfs`, which speaks TLS.
+        authority: of the URL: `host:port` of a NameNode's web server, or a name service.
         root: absolute path of the directory; it need not exist yet.
         settings: see there.
         clock: for waiting.
     """
 
-    def __init__(self, urls: list[str], root: str, settings: HadoopSettings, clock: Clock) -> None:
-        super().__init__(f"{' or '.join(urls)}{root}", root, settings, clock)
-        self._urls = urls
+    def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
+        self._scheme, self._authority = scheme, authority
+        self._service, self._nodes = find_nodes(scheme, authority, settings.surroundings.configuration())
+        super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, clock)
         self._client = self._connect()
         self._tells_checksums = True
 
     def __repr__(self) -> str:
-        return f"WebHdfsFileSystem({self._urls!r}, {self.root!r})"
+        return f"WebHdfsFileSystem({[*self._nodes]!r}, {self.root!r})"
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._urls, self.root, self._settings, self._clock
+        return self._scheme, self._authority, self.root, self._settings, self._clock
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
@@ -182,14 +185,18 @@ class WebHdfsFileSystem(HadoopFileSystem):
             parameters["replication"] = str(self._settings.replication)
         if self._settings.block_size is not None:
             parameters["blocksize"] = str(self._settings.block_size)
-        return Upload(self._client.place_for(full, parameters), self._settings.timeout_s)
+        return self._client.upload(full, parameters, self._settings.timeout_s)
 
     def _connect(self) -> WebClient:
         surroundings = self._settings.surroundings
-        token = find_token(self._urls)
         kerberos = is_kerberos(surroundings.configuration())
+        addresses = [url.partition("//")[2] for url in self._nodes]
+        token = find_token(self._service, [*addresses, *filter(None, self._nodes.values())])
+        if token is None and not kerberos and has_tokens():
+            raise ConfigError(f"no token is for {self.where}: {lack_of_tokens()}")
         user = self._settings.user or surroundings.user or current_user() or getpass.getuser()
-        return connect(self._urls, self._settings.timeout_s, user, token, kerberos=kerberos)
+        text = None if token is None else token.text()
+        return connect(web_nodes(self._nodes), self._settings.timeout_s, user, text, kerberos=kerberos)
 
     def _status(self, full: str) -> FileInfo:
         return _info(full, self._client.status(full))
@@ -243,30 +250,13 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open a `webhdfs` URL: of a NameNode's web server, or of a name service that Hadoop's configuration knows.
+    """Open a `webhdfs` or `swebhdfs` URL: of a NameNode's web server, or of a name service of Hadoop's configuration.
 
     Raises:
         ConfigError: it names neither.
     """
     settings = HadoopSettings.of(location)
-    urls = _name_node_urls(location, settings.surroundings.configuration())
-    return WebHdfsFileSystem(urls, location.path, settings, location.clock)
-
-
-def _name_node_urls(location: Location, conf: dict[str, str]) -> list[str]:
-    host, colon, port = location.authority.rpartition(":")
-    if colon and host and port.isdigit():
-        return [f"http://{location.authority}"]
-    name = location.authority
-    members = [each.strip() for each in conf.get(f"dfs.ha.namenodes.{name}", "").split(",") if name and each.strip()]
-    addresses = [conf.get(f"dfs.namenode.http-address.{name}.{member}") for member in members]
-    found = [f"http://{address}" for address in addresses if address]
-    if not found:
-        raise ConfigError(
-            f"{location.url!r} names no port, and Hadoop's configuration knows no name service {name!r}: write "
-            "webhdfs://namenode:9870/path, or point HADOOP_CONF_DIR at the directory of hdfs-site.xml"
-        )
-    return found
+    return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.clock)
 
 
 class _WebStream(OutputStream):

@@ -6,13 +6,8 @@ becomes an error of the port.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import http.client
-import json
-import re
-import socket
-import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -20,21 +15,28 @@ import urllib3.exceptions
 from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
-from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
+from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
 from ftfile.fs.answers import Translation
 from ftfile.fs.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
-from ftfile.fs.hadoop_errors import READING, remote_error
+from ftfile.fs.hadoop_errors import READING, expired, no_ticket, remote_error
 from ftfile.fs.lines import Line, make_cuttable
+from ftfile.fs.webhdfs_nodes import SilentNodeError
+from ftfile.fs.webhdfs_security import NoTicketError, kerberos_auth, require_tls, scrub
+from ftfile.fs.webhdfs_upload import Upload, connect_timeout_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ftfile.fs.webhdfs_nodes import WebNodes
+
 __all__ = ("Answers", "Upload", "WebClient", "connect")
 
-CONNECT_TIMEOUT_S = 10.0
+# Of a short request that finds out whether a server answers.
+PULSE_S = 2.0
 CONNECTIONS = 32
 PIECE_BYTES = 64 << 10
-_TOKEN = re.compile(r"delegation=[^&\s]+")
+# What the package makes of every answer 401.
+_UNAUTHORISED = "Authentication failure"
 
 
 class _ReplyLost(Exception):
@@ -52,25 +54,57 @@ class _Session(requests.Session):
 
     Args:
         timeout_s: of a request, without the data in the answer.
+        nodes: the NameNodes that are asked.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, nodes: WebNodes) -> None:
         super().__init__()
         self._timeout_s = timeout_s
+        self._nodes = nodes
 
     def request(self, method: str, url: str, **more: Any) -> requests.Response:  # type: ignore[override] # noqa: ANN401
+        node = self._nodes.node_of(url)
         try:
-            return self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}))
+            response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
         except requests.RequestException as error:
+            require_tls(node, error)
+            self._nodes.note_silence(node)
             # Its text, and what it comes from, show the URL with the token.
-            text = _TOKEN.sub("delegation=…", str(error))
-            if _was_never_sent(error):
+            text = scrub(str(error))
+            # The NameNode makes nothing: it says where to.
+            if _was_never_sent(error) or more.get("params", {}).get("op") == "CREATE":
                 raise requests.ConnectTimeout(text) from None
             if method == "GET":
                 raise type(error)(text) from None
             raise _ReplyLost(text) from None
+        if response.ok:
+            self._nodes.note_answer(node)
+        return response
 
-    def _whole(self, send: Callable[[], requests.Response]) -> requests.Response:
+    def get_redirect_target(self, response: requests.Response) -> str | None:
+        """Return where an answer sends us."""
+        place = super().get_redirect_target(response)
+        return place and self._nodes.direct(self._nodes.node_of(str(response.url)), place)
+
+    def require_answer(self, node: str) -> None:
+        """Return if a NameNode answers; see `WebNodes.require_answer`."""
+        self._nodes.require_answer(node, self._is_active)
+
+    def _is_active(self, node: str) -> bool:
+        """Return True if a NameNode answers as the active one."""
+        ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", timeout=PULSE_S)
+        line = Line(PULSE_S)
+
+        def call() -> bool:
+            with line:
+                return ask().ok
+
+        try:
+            return run_within(PULSE_S, call, cut=line.cut)
+        except (requests.RequestException, OSError):
+            return False
+
+    def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
         """Return an answer whose content is here.
 
         Raises:
@@ -83,7 +117,10 @@ class _Session(requests.Session):
                 return send()
 
         try:
-            response = run_within(self._timeout_s, call, requests.Response.close, line.cut)
+            look = functools.partial(self.require_answer, node)
+            response = run_within(self._timeout_s, call, requests.Response.close, line.cut, look)
+        except SilentNodeError as error:
+            raise (requests.ConnectTimeout if line.socket is None else requests.ReadTimeout)(str(error)) from error
         except NoThreadError as error:
             raise requests.ConnectTimeout(str(error)) from error
         except TimeoutError as error:
@@ -130,6 +167,12 @@ def _was_never_sent(error: requests.RequestException) -> bool:
 class WebClient(Client):  # type: ignore[misc] # the package ships no types
     """The requests of the protocol that the driver needs, each one call of the server; raises what the package does."""
 
+    nodes: WebNodes
+
+    def share(self, nodes: WebNodes) -> None:
+        """Ask the NameNodes in the order in which all clients of the process do."""
+        self.nodes, self._urls, self._lock = nodes, nodes.order, nodes.lock
+
     def resolve(self, hdfs_path: str) -> str:
         """Return the path as it is: `#LATEST` in it means nothing, and it is absolute."""
         return hdfs_path
@@ -174,13 +217,15 @@ class WebClient(Client):  # type: ignore[misc] # the package ships no types
             raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
         return data
 
-    def place_for(self, path: str, parameters: dict[str, str]) -> str:
-        """Return the URL at which a DataNode takes the content of a new file."""
+    def upload(self, path: str, parameters: dict[str, str], timeout_s: float) -> Upload:
+        """Begin to send the content of a new file to the DataNode that the NameNode names."""
         response = self._create(path, createparent="false", **parameters)
         place = response.headers.get("Location")
         if place is None:
             raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
-        return str(place)
+        node = self.nodes.node_of(str(response.url))
+        look = functools.partial(self._session.require_answer, node)
+        return Upload(self.nodes.direct(node, str(place)), timeout_s, look)
 
 
 class _InsecureClient(WebClient, InsecureClient):  # type: ignore[misc]
@@ -191,36 +236,32 @@ class _TokenClient(WebClient, TokenClient):  # type: ignore[misc]
     pass
 
 
-def connect(urls: list[str], timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
-    """Return a client of the NameNodes at these URLs, of which one is active.
+def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
+    """Return a client of NameNodes, of which one is active.
 
     Raises:
         ConfigError: Kerberos is asked for, and what it needs is not installed.
     """
-    session = _Session(timeout_s)
+    session = _Session(timeout_s, nodes)
     for scheme in ("http://", "https://"):
         adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
         adapter.poolmanager.pool_classes_by_scheme = make_cuttable(adapter.poolmanager.pool_classes_by_scheme)
         session.mount(scheme, adapter)
     # Who cannot connect is to say so before the time of the request is over.
-    more: dict[str, Any] = {"timeout": (_connect_timeout_s(timeout_s), timeout_s), "session": session}
-    url = ";".join(urls)
+    more: dict[str, Any] = {"timeout": (connect_timeout_s(timeout_s), timeout_s), "session": session}
+    client = _client_for(";".join(nodes.order), user, token, kerberos=kerberos, **more)
+    client.share(nodes)
+    return client
+
+
+def _client_for(url: str, user: str, token: str | None, *, kerberos: bool, **more: Any) -> WebClient:  # noqa: ANN401
     if token is not None:
         return _TokenClient(url, token, **more)
     if not kerberos:
         return _InsecureClient(url, user, **more)
-    try:
-        from hdfs.ext.kerberos import KerberosClient  # noqa: PLC0415 - needs another package
-    except ImportError as error:
-        raise ConfigError(
-            f"HDFS asks for Kerberos, and its client cannot be loaded ({error}): pip install requests-kerberos"
-        ) from error
-    client: WebClient = type("_KerberosClient", (WebClient, KerberosClient), {})(url, **more)
+    client = WebClient(url, **more)
+    more["session"].auth = kerberos_auth()
     return client
-
-
-def _connect_timeout_s(timeout_s: float) -> float:
-    return min(CONNECT_TIMEOUT_S, timeout_s / 2)
 
 
 class Answers(Translation):
@@ -228,9 +269,23 @@ class Answers(Translation):
 
     __slots__ = ()
 
-    errors = (HdfsError, requests.RequestException, _ReplyLost, OSError, http.client.HTTPException)
+    errors = (
+        HdfsError,
+        requests.RequestException,
+        _ReplyLost,
+        SilentNodeError,
+        NoTicketError,
+        OSError,
+        http.client.HTTPException,
+    )
 
     def _translated(self, error: Exception) -> StorageError:
+        if isinstance(error, NoTicketError):
+            text = str(error)
+            say = expired if "expired" in text else no_ticket
+            return PermissionDenied(self._operation, self._path, say(self._where, text))
+        if isinstance(error, HdfsError) and not error.exception and error.message.startswith(_UNAUTHORISED):
+            return PermissionDenied(self._operation, self._path, no_ticket(self._where, "401, Authentication required"))
         if isinstance(error, HdfsError):
             return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)
         if isinstance(error, _ShortError) and self._operation in READING:
@@ -239,92 +294,6 @@ class Answers(Translation):
             detail = f"{self._where} does not answer: {error}; look whether NameNode and DataNodes run"
             return Unavailable(self._operation, self._path, detail)
         return OutcomeUnknown(self._operation, self._path, f"the reply of {self._where} was lost: {error}")
-
-
-class Upload:
-    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
-
-    Args:
-        place: see `WebClient.place_for`.
-        timeout_s: of each step, and of each `DATA_BYTES`.
-
-    Raises:
-        ConnectTimeout: the DataNode cannot be reached, and nothing was sent.
-    """
-
-    def __init__(self, place: str, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        parts = urllib.parse.urlsplit(place)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=_connect_timeout_s(timeout_s))
-        try:
-            self._connection.connect()
-        except OSError as error:
-            raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
-        self._connection.sock.settimeout(timeout_s)
-        self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
-        self._connection.putheader("Content-Type", "application/octet-stream")
-        self._connection.putheader("Transfer-Encoding", "chunked")
-        self._connection.endheaders()
-
-    def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send what comes next.
-
-        Raises:
-            HdfsError: the DataNode has refused the file.
-            OSError: the connection is lost.
-        """
-        if not data:
-            return
-        view = memoryview(data)
-        try:
-            self._connection.send(b"%x\r\n" % len(data))
-            # The time limit of a socket is that of all it is given at once.
-            for start in range(0, len(data), DATA_BYTES):
-                self._connection.send(view[start : start + DATA_BYTES])
-            self._connection.send(b"\r\n")
-        except ConnectionError:
-            # It has hung up; perhaps it said why.
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                self._read_reply()
-            raise
-
-    def finish(self) -> None:
-        """Say that this was all, and wait until the file is closed; raises as `send`."""
-        try:
-            self._connection.send(b"0\r\n\r\n")
-        except ConnectionError:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                self._read_reply()
-            raise
-        self._read_reply()
-        self._connection.close()
-
-    def cut(self) -> None:
-        """Hang up, also on what waits for the reply in another thread."""
-        # The other thread may be closing it.
-        used = self._connection.sock
-        if used is not None:
-            with contextlib.suppress(OSError):
-                used.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-
-    def _read_reply(self) -> None:
-        status, text = run_within(self._timeout_s, self._reply, cut=self.cut)
-        if status != http.client.CREATED:
-            raise _refusal(status, text)
-
-    def _reply(self) -> tuple[int, bytes]:
-        response = self._connection.getresponse()
-        return response.status, response.read()
-
-
-def _refusal(status: int, text: bytes) -> HdfsError:
-    try:
-        found = json.loads(text)["RemoteException"]
-        return HdfsError(str(found["message"]), exception=str(found["exception"]))
-    except (ValueError, KeyError, TypeError):
-        return HdfsError(f"the DataNode answered {status}: {text[:200]!r}")
 
 
 def _boolean(response: requests.Response) -> bool:

@@ -6,15 +6,21 @@ Both remember what they were asked, so that tests see requests that a real serve
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 import urllib.parse
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ftfile.fs import hdfs_native_nodes
 from ftfile.fs.hadoop_checksum import HadoopChecksum
+from ftfile.fs.per_process import PerProcess
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @dataclass
@@ -181,6 +187,14 @@ def native_library(names: Names) -> Any:
         return SimpleNamespace(overwrite=overwrite)
 
     return SimpleNamespace(Client=lambda *_: NativeClient(names), WriteOptions=write_options)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, names: Names) -> None:
+    """Let `hdfs://namenode:8020` be this one for the length of a test."""
+    monkeypatch.setitem(sys.modules, "hdfs_native", native_library(names))
+    # Nobody listens, and a client is of one test alone.
+    monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda _: "")
+    monkeypatch.setattr(hdfs_native_nodes, "_nodes", PerProcess(hdfs_native_nodes._open_nodes))  # noqa: SLF001
 
 
 class WebServer:

@@ -18,6 +18,8 @@ from ftfile.sink.config import SinkConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftfile.fs.webhdfs_nodes import WebNodes
+
 URL = "webhdfs://ns/out"
 VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_TOKEN_FILE_LOCATION")
 SCHEMA = '{"type": "struct", "fields": [{"name": "value", "type": "string", "nullable": true, "metadata": {}}]}'
@@ -66,9 +68,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """How each client of WebHDFS was made."""
     found: list[dict[str, Any]] = []
 
-    def connect(urls: list[str], timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> None:
+    def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> None:
         del timeout_s
-        found.append({"urls": urls, "user": user, "token": token, "kerberos": kerberos})
+        found.append({"urls": [*nodes.order], "user": user, "token": token, "kerberos": kerberos})
 
     monkeypatch.setattr(webhdfs, "connect", connect)
     return found

@@ -5,7 +5,7 @@ That real servers do as they are asked is tested in tests/hdfs.
 
 from __future__ import annotations
 
-import sys
+import base64
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +23,16 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs import hadoop, hdfs_native_close, hdfs_native_files
+from ftfile.fs import hadoop, hdfs_native_close, hdfs_native_files, hdfs_native_nodes
 from ftfile.fs import hdfs_native as native_driver
 from ftfile.fs import webhdfs as web_driver
 from ftfile.fs.deadline import NoThreadError
 from ftfile.fs.hadoop_errors import remote_error
+from ftfile.fs.hadoop_tokens import Token
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.webhdfs_client import Upload
 from ftfile.testing.clock import ManualClock
-from tests.unit.fs.fake_hdfs import Names, WebServer, native_library
+from tests.unit.fs.fake_hdfs import Names, WebServer, install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +70,7 @@ def opened(url: str, **settings: str) -> FileSystem:
 
 @pytest.fixture
 def native(names: Names, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
-    monkeypatch.setitem(sys.modules, "hdfs_native", native_library(names))
+    install(monkeypatch, names)
     # Closing is quick here, on however slow a machine.
     monkeypatch.setattr(hdfs_native_close, "WAITS_S", (60.0,))
     return opened("hdfs://namenode:8020/out")
@@ -237,14 +238,15 @@ class TestNativeStreams:
     ) -> None:
         limits = []
 
-        def run(timeout_s: float, call: Callable[[], object]) -> object:
+        def run(timeout_s: float, call: Callable[[], object], look: object = None) -> object:
+            del look
             limits.append(timeout_s)
             return call()
 
         stream = native.create("file")
         for _ in range(2):
             stream.write(b"x" * MIB)
-        monkeypatch.setattr(native_driver, "run_within", run)
+        monkeypatch.setattr(hdfs_native_nodes, "run_within", run)
         names.errors["hsync"] = [LOST]
         stream.hsync()
         assert limits == [
@@ -302,8 +304,11 @@ def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
     assert names.asked == ["RENAME NONE"]
 
 
+SECRET = base64.urlsafe_b64encode(b"T0PSECRET").decode().rstrip("=")
+
+
 def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_driver, "find_token", lambda _: "T0PSECRET")
+    monkeypatch.setattr(web_driver, "find_token", lambda *_: Token(b"T0PSECRET", "", ""))
     names.files["/out/a"] = b"data"
     names.losses["RENAME"] = [ConnectionResetError()]
     with WebServer(names) as server:
@@ -315,7 +320,7 @@ def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Unavailable, match="delegation=") as changing:
         fs.rename("a", "b")
     for caught in (lost, looking, changing):
-        assert "T0PSECRET" not in "".join(traceback.format_exception(caught.value))
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from ftfile.core.errors import OutcomeUnknown
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs import hdfs_native_close
 from ftfile.fs.registry import open_filesystem
-from tests.unit.fs.fake_hdfs import Names, native_library
+from tests.unit.fs.fake_hdfs import Names, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,7 @@ def names() -> Names:
 
 @pytest.fixture
 def fs(names: Names, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
-    monkeypatch.setitem(sys.modules, "hdfs_native", native_library(names))
+    install(monkeypatch, names)
     monkeypatch.setattr(hdfs_native_close, "WAITS_S", (0.001,) * 3)
     return open_filesystem("hdfs://namenode:8020/out", settings={"patience": "0"}, policy=RetryPolicy(attempts=1))
 

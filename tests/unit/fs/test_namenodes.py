@@ -1,0 +1,181 @@
+"""Which NameNode is asked, by either driver, when one is silent: without a server of HDFS."""
+
+from __future__ import annotations
+
+import threading
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ftfile.fs import deadline, hdfs_native_nodes
+from ftfile.fs.hadoop_services import NameService
+from ftfile.fs.hdfs_native_nodes import NameNodes, NoNameNodeError, SilentError
+from ftfile.fs.webhdfs_nodes import SilentNodeError, WebNodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ADDRESSES = {"nn1": "one:8020", "nn2": "two:8020"}
+STANDBY = RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "not now")')
+
+
+class Servers:
+    """What the NameNodes do; a silent one answers when the test is over."""
+
+    def __init__(self) -> None:
+        self.active = "nn1"
+        self.silent: set[str] = set()
+        self.refusing: set[str] = set()
+        self.over = threading.Event()
+        self.made: list[list[str]] = []
+
+    def connect(self, names: Sequence[str]) -> Any:
+        self.made.append([*names])
+        return Client(self, [*names])
+
+
+class Client:
+    def __init__(self, servers: Servers, names: list[str]) -> None:
+        self._servers, self._names = servers, names
+
+    def get_file_info(self, path: str) -> str:
+        assert path == "/"
+        name = self._names[0]
+        if name in self._servers.silent:
+            self._servers.over.wait()
+        if name in self._servers.refusing:
+            raise OSError("Connection refused (os error 111)")
+        if name != self._servers.active and len(self._names) == 1:
+            raise STANDBY
+        return name
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
+    monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda _: "")
+    monkeypatch.setattr(hdfs_native_nodes, "PULSE_S", 0.05)
+    monkeypatch.setattr(hdfs_native_nodes, "CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(hdfs_native_nodes, "BELIEVED_S", 0.0)
+    monkeypatch.setattr(deadline, "LOOK_S", 0.02)
+    found = Servers()
+    yield found
+    found.over.set()
+
+
+def first_of(client: Any) -> str:
+    """Return the name of the NameNode that a client asks first."""
+    return str(client.get_file_info("/"))
+
+
+def nodes(servers: Servers) -> NameNodes:
+    return NameNodes(ADDRESSES, servers.connect)
+
+
+class TestNative:
+    def test_the_active_one_is_asked_first(self, servers: Servers) -> None:
+        servers.active = "nn2"
+        assert first_of(nodes(servers).client()) == "nn2"
+
+    def test_a_new_process_does_not_wait_for_the_silent_one(self, servers: Servers) -> None:
+        servers.active, servers.silent = "nn2", {"nn1"}
+        assert first_of(nodes(servers).client()) == "nn2"
+        assert servers.made[-1] == ["nn2", "nn1"]
+
+    def test_a_call_of_a_silent_one_is_given_up_for_the_other(self, servers: Servers) -> None:
+        found = nodes(servers)
+        client = found.client()
+        servers.active, servers.silent = "nn2", {"nn1"}
+        with pytest.raises(SilentError, match=r"nn1 \(one:8020\) is silent, .*nn2 \(two:8020\) is active"):
+            found.run(60, lambda: client.get_file_info("/"), client)
+        assert first_of(found.client()) == "nn2"
+        # What belongs to the client that was, such as an open file, is not begun.
+        with pytest.raises(SilentError):
+            found.run(60, lambda: pytest.fail("it was begun"), client)
+
+    def test_it_is_not_while_no_other_is_active(self, servers: Servers) -> None:
+        found = nodes(servers)
+        client = found.client()
+        servers.active, servers.silent = "nobody", {"nn1"}
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.5 s; .*nn1 \(one:8020\) is silent.*in standby"):
+            found.run(0.5, lambda: client.get_file_info("/"), client)
+        assert found.client() is client
+
+    def test_a_long_call_of_one_that_answers_is_left_alone(self, servers: Servers) -> None:
+        found = nodes(servers)
+        client = found.client()
+        waiting = threading.Event()
+        assert found.run(60, lambda: waiting.wait(0.5), client) is False
+        assert found.client() is client
+
+    def test_it_is_when_nobody_can_be_reached(self, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = nodes(servers)
+        client = found.client()
+        servers.silent = {"nn1"}
+        monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda address: f"silent: {address} is away")
+        with pytest.raises(SilentError, match=r"one:8020 is away.*two:8020 is away"):
+            found.run(60, lambda: client.get_file_info("/"), client)
+
+    def test_without_an_active_one_nothing_is_sent(self, servers: Servers) -> None:
+        servers.active, servers.refusing = "nobody", {"nn1"}
+        with pytest.raises(NoNameNodeError, match=r"nn1 .*Connection refused.*nn2 .*in standby"):
+            nodes(servers).client()
+
+    def test_one_that_was_silent_is_asked_again_when_it_has_answered(self, servers: Servers) -> None:
+        found = nodes(servers)
+        client = found.client()
+        servers.active, servers.silent = "nn2", {"nn1"}
+        with pytest.raises(SilentError):
+            found.run(60, lambda: client.get_file_info("/"), client)
+        second = found.client()
+        servers.active, servers.silent = "nn1", {"nn2"}
+        servers.over.set()
+        servers.over = threading.Event()
+        with pytest.raises(SilentError, match="nn1 is asked"):
+            found.run(60, servers.over.wait, second)
+        assert first_of(found.client()) == "nn1"
+
+
+WEB = {"http://one:9870": "one:8020", "http://two:9870": "two:8020"}
+PLACE = "http://data:9864/webhdfs/v1/a?op=CREATE&namenoderpcaddress=ns&createflag="
+
+
+class TestWeb:
+    def test_who_answered_is_asked_first_from_then_on(self) -> None:
+        found = WebNodes(WEB)
+        found.note_silence("http://one:9870")
+        found.note_answer("http://two:9870")
+        assert found.order[0] == "http://two:9870"
+
+    def test_a_silent_one_is_left_for_the_active_one(self) -> None:
+        found = WebNodes(WEB)
+        with pytest.raises(SilentNodeError, match="one:9870 is silent, and http://two:9870 is active"):
+            found.require_answer("http://one:9870", lambda node: "two" in node)
+        assert found.order[0] == "http://two:9870"
+
+    @pytest.mark.parametrize("active", ["one", "nobody"])
+    def test_it_is_not_otherwise(self, active: str) -> None:
+        found = WebNodes(WEB)
+        found.require_answer("http://one:9870", lambda node: active in node)
+        assert found.order[0] == "http://one:9870"
+
+    def test_a_datanode_is_told_whom_to_ask_while_another_is_silent(self) -> None:
+        found = WebNodes(WEB)
+        assert found.direct("http://two:9870", PLACE) == PLACE
+        found.note_silence("http://one:9870")
+        told = urllib.parse.urlsplit(found.direct("http://two:9870", PLACE))
+        query = dict(urllib.parse.parse_qsl(told.query, keep_blank_values=True))
+        assert query == {"op": "CREATE", "namenoderpcaddress": "two:8020", "createflag": ""}
+        found.note_answer("http://one:9870")
+        assert found.direct("http://two:9870", PLACE) == PLACE
+
+    def test_one_without_an_rpc_address_is_not_named(self) -> None:
+        found = WebNodes({"http://one:9870": "", "http://two:9870": ""})
+        found.note_silence("http://one:9870")
+        assert found.direct("http://two:9870", PLACE) == PLACE
+
+
+def test_blanks_in_a_list_of_namenodes_are_none_of_their_names() -> None:
+    service = NameService("ns", {"dfs.ha.namenodes.ns": "a, b", "dfs.namenode.rpc-address.ns.b": "two:8020"})
+    assert service.members == ["a", "b"]
+    assert service.rpc_addresses() == {"b": "two:8020"}
