@@ -61,7 +61,8 @@ def namenode() -> Iterator[str]:
                 except OSError:
                     return
                 with connection, connection.makefile("rb") as asked:
-                    asked.read(7)
+                    if not asked.read(7):
+                        continue  # somebody looked whether anybody listens
                     asked.read(*struct.unpack(">I", asked.read(4)))
                     connection.sendall(what_it_takes())
                     asked.read()

@@ -1,0 +1,92 @@
+"""The command ``python -m tests.hdfs.figures``: how long a batch takes under which the active NameNode falls silent.
+
+It prints, for each driver and kind of fault, median and worst of the times, and the rows that were counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from ftfile.testing.micro_batch import MicroBatch
+from tests.hdfs.ha_cluster import SERVICE, DeadHost, HaCluster, why_no_dead_host
+from tests.hdfs.support import COLUMNS, TEXT, checked, rows
+from tests.hdfs.test_ha import kill, mend, run_under, silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hdfs.figures", description=main.__doc__)
+    parser.add_argument("--rounds", type=int, default=10, help="silences by each driver; kills and hand-overs: a third")
+    options = parser.parse_args()
+    fewer = -(-options.rounds // 3)
+    kinds = {"silent": (silence, options.rounds), "killed": (kill, fewer), "handed over": (HaCluster.hand_over, fewer)}
+    with HaCluster() as ha:
+        for scheme in ("hdfs", "webhdfs"):
+            _measure(ha, scheme, kinds)
+    if why_no_dead_host():
+        print(f"dead host: {why_no_dead_host()}")
+        return
+    host = DeadHost()
+    try:
+        with HaCluster(host=host) as ha:
+
+            def die(ha: HaCluster) -> None:
+                host.cut()
+                ha.activate("nn2")
+
+            def revive(ha: HaCluster) -> None:
+                host.mend()
+                ha.kill("nn1")
+                ha.start_namenode("nn1")
+                ha.wait_until_ready()
+                ha.hand_over()
+                ha.wait_until_ready()
+
+            for scheme in ("hdfs", "webhdfs"):
+                _measure(ha, scheme, {"dead host": (die, options.rounds)}, revive)
+    finally:
+        host.remove()
+
+
+def _measure(
+    ha: HaCluster,
+    scheme: str,
+    kinds: Mapping[str, tuple[Callable[[HaCluster], object], int]],
+    repair: Callable[[HaCluster], object] = mend,
+) -> None:
+    os.environ["HADOOP_CONF_DIR"] = str(ha.conf)
+    url = f"{scheme}://{SERVICE}/figures-{scheme}-{len(kinds)}"
+    query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
+    query.run(0, [rows("a0"), rows("b0")])
+    batch = 0
+    for name, (fault, rounds) in kinds.items():
+        times_s, next_s = [], []
+        for _ in range(rounds):
+            batch += 1
+            times_s.append(run_under(query, batch, lambda: fault(ha), f"a{batch}", f"b{batch}"))  # noqa: B023
+            batch += 1
+            began_s = time.monotonic()
+            query.run(batch, [rows(f"a{batch}"), rows(f"b{batch}")])
+            next_s.append(time.monotonic() - began_s)
+            repair(ha)
+        print(
+            f"{scheme:8} {name:12} batch under way: median {statistics.median(times_s):.1f} s, worst "
+            f"{max(times_s):.1f} s; the next: median {statistics.median(next_s):.1f} s, worst {max(next_s):.1f} s",
+            flush=True,
+        )
+    checked(url, *(f"{letter}{number}" for letter in "ab" for number in range(batch + 1)))
+    faults = sum(rounds for _, rounds in kinds.values())
+    print(f"{scheme:8} {batch + 1} batches, {faults} faults, {2 * (batch + 1)} rows, each once", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Both drivers on an HDFS that believes Kerberos alone: tickets, tokens, TLS; and what is said where one is missing."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
+from ftfile.fs.hadoop_tokens import FILE_VARIABLE
+from ftfile.fs.registry import open_filesystem
+from ftfile.testing.micro_batch import MicroBatch
+from tests.crash.share import THOROUGH
+from tests.hdfs.kdc import Kdc
+from tests.hdfs.secured import SecuredCluster, why_not_secured
+from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.fs.api import FileSystem
+
+pytestmark = pytest.mark.skipif(bool(why_not_secured()), reason=why_not_secured() or "none")
+
+PRIVACY = {
+    "hadoop.rpc.protection": "privacy",
+    "dfs.data.transfer.protection": "privacy",
+    "dfs.encrypt.data.transfer.cipher.suites": "AES/CTR/NoPadding",
+}
+OWNER = "hdfs/localhost"
+SECRET_KIND = b"HDFS_DELEGATION_TOKEN"
+
+
+@pytest.fixture(scope="module")
+def kdc() -> Iterator[Kdc]:
+    with Kdc() as kdc:
+        yield kdc
+
+
+@pytest.fixture(scope="module", params=[{}, PRIVACY] if THOROUGH else [{}])
+def secured(kdc: Kdc, request: pytest.FixtureRequest) -> Iterator[SecuredCluster]:
+    with SecuredCluster(kdc, request.param) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["hdfs", "webhdfs", "swebhdfs"])
+def url(
+    secured: SecuredCluster, kdc: Kdc, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A directory by each driver, for a process that has neither a ticket nor a token."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(secured.conf))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(secured.authority))
+    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    for name, text in kdc.variables(tmp_path / "cache").items():
+        monkeypatch.setenv(name, text)
+    root = {"hdfs": secured.url, "webhdfs": secured.web_url, "swebhdfs": secured.secure_web_url}[request.param]
+    return root + new_directory()
+
+
+@pytest.fixture
+def tokens(url: str, secured: SecuredCluster, kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of tokens, which is all that the process has."""
+    del url
+    kdc.ticket(tmp_path / "fetching", OWNER)
+    path = tmp_path / "tokens"
+    secured.fetch_token(path, tmp_path / "fetching")
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+    return path
+
+
+def opened(url: str) -> FileSystem:
+    return open_filesystem(url, settings={"patience": "2"})
+
+
+def shown(error: BaseException) -> str:
+    return f"{error!r} {error}"
+
+
+def test_a_ticket_is_enough_and_may_be_renewed(url: str, kdc: Kdc, tmp_path: Path) -> None:
+    kdc.ticket(tmp_path / "cache", OWNER, life="1m")
+    query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
+    query.run(0, [rows("a"), rows("b")])
+    kdc.renew(tmp_path / "cache")
+    query.run(1, [rows("c")])
+    checked(url, "a", "b", "c")
+
+
+def test_without_a_ticket_it_is_said_at_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    began_s = time.monotonic()
+    with pytest.raises(PermissionDenied, match="neither a ticket nor a token: HADOOP_TOKEN_FILE_LOCATION is not set"):
+        opened(url).make_directories("")
+    assert time.monotonic() - began_s < 10
+    assert "Traceback" not in caplog.text
+
+
+def test_an_expired_ticket_is_named(url: str, kdc: Kdc, tmp_path: Path) -> None:
+    kdc.ticket(tmp_path / "cache", OWNER, life="2s")
+    time.sleep(3)
+    with pytest.raises(PermissionDenied, match="ticket of this process has expired"):
+        opened(url).make_directories("")
+    kdc.ticket(tmp_path / "cache", OWNER)
+    opened(url).make_directories("")
+
+
+def test_a_token_is_enough_by_whichever_name_of_the_host(
+    url: str, tokens: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    urls = [url, url.replace("127.0.0.1", "localhost")] if url.startswith("hdfs:") else [url]
+    for number, each in enumerate(urls):
+        MicroBatch(each, COLUMNS, TEXT).run(number, [rows(f"a{number}"), rows(f"b{number}")])
+    checked(url, *(f"{letter}{number}" for letter in "ab" for number in range(len(urls))))
+    assert "delegation=" not in caplog.text.replace("delegation=…", "")
+    del tokens, tmp_path
+
+
+def test_a_damaged_token_is_refused(url: str, tokens: Path) -> None:
+    data = bytearray(tokens.read_bytes())
+    # In its password, which stands before its kind.
+    data[data.index(SECRET_KIND) - 8] ^= 1
+    tokens.write_bytes(data)
+    with pytest.raises(PermissionDenied) as caught:
+        opened(url).make_directories("")
+    assert "token" in str(caught.value)
+
+
+def test_tokens_of_others_are_never_shown(url: str, tokens: Path) -> None:
+    data = tokens.read_bytes()
+    service = data[data.index(SECRET_KIND) + len(SECRET_KIND) + 1 :].split(b"\0")[0]
+    other = b"ha-hdfs:other"
+    tokens.write_bytes(data.replace(bytes([len(service)]) + service, bytes([len(other)]) + other))
+    with pytest.raises(StorageError, match="'ha-hdfs:other'") as caught:
+        opened(url).make_directories("")
+    assert isinstance(caught.value, PermissionDenied)
+
+
+def test_a_tls_that_is_not_believed_is_a_setting(
+    url: str, kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not url.startswith("swebhdfs"):
+        pytest.skip("speaks no TLS")
+    kdc.ticket(tmp_path / "cache", OWNER)
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    with pytest.raises(ConfigError, match="REQUESTS_CA_BUNDLE"):
+        opened(url).put("hint", b"data")
+
+
+@pytest.mark.skipif(not THOROUGH, reason="takes minutes: FTFILE_THOROUGH=1")
+def test_a_stream_outlives_many_tickets(url: str, kdc: Kdc, tmp_path: Path) -> None:
+    query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
+    for batch in range(30):
+        kdc.ticket(tmp_path / "new", OWNER, life="4s")
+        shutil.move(tmp_path / "new", tmp_path / "cache")
+        query.run(batch, [rows(f"{batch}")])
+        time.sleep(1)
+    kdc.ticket(tmp_path / "cache", OWNER)
+    checked(url, *map(str, range(30)))
