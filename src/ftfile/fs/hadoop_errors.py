@@ -49,6 +49,7 @@ _MEANINGS: Mapping[str, tuple[type[StorageError], str]] = {
     "AuthorizationException": (PermissionDenied, _NO_PERMISSION),
     "AuthenticationException": (PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
     "SecurityException": (PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
+    "SaslException": (PermissionDenied, "HDFS does not take the delegation token, or the ticket; get a new one"),
     "InvalidToken": (PermissionDenied, "the delegation token is not valid, or not any more; get a new one"),
     "DSQuotaExceededException": (OutOfSpace, _NO_QUOTA),
     "NSQuotaExceededException": (OutOfSpace, _NO_QUOTA),

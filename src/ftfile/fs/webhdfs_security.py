@@ -64,10 +64,11 @@ def kerberos_auth() -> requests.auth.AuthBase:
         ) from error
 
     class Auth(_HdfsHTTPKerberosAuth):  # type: ignore[misc] # the package ships no types
-        def generate_request_header(self, *arguments: Any, **more: Any) -> str:  # noqa: ANN401
+        def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
             try:
-                return str(super().generate_request_header(*arguments, **more))
+                return str(super().generate_request_header(response, *more, **named))
             except requests_kerberos.exceptions.KerberosExchangeError as error:
+                response.close()
                 raise NoTicketError(str(error)) from None
 
     auth: requests.auth.AuthBase = Auth(max_concurrency=1, mutual_authentication=requests_kerberos.OPTIONAL)
