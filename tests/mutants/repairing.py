@@ -68,11 +68,11 @@ REPAIRED = (
         f"{REPAIR}::TestParts::test_a_missing_part_is_given_up_by_name_only",
     ),
     wrong(
-        "what takes the place of a part that is given up is hidden with it",
+        "a renamed part is looked for at the name that cannot exist",
         "upkeep/repair/rewriting.py",
         'return replace(Remove.of(add), final_path=f"{layout.RETIRED}/{add.id}.given-up")',
         "return Remove.of(add)",
-        f"{REPAIR}::TestOneNameTwice",
+        f"{REPAIR}::TestParts::test_the_record_of_another_name_can_be_published_by_anybody",
     ),
     dropped(
         "nobody is told that what was renamed is published",

@@ -14,9 +14,11 @@ from ftfile.commit import layout
 from ftfile.commit.bases import encode_base, list_bases
 from ftfile.commit.log import CommitLog
 from ftfile.commit.model import MaintenanceAuthor, Remove
+from ftfile.commit.publish import publish
 from ftfile.commit.range_format import encode_range
 from ftfile.commit.ranges import list_ranges, read_range
 from ftfile.commit.snapshot import open_add
+from ftfile.commit.state import Unpublished
 from ftfile.core.errors import BatchGap, CommitError, ConfigError
 from ftfile.fs.local import LocalFileSystem
 from ftfile.fs.memory import MemoryFileSystem
@@ -132,6 +134,15 @@ class TestParts:
         assert visible(world) == rows(world) == [b"row", b"row 0"]
         (renamed,) = (path for path in world.driver.visible() if "repaired" in path)
         assert renamed.endswith(name[-7:] if name.endswith(".gz") else ".txt")
+
+    def test_the_record_of_another_name_can_be_published_by_anybody(self, world: World) -> None:
+        """Nothing is to be hidden at a name that cannot exist."""
+        record(world, 0, part(world, 0, f"{'long' * 70}.txt"))
+        report = mend(world)
+        log = CommitLog(world.fs)
+        repaired = log.read_record(report.version)
+        assert repaired is not None
+        assert publish(log, Unpublished(report.version, None, repaired.adds, repaired.removes), 0) is None
 
     def test_a_compaction_to_a_name_that_cannot_exist(self, world: World) -> None:
         """Its inputs are hidden: plain readers see nothing."""

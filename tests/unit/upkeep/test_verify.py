@@ -20,11 +20,12 @@ from ftfile.commit.ranges import list_ranges, read_range
 from ftfile.commit.record_format import to_checked_text
 from ftfile.fs.memory import MemoryFileSystem
 from ftfile.testing.mounting import mounted
+from ftfile.upkeep.verify.files import list_files
 from ftfile.upkeep.verify.history import read_history
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ftfile.commit.model import Add
     from ftfile.fs.api import FileSystem
@@ -114,12 +115,14 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_often")
 class TestHealthy:
     def test_nothing_is_found(self, world: World) -> None:
-        adds = [world.driver.commit_new(batch) for batch in range(7)]
-        world.compact(6, *adds[2:5])
+        adds = [world.driver.commit_new(batch) for batch in range(9)]
+        world.compact(8, *adds[2:5])
+        removes = [read_range(world.fs, name, ended=True).removes for name in list_ranges(world.fs)]
+        assert any(removes)
         report = world.verify(full=True)
         assert report.ok
         assert report.findings == ()
-        assert (report.version, report.records, report.files, report.rows) == (7, 8, 5, 7)
+        assert (report.version, report.records, report.files, report.rows) == (9, 10, 7, 9)
 
     def test_an_empty_directory(self, world: World) -> None:
         world.driver.log.prepare_directory()
@@ -153,17 +156,19 @@ class TestHealthy:
         assert [(found.code, found.severity) for found in report.findings] == [("unknown-files", "info")]
         assert "mine.txt" in report.findings[0].found
 
-    def test_commits_meanwhile_are_no_findings(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The files are listed first: what is committed after that is found where it is."""
+    @pytest.mark.parametrize("step", [list_files, read_history])
+    def test_commits_meanwhile_are_no_findings(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, step: Callable[..., Any]
+    ) -> None:
         adds = [world.driver.commit_new(batch) for batch in range(4)]
 
         def late(*args: Any) -> Any:
             world.driver.commit_new(4)
             world.compact(4, *adds)
             world.driver.commit_new(5)
-            return read_history(*args)
+            return step(*args)
 
-        monkeypatch.setattr("ftfile.upkeep.verify.run.read_history", late)
+        monkeypatch.setattr(f"ftfile.upkeep.verify.run.{step.__name__}", late)
         assert ftfile.open(world.url).verify().findings == ()
 
     def test_a_vacuum_meanwhile_is_no_finding(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
