@@ -35,6 +35,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestOthers::test_a_missing_record_among_later_ones_is_an_error_for_everybody",
         ),
         "unit/commit/test_publish.py": ("TestDurability::test_both_ends_of_a_retirement_are_durable_before_the_hint",),
+        "unit/sink/test_sealed_log.py": ("TestFilesOfTheLog", "TestRecords::test_that_are_missing"),
         "unit/upkeep/test_compaction.py": ("TestFailures::test_what_an_earlier_one_could_not_finish_is_finished",),
         "unit/upkeep/test_vacuum.py": ("TestFailing::test_nothing_goes_when_the_log_is_damaged",),
     },

@@ -14,13 +14,11 @@ from ftfile.core.ids import SYSTEM_IDS
 from ftfile.filters.chain import Chain
 from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.sink import staging, unencodable
+from ftfile.sink import row_hash, staging, unencodable
 from ftfile.sink.identity import JobIdentity, TaskIdentity
-from ftfile.sink.naming.template import _DIGITS_MAX as DIGITS_MAX
+from ftfile.sink.naming import template
 from ftfile.sink.rolling import joining
-from ftfile.sink.rolling.joining import _STRICT_ROUNDS as STRICT_ROUNDS
-from ftfile.sink.rolling.joining import MERGED_SHARE_MAX, merging_saves
-from ftfile.sink.row_hash import _LONG_BYTES as LONG_BYTES
+from ftfile.sink.rolling.joining import merging_saves
 from ftfile.sink.row_hash import row_hashes
 from ftfile.sink.staging import Stage
 from ftfile.testing.micro_batch import MicroBatch
@@ -29,6 +27,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.fs.api import OutputStream
+
+
+LONG_BYTES: int = vars(row_hash)["_LONG_BYTES"]
+DIGITS_MAX: int = vars(template)["_DIGITS_MAX"]
+STRICT_ROUNDS: int = vars(joining)["_STRICT_ROUNDS"]
 
 
 class VanishingDirectory(WrapperFileSystem):
@@ -103,7 +106,7 @@ def test_frames_are_merged_where_that_makes_them_smaller() -> None:
     chain = Chain.for_reading(["gzip"])
     alike, apart = [chain.frame(b"one line\n" * 20)] * 10, [chain.frame(bytes(range(256)) * 64)] * 2
     whole = chain.frame(b"one line\n" * 200)
-    assert len(whole) < MERGED_SHARE_MAX * sum(map(len, alike))
+    assert len(whole) < joining.MERGED_SHARE_MAX * sum(map(len, alike))
     assert merging_saves(chain, alike)
     large = [chain.frame(SYSTEM_IDS.unique().encode() * 2000) for _ in apart]
     assert not merging_saves(chain, large[:1])

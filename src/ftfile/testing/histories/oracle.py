@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Claim", "Oracle", "lines_of")
+__all__ = ("Claim", "Oracle", "key_of_author", "lines_of")
 
 _VALUE = re.compile(rb'"value":"([^"]*)"')
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.testing.clock import ManualClock
     from ftfile.testing.histories.plan import History, QueryPlan
 
-__all__ = ("PlayedQuery", "World", "rules_of")
+__all__ = ("PlayedQuery", "Tasks", "World", "rules_of")
 
 _MINUTE_MS = 60_000
 _numbers = itertools.count()
