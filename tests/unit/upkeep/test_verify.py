@@ -20,7 +20,7 @@ from ftfile.commit.ranges import list_ranges, read_range
 from ftfile.commit.record_format import to_checked_text
 from ftfile.fs.memory import MemoryFileSystem
 from ftfile.testing.mounting import mounted
-from ftfile.upkeep.verify.files import list_files
+from ftfile.upkeep.verify.listing import list_files
 from ftfile.upkeep.verify.history import read_history
 from tests.unit.commit.conftest import Driver
 
