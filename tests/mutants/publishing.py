@@ -406,9 +406,9 @@ LEFTOVERS = (
     ),
     wrong(
         "a base that cannot be written fails the batch",
-        "commit/bases.py",
+        "commit/keeping.py",
         '    except StorageError as error:\n        _log.warning("could not write',
-        '    except NotFound as error:\n        _log.warning("could not write',
+        '    except KeyError as error:\n        _log.warning("could not write',
         f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
     ),
 )

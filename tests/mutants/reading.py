@@ -74,15 +74,15 @@ ANOTHER_HISTORY = (
     wrong(
         "an overwrite takes rewrites, too",
         "commit/prepare.py",
-        "accepted = [] if proposal.overwrite else _accepted(",
-        "accepted = _accepted(",
+        "rewrites = () if proposal.overwrite else proposal.rewrites",
+        "rewrites = proposal.rewrites",
         f"{LIMITS}::TestRewrites::test_an_overwrite_takes_no_rewrites",
     ),
     wrong(
         "a name may be used again while the record of its removal is kept",
         "commit/fold.py",
-        "if at >= self._log_start}",
-        "if at > self._log_start}",
+        "for name, at in self._reserved.items() if at >= self._log_start}",
+        "for name, at in self._reserved.items() if at > self._log_start}",
         f"{LIMITS}::TestState::test_reserved_names_stay_while_the_record_is_kept",
     ),
     dropped(

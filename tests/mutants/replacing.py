@@ -36,9 +36,9 @@ OVERWRITES = (
     ),
     wrong(
         "partition columns are compared with those of the first rows",
-        "commit/state.py",
-        "self.encoding = record.encoding or self.encoding",
-        "self.encoding = self.encoding or record.encoding",
+        "commit/fold.py",
+        "self._encoding = record.encoding or self._encoding",
+        "self._encoding = self._encoding or record.encoding",
         f"{REPLACED}::TestLayout::test_appends_follow_the_new_layout_alone",
     ),
     wrong(
@@ -50,9 +50,9 @@ OVERWRITES = (
     ),
     wrong(
         "maintenance forgets the partition columns",
-        "commit/state.py",
-        "self.encoding = record.encoding or self.encoding",
-        "self.encoding = record.encoding",
+        "commit/fold.py",
+        "self._encoding = record.encoding or self._encoding",
+        "self._encoding = record.encoding",
         f"{REPLACED}::TestLayout::test_maintenance_does_not_change_it",
     ),
     wrong(
@@ -89,8 +89,8 @@ BATCH_WRITES = (
     wrong(
         "a task is not told of the transactions known when it was planned",
         "commit/state.py",
-        "transactions = dict(self.transactions)",
-        "transactions: dict[str, int] = {}",
+        "transactions = {app: TransactionState(last, self.version, None) for app, last in self.transactions.items()}",
+        "transactions: dict[str, TransactionState] = {}",
         f"{TRANSACTIONS}::TestTasks::test_a_task_that_finds_it_writes_nothing",
     ),
     wrong(

@@ -383,20 +383,6 @@ PROGRESSING = (
         f"{PROGRESS}::TestFlush::test_what_comes_meanwhile_stays_open",
     ),
     wrong(
-        "one name that cannot be made keeps a flush from all files",
-        "upkeep/flush.py",
-        "            if len(rewrites) == 1:\n",
-        "            if rewrites:\n",
-        f"{PROGRESS}::TestFlush::test_a_name_that_cannot_be_made_keeps_no_other_back",
-    ),
-    wrong(
-        "settings of queries are forgotten",
-        "commit/state.py",
-        ", *(query.settings for query in self.queries.values())]",
-        "]",
-        f"{PROGRESS}::TestFlush::test_settings_are_known_however_many_others_came_since",
-    ),
-    wrong(
         "a job is due until all its segments are gone",
         "commit/prepare.py",
         "if not ended & {add.id for add in job.inputs}",

@@ -81,16 +81,16 @@ SMALL = (
     ),
     wrong(
         "a base is due at every commit",
-        "commit/bases.py",
-        "if log.delta_bytes <= max(BASE_MIN_BYTES, log.base_bytes // 2):",
+        "commit/keeping.py",
+        "if log.delta_bytes <= max(bases.BASE_MIN_BYTES, log.base_bytes // 2):",
         "if log.delta_bytes <= 0:",
         f"{STATE}::TestWhenBasesAreDue::test_a_young_log_has_none",
     ),
     wrong(
         "a large base is written as often as a small one",
-        "commit/bases.py",
-        "max(BASE_MIN_BYTES, log.base_bytes // 2)",
-        "BASE_MIN_BYTES",
+        "commit/keeping.py",
+        "max(bases.BASE_MIN_BYTES, log.base_bytes // 2)",
+        "bases.BASE_MIN_BYTES",
         f"{STATE}::TestWhenBasesAreDue::test_when_reading_on_costs_half_of_it",
     ),
     wrong(
@@ -469,9 +469,9 @@ TRUSTED = (
     ),
     wrong(
         "a record that lets others go does not say that they are published",
-        "commit/state.py",
-        "for at, entry in self.unpublished.items() if at >= self.log_start}",
-        "for at, entry in self.unpublished.items()}",
+        "commit/fold.py",
+        "for at, entry in self._unpublished.items() if at >= self._log_start}",
+        "for at, entry in self._unpublished.items()}",
         f"{TRUST}::TestUnpublished::test_a_part_that_takes_the_name_of_one_that_was_hidden_late",
     ),
     wrong(

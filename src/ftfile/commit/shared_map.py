@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("Draft", "SharedMap")
+__all__ = ("CHANGES_MIN", "Draft", "SharedMap")
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -168,9 +168,8 @@ class TestNumbersThatAreForgotten:
         assert [path.name for path in Path(out).glob("part*")] == ["part.1"]
 
     def test_of_the_real_bound(self) -> None:
-        remembered: memory.Memory = {}
         names = [f"bucket-{number}" for number in range(memory.ENTRIES_MAX + 1)]
-        memory.remember(remembered, {"numbers": {"set": dict.fromkeys(names, 1)}}, 0)
+        remembered = memory.remember({}, {"numbers": {"set": dict.fromkeys(names, 1)}}, 0)
         assert [*remembered["numbers"]] == names[1:]
 
 

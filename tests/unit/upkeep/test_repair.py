@@ -27,6 +27,7 @@ from ftfile.testing.clock import ManualClock
 from ftfile.testing.crashing import CrashingFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.mounting import mounted
+from ftfile.upkeep.repair import run
 from tests.unit.commit.conftest import Driver
 from tests.unit.sink.encrypted import committed, out, ring, rows_of, stream
 from tests.unit.upkeep.test_verify import DAY_MS, World, _often, walk, world
@@ -576,3 +577,16 @@ def test_a_repair_that_is_killed_is_repeated(after: bool) -> None:
             world.driver.commit(7, part(world, 7))
     MemoryFileSystem.drop("killed")
     assert at > 20
+
+
+def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is told, and the next repair goes on."""
+    add = world.driver.commit_new(0)
+    world.move(add.final_path, layout.retired_path(add.id))
+    monkeypatch.setattr(run, "ROUNDS", 0)
+    report = ftfile.repair(world.url, dry_run=False)
+    assert not report.ok
+    assert report.steps == ()
+    monkeypatch.undo()
+    assert mend(world).ok
+    assert rows(world) == [b"row"]

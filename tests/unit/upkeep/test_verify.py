@@ -20,8 +20,10 @@ from ftfile.commit.ranges import list_ranges, read_range
 from ftfile.commit.record_format import to_checked_text
 from ftfile.fs.memory import MemoryFileSystem
 from ftfile.testing.mounting import mounted
-from ftfile.upkeep.verify.listing import list_files
+from ftfile.upkeep.verify import history
+from ftfile.upkeep.verify.files import NAMES_TOLD
 from ftfile.upkeep.verify.history import read_history
+from ftfile.upkeep.verify.listing import list_files
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
@@ -187,6 +189,25 @@ class TestHealthy:
         report = ftfile.open(world.url).verify()
         assert report.findings == ()
         assert len(looks) == 2
+
+
+class TestBounds:
+    def test_more_foreign_files_than_are_named(self, world: World) -> None:
+        world.driver.commit_new(0)
+        for number in range(NAMES_TOLD + 1):
+            world.write(f"foreign-{number:02d}.txt", b"somebody's\n")
+        found = world.the("unknown-files")
+        assert found.found.startswith(f"{NAMES_TOLD + 1} files, among them 'foreign-00.txt'")
+        assert f"foreign-{NAMES_TOLD:02d}" not in found.found
+
+    def test_more_records_than_are_folded_together(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(history, "RECORDS_AT_ONCE", 3)
+        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 9 * bases.RECORD_COST_BYTES)
+        for batch in range(25):
+            world.driver.commit_new(batch)
+        assert len(bases.list_bases(world.fs)) == 2
+        report = world.verify()
+        assert (report.findings, report.records) == ((), 25)
 
 
 class TestParts:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.upkeep.verify.history import History
     from ftfile.upkeep.verify.listing import Files
 
-__all__ = ("compare_files", "tell_of_others", "tell_of_stage")
+__all__ = ("NAMES_TOLD", "compare_files", "tell_of_others", "tell_of_stage")
 
 NAMES_TOLD = 10
 
