@@ -131,11 +131,14 @@ def test_bs_6(operator: Make) -> None:
 
 
 def test_bs_7(operator: Make) -> None:
+    """A part that is over ends before later rows are added to it."""
     sink = operator(rolloverInterval="100ms")
-    sink.run([0], [1])
+    sink.run([0])
+    time.sleep(0.11)
+    sink.run([1])
     time.sleep(0.11)
     sink.run([], [])
-    assert joined(sink.files()) == {"file": [0, 1]}
+    assert sink.files() == {"file": [[0], [1]]}
 
 
 @pytest.mark.parametrize(
