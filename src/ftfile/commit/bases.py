@@ -154,10 +154,10 @@ def encode_base(state: LogState) -> bytes:
         "definitions": state.definitions,
         "segments": adds_to_json(state.segments.values()),
         "due": [due_to_json(job) for job in state.due],
-        "removed": dict(state.removed),
+        "removed": state.removed.to_dict(),
         "removedSince": state.removed_since,
-        "reserved": dict(state.reserved),
-        "memory": {name: dict(table) for name, table in state.memory.items()},
+        "reserved": state.reserved.to_dict(),
+        "memory": {name: table.to_dict() for name, table in state.memory.items()},
         "recent": state.recent,
         "unpublished": [_unpublished_to_json(entry) for entry in state.unpublished.values()],
     }

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import layout
-from ftfile.commit.memory import remember
+from ftfile.commit.memory import MemoryDraft
 from ftfile.commit.model import JobAuthor, StreamAuthor
 from ftfile.commit.shared_map import SharedMap
 from ftfile.commit.state import LogState, QueryState, SegmentChange, TransactionState, Unpublished
@@ -50,7 +50,8 @@ class Fold:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
         self._horizon_ms, self._log_start = state.horizon_ms, state.log_start
         self._schema, self._encoding, self._due = state.schema, state.encoding, state.due
-        self._definitions, self._memory, self._removed_since = state.definitions, state.memory, state.removed_since
+        self._definitions, self._removed_since = state.definitions, state.removed_since
+        self._memory = MemoryDraft(state.memory)
         self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
         self._segments, self._removed, self._reserved = (
             state.segments.draft(),
@@ -79,7 +80,7 @@ class Fold:
             removed=self._removed.finish(),
             removed_since=self._removed_since,
             reserved=self._reserved.finish(),
-            memory=self._memory,
+            memory=self._memory.finish(),
             recent=tuple(self._recent),
             unpublished=self._unpublished,
             whole=self.whole,
@@ -115,7 +116,7 @@ class Fold:
         self._segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
         self._apply_definitions(record)
         self._due = record.due
-        self._memory = remember(self._memory, record.memory, record.time_ms)
+        self._memory.apply(record.memory, record.time_ms)
         parts = (*(add for add in record.adds if add.kind == "part"), *record.letters)
         removes = tuple(remove for remove in record.removes if remove.kind == "part")
         self._remember_removed(record.version, removes)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import ItemsView, Iterator, ValuesView
 
 __all__ = ("CHANGES_MIN", "Draft", "SharedMap")
 
@@ -55,9 +55,25 @@ class SharedMap(Mapping[K, V]):
         """Return how many keys there are."""
         return len(self.older) - len(self.gone) + len(self.newer)
 
+    def to_dict(self) -> dict[K, V]:
+        """Return a plain copy."""
+        found = self.older.copy()
+        for key in self.gone:
+            del found[key]
+        found.update(self.newer)
+        return found
+
+    def items(self) -> ItemsView[K, V]:
+        """Return keys and values."""
+        return self.to_dict().items() if self.newer or self.gone else self.older.items()
+
+    def values(self) -> ValuesView[V]:
+        """Return the values."""
+        return self.to_dict().values() if self.newer or self.gone else self.older.values()
+
     def __repr__(self) -> str:
         """Return it as a dictionary is shown."""
-        return repr(dict(self.items()))
+        return repr(self.to_dict())
 
 
 class Draft(Generic[K, V]):

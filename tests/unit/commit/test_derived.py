@@ -200,6 +200,7 @@ def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver)
         driver.commit_new(batch)
     state = driver.log.read_on()
     foreign = Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, after=state.nonce)
+    write_base(driver.fs, SYSTEM_IDS, state)
     write_base(driver.fs, SYSTEM_IDS, after(state, foreign))
     assert driver.commit(3, driver.stage(3)).version == 3
     driver.commit_new(4)
@@ -218,8 +219,8 @@ def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
     for batch in range(1, 60):
         driver.commit_new(batch)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == batch + 1
-    own = [name for name in list_ranges(driver.fs) if name.last != 39]
-    assert reach(cover(own)) == 59
+        own = [name for name in list_ranges(driver.fs) if (name.first, name.last) != (0, 39)]
+        assert reach(cover(own)) >= batch - 4
 
 
 def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from ftfile.commit.bases import decode_base, encode_base, list_bases, write_base
 from ftfile.commit.fold import after
 from ftfile.commit.hints import PublishedHint, write_published
 from ftfile.commit.log import CommitLog
-from ftfile.commit.memory import remember
+from ftfile.commit.memory import MemoryDraft
 from ftfile.commit.merging import make_range
 from ftfile.commit.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
 from ftfile.commit.proposal import Proposal, Rewrite
@@ -129,8 +129,10 @@ class TestState:
 
     def test_entries_of_a_table(self) -> None:
         keys = [f"{number:x}" for number in range(memory.ENTRIES_MAX + 10)]
-        found = remember({}, {"t": {"set": dict.fromkeys(keys, 1)}}, 0)
-        found = remember(found, {"t": {"set": {keys[20]: 2}}}, 1)
+        draft = MemoryDraft({})
+        draft.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
+        draft.apply({"t": {"set": {keys[20]: 2}}}, 1)
+        found = draft.finish()
         assert len(found["t"]) == memory.ENTRIES_MAX
         assert list(found["t"])[:2] == [keys[10], keys[11]]
         assert list(found["t"])[-1] == keys[20]

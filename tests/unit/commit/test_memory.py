@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import memory
 from ftfile.commit.bases import decode_base, encode_base
 from ftfile.commit.fold import after
-from ftfile.commit.memory import remember
+from ftfile.commit.memory import MemoryDraft
 from ftfile.commit.model import JobAuthor, Record
 from ftfile.commit.record_format import decode_record, encode_record
 from ftfile.commit.state import LogState
 
 if TYPE_CHECKING:
     import pytest
+
+
+def remember(found: memory.Memory, changes: dict[str, Any], now_ms: int) -> memory.Memory:
+    draft = MemoryDraft(found)
+    draft.apply(changes, now_ms)
+    return draft.finish()
 
 
 def test_entries_are_set_and_dropped() -> None:

@@ -169,8 +169,9 @@ class TestNumbersThatAreForgotten:
 
     def test_of_the_real_bound(self) -> None:
         names = [f"bucket-{number}" for number in range(memory.ENTRIES_MAX + 1)]
-        remembered = memory.remember({}, {"numbers": {"set": dict.fromkeys(names, 1)}}, 0)
-        assert [*remembered["numbers"]] == names[1:]
+        draft = memory.MemoryDraft({})
+        draft.apply({"numbers": {"set": dict.fromkeys(names, 1)}}, 0)
+        assert [*draft.finish()["numbers"]] == names[1:]
 
 
 def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
