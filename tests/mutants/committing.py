@@ -150,13 +150,6 @@ FOUND = (
         "        if number is None:\n",
         f"{RECORD}::TestOldBatches::test_a_batch_that_was_left_out_has_no_record",
     ),
-    wrong(
-        "a record at or before a base decides",
-        "commit/finding.py",
-        "low, high = head.log_start, last_version",
-        "low, high = 0, last_version",
-        f"{RECORD}::TestOldBatches::test_records_behind_a_base_decide_nothing",
-    ),
 )
 
 LINEAGE = (

@@ -437,13 +437,6 @@ PROVIDERS = (
         f"{SINK}::TestKeys::test_upkeep_goes_on_with_the_newest",
     ),
     wrong(
-        "upkeep does not know which key is the newest behind a base",
-        "commit/sealed.py",
-        "if version is not None and version >= self._newest[0]:",
-        "if path.startswith(layout.LOG) and version is not None and version >= self._newest[0]:",
-        f"{SINK}::TestKeys::test_upkeep_goes_on_with_the_newest_behind_a_base",
-    ),
-    wrong(
         "a key within a command is taken",
         "keys/keys.py",
         "any(map(looks_like_a_key, _words(settings)))",

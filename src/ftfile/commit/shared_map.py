@@ -111,12 +111,21 @@ class Draft(Generic[K, V]):
 
     def set(self, key: K, value: V) -> None:
         """Set a key; it is the last one then."""
-        self.drop(key)
-        (self._older if self._is_own else self._newer)[key] = value
+        if not self._is_own:
+            self._own()
+        if self._is_own:
+            self._older.pop(key, None)
+            self._older[key] = value
+            return
+        self._newer.pop(key, None)
+        if key in self._older:
+            self._gone.add(key)
+        self._newer[key] = value
 
     def drop(self, key: K) -> None:
         """Forget a key, if it is there."""
-        self._own()
+        if not self._is_own:
+            self._own()
         if self._is_own:
             self._older.pop(key, None)
         elif key in self._newer:
@@ -134,7 +143,7 @@ class Draft(Generic[K, V]):
             self._start = None
             self._newer, self._gone = self._newer.copy(), self._gone.copy()
         changes = len(self._newer) + len(self._gone)
-        if not self._is_own and changes >= max(CHANGES_MIN, len(self._older) // CHANGES_SHARE):
+        if changes >= max(CHANGES_MIN, len(self._older) // CHANGES_SHARE):
             older = self._older.copy()
             for key in self._gone:
                 del older[key]
