@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ("is_end",)
 
 ADVICE = (
-    "Restore what is missing from a copy of the directory; or accept the loss with ftfile.repair(path, dry_run=False), "
-    "which tells what is lost"
+    "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, accept the loss with "
+    "ftfile.repair(path, accept_lost_records=True, dry_run=False); without the last it only tells what it would do"
 )
 
 _log = get_logger(__name__)

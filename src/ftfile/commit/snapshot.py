@@ -16,6 +16,7 @@ from ftfile.commit.own_ranges import OwnRanges
 from ftfile.commit.ranges import cover, list_ranges, read_range
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.fs.api import InputFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from ftfile.commit.model import Add, Record
     from ftfile.commit.range_format import Document, Range
     from ftfile.commit.state import LogState
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("Snapshot", "open_add", "read_records", "snapshot_at", "take_snapshot")
 
 TRIES = 100
 
-_Opened = TypeVar("_Opened")
+_Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
 _log = get_logger(__name__)
 
 
@@ -245,19 +246,30 @@ def _missing(version: int) -> CorruptData:
 def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
     """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
 
+    Somebody's file may be at the final name of a removed part: a part of another length is looked for elsewhere, too.
+
     Args:
         add: what to open.
         opener: called with a path; raises NotFound to have the next place tried.
 
     Raises:
         CorruptData: it is nowhere.
+        NotFound: a file of another length, the only one there was, goes meanwhile.
     """
+    other = None
     final = [add.final_path] if add.final_path is not None else []
     for place in (*final, add.path, *final, layout.retired_path(add.id)):
         try:
-            return opener(place)
+            opened = opener(place)
         except NotFound:
             continue
+        if add.kind == "segment" or _length(opened) == add.length:
+            return opened
+        if isinstance(opened, InputFile):
+            opened.close()
+        other = place
+    if other is not None:
+        return opener(other)
     raise CorruptData(
         add.final_path or add.path,
         f"a file of {add.length} bytes",
@@ -265,3 +277,7 @@ def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
         "Of an old version, it was vacuumed, and a newer one can be read; or another program moved or deleted it: "
         "restore it from a copy",
     )
+
+
+def _length(opened: bytes | FileInfo | InputFile) -> int:
+    return len(opened) if isinstance(opened, bytes) else opened.size_bytes

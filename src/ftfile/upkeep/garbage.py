@@ -60,6 +60,7 @@ class Findings:
 
     Attributes:
         log_start: the oldest record that is to be kept.
+        lacks_ranges: more records could go if ranges stood for them.
         files: to be deleted.
         returned: removed parts to be hidden again.
         foreign: other files at the names of removed parts, which stay.
@@ -67,6 +68,7 @@ class Findings:
     """
 
     log_start: int
+    lacks_ranges: bool = False
     files: list[GarbageFile] = field(default_factory=list)
     returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -96,11 +98,13 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start
     within = snapshot_at(log, head, since=max(since, head.log_start))
     found = find_removed(log, head)
     returned = [(remove, _returned(info)) for remove, info in found if is_recorded(log.fs, info, remove)]
+    # What came back is known, and its name reserved, for as long as the record that removed it is kept.
+    possible = head.log_start if returned else _log_start(log, head, since)
     if log_start is None:
-        # What came back is known, and its name reserved, for as long as the record that removed it is kept.
-        log_start = head.log_start if returned else _log_start(log, head, since, within.ranges_to)
+        log_start = max(head.log_start, min(possible, within.ranges_to + 1))
     own = {file.path for _, file in returned}
-    findings = Findings(log_start, returned=returned, foreign=[info.path for _, info in found if info.path not in own])
+    foreign = [info.path for _, info in found if info.path not in own]
+    findings = Findings(log_start, log_start < possible, returned=returned, foreign=foreign)
     _look_at_parts(log.fs, head, within, horizon_ms, findings)
     # One of the future was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
@@ -113,17 +117,18 @@ def _returned(info: FileInfo) -> GarbageFile:
     return GarbageFile(info.path, info.size_bytes, "returned", "it was removed, and came back")
 
 
-def _log_start(log: CommitLog, head: LogState, since: int, ranges_to: int) -> int:
-    """Return the oldest record to keep: the newest that is older than the horizon, for who reads at that time.
+def _log_start(log: CommitLog, head: LogState, since: int) -> int:
+    """Return the oldest record to keep if ranges stand for all before it: the newest older than the horizon.
 
-    Only what ranges stand for, and both bases: should the newer one be lost, the older one and records replace it.
+    Who reads at that time needs it. Both bases stand for what goes: should the newer one be lost, the older one and
+    records replace it.
     """
     names = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
     bases = [name for name in names if log.bases.read(name) is not None]
     if len(bases) < BASES_KEPT:
         return head.log_start
     # Names that a part to be retired has are reserved for as long as its record is kept.
-    return max(head.log_start, min(since, bases[0].version, ranges_to + 1, *head.unpublished))
+    return max(head.log_start, min(since, bases[0].version, *head.unpublished))
 
 
 def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:

@@ -130,10 +130,11 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
         return VacuumReport(None, horizon_ms, findings.log_start, _told(findings), dry_run=True)
     if not findings.needs_record and (wanted_ms == horizon_ms or not _look(log, wanted_ms, now_ms)[1].needs_record):
         _remove_directories(log.fs, findings)
-        _merge(log, head, head.log_start)
+        _merge(log, head, needed=findings.lacks_ranges)
         return VacuumReport(None, horizon_ms, head.log_start, ())
+    needed = findings.lacks_ranges or findings.log_start > head.log_start
     proposal = Proposal(author, horizon_ms=horizon_ms, log_start=findings.log_start)
-    before, version = head.log_start, commit(log, proposal, Policy()).version
+    version = commit(log, proposal, Policy()).version
     # Whoever commits from here on knows the horizon. What was committed before is found needed at this second look.
     head, findings = _look(log, horizon_ms, now_ms, recorded=True)
     if is_horizon_taken_back(log, version):
@@ -141,7 +142,7 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
         return VacuumReport(version, horizon_ms, head.log_start, ())
     told = _told(findings)
     failed = _delete(log.fs, findings)
-    _merge(log, head, before)
+    _merge(log, head, needed=needed)
     done = tuple(file for file in told if file.path not in failed)
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
 
@@ -204,13 +205,19 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
     return True
 
 
-def _merge(log: CommitLog, head: LogState, before: int) -> None:
-    """Merge the ranges when there are many, or when they hold what is not kept any more."""
+def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
+    """Merge the ranges when there are many, or when that is needed.
+
+    Args:
+        log: of the directory.
+        head: its state.
+        needed: ranges hold what is not kept any more; or some are missing or damaged, and keep records from going.
+    """
     chosen = cover(list_ranges(log.fs))
     # Of ranges that overlap, records tell which log they are of.
     many = len(chosen) > MANY_RANGES or not is_joined(chosen)
     try:
-        if many or head.log_start > before:
+        if many or needed:
             merge_all(log, head)
     except FtfileError as error:
         _log.warning("the ranges stay as they are: %s", error)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.commit import layout
 from ftfile.commit.snapshot import open_add, take_snapshot
 from ftfile.core.errors import CorruptData
 
@@ -35,6 +36,20 @@ class TestSnapshot:
 
         assert open_add(add, opener) == b"row\n"
         assert asked == [add.final_path, add.path, add.final_path]
+
+    def test_a_removed_part_whose_name_somebody_took(self, driver: Driver) -> None:
+        add = driver.commit_new(0)
+        driver.commit(1, overwrite=True)
+        driver.fs.create_exclusive(add.final_path or "", b"somebody's\n")
+        assert open_add(add, driver.fs.read) == b"row\n"
+        with open_add(add, driver.fs.open) as file:
+            assert file.read_at(0, 10) == b"row\n"
+        assert open_add(add, driver.fs.stat).path == layout.retired_path(add.id)
+
+    def test_a_live_part_of_another_length_is_opened_as_it_is(self, driver: Driver) -> None:
+        add = driver.commit_new(0)
+        driver.fs.put(add.final_path or "", b"cut")
+        assert open_add(add, driver.fs.read) == b"cut"
 
     def test_a_part_that_is_nowhere_is_an_error(self, driver: Driver) -> None:
         add = driver.commit_new(0)

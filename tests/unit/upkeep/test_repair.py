@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from ftfile.commit.range_format import encode_range
 from ftfile.commit.ranges import list_ranges, read_range
 from ftfile.commit.snapshot import open_add
 from ftfile.commit.state import Unpublished
-from ftfile.core.errors import BatchGap, CommitError, ConfigError
+from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData
 from ftfile.fs.local import LocalFileSystem
 from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -307,6 +308,17 @@ class TestLog:
         mend(world, quarantine=[lost.path])
         assert visible(world) == self.expected(0, 1, 2, 3)
         world.driver.restart()
+        world.driver.commit_new(4)
+
+    def test_writers_tell_the_call_that_goes_on(self, world: World) -> None:
+        world.lose(4)
+        world.driver.restart()
+        with pytest.raises(CorruptData) as raised:
+            world.driver.commit_new(4)
+        call = re.search(r"ftfile\.repair\(path, (.*?)\)", str(raised.value))
+        assert call is not None
+        asked = dict(argument.split("=") for argument in call[1].split(", "))
+        assert ftfile.repair(world.url, **{name: value == "True" for name, value in asked.items()}).ok
         world.driver.commit_new(4)
 
     def test_a_hole(self, world: World) -> None:

@@ -453,6 +453,24 @@ class TestLog:
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 16
         assert len(self.versions(world)) >= 16 - (12 if lost == layout.RANGES and number == -1 else 0)
 
+    @pytest.mark.parametrize("harm", ["gone", "damaged", "one bit"])
+    def test_two_runs_free_them_where_ranges_are_lost(self, world: World, harm: str) -> None:
+        self.fill(world, 16)
+        for info in world.fs.list(layout.RANGES):
+            content = world.fs.read(info.path)
+            world.fs.delete(info.path)
+            if harm != "gone":
+                middle = len(content) // 2
+                flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+                world.fs.put(info.path, b"damaged" if harm == "damaged" else flipped)
+        world.days(8)
+        ftfile.vacuum(world.url, dry_run=False)
+        told = ftfile.vacuum(world.url)
+        done = ftfile.vacuum(world.url, dry_run=False)
+        assert done.files == told.files != ()
+        assert 0 < done.oldest_version == told.oldest_version == self.versions(world)[0]
+        check_directory(world.fs)
+
     def test_the_newer_base_may_be_lost_afterwards(self, world: World) -> None:
         self.fill(world, 16)
         world.days(8)

@@ -10,6 +10,7 @@ from ftfile.commit.record_format import to_checked_text
 from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES
 from ftfile.testing.log_check import children
+from ftfile.upkeep.repair.run import repair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,17 +123,21 @@ def _old_hint(world: World, step: Step) -> None:
 
 
 def _wrong_hint(world: World, step: Step) -> None:
-    """Put a hint that is whole and says nonsense, or speaks of another log."""
+    """Put a hint that is whole and says nonsense; or of a version beyond the log, which `repair` takes away."""
     wrong = (
         {"version": "many", "nonce": 7},
-        {"version": 10**6, "nonce": "of another log"},
         [3],
         {"version": 1.5, "nonce": None},
         {"version": -4, "nonce": "x"},
     )
-    if world.raw.exists(layout.HINTS):
-        text = json.dumps(wrong[step.pick(0, len(wrong))]).encode()
-        world.raw.put(layout.PUBLISHED_HINT, to_checked_text([text]))
+    if not world.raw.exists(layout.HINTS):
+        return
+    is_beyond = step.pick(1, 4) == 0 and not world.is_troubled
+    hint = {"version": 10**6, "nonce": "of another log"} if is_beyond else wrong[step.pick(0, len(wrong))]
+    world.raw.put(layout.PUBLISHED_HINT, to_checked_text([json.dumps(hint).encode()]))
+    if is_beyond:
+        # Until then every writer says that records are lost.
+        world.call("a repair", repair, world.url, accept_lost_records=True, dry_run=False)
 
 
 def _damage(world: World, path: str, offset: int, length: int) -> None:

@@ -53,6 +53,7 @@ class Oracle:
         damaged: ids of adds that cannot be read; what stores copied of them is added.
         records: how many were followed.
         times_ms: of each batch, by query and batch: when its record was seen.
+        done: versions of the claims that are in the log.
     """
 
     fs: FileSystem
@@ -68,7 +69,7 @@ class Oracle:
     damaged_paths: set[str] = field(default_factory=set)
     records: int = 0
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)
-    done: set[Hashable] = field(default_factory=set)
+    done: dict[Hashable, int] = field(default_factory=dict)
     _found: set[bytes] = field(default_factory=set)
 
     def follow(self, now_ms: int) -> list[Record]:
@@ -99,7 +100,7 @@ class Oracle:
         return decode_once(content, path, self.fs.read)
 
     def _take(self, record: Record, now_ms: int) -> None:
-        self._expect(record.author, now_ms)
+        self._expect(record, now_ms)
         gone: list[bytes] = []
         for remove in record.removes:
             add = self.live.pop(remove.id, None)
@@ -135,7 +136,8 @@ class Oracle:
         self.mark_damaged([add])
         return frozenset([row for row in gone if row not in self._found][: add.rows])
 
-    def _expect(self, author: Author, now_ms: int) -> None:
+    def _expect(self, record: Record, now_ms: int) -> None:
+        author = record.author
         if isinstance(author, MaintenanceAuthor):
             if author.operation == "drop":
                 require(self.dropping is not None, "rows", "nobody drops anything")
@@ -144,7 +146,7 @@ class Oracle:
         key = key_of_author(author)
         require(key in self.claims, "I2", f"{author} is in the log, and nobody wrote it")
         require(key not in self.done, "I2", f"{author} is in the log twice")
-        self.done.add(key)
+        self.done[key] = record.version
         if isinstance(author, StreamAuthor):
             self.times_ms[author.query_id, author.batch_id] = now_ms
         claim = self.claims[key]

@@ -140,6 +140,7 @@ def _end(world: World) -> None:
     if not world.oracle.records:
         return
     flush_all(world)
+    _take_damaged_for_foreign(world)
     _look(world)
     stuck = [played.query.query_id for played in world.queries if played.pending is not None]
     require(not stuck, "L3", f"{stuck} cannot go on, although every cause is gone")
@@ -155,6 +156,14 @@ def _end(world: World) -> None:
         world.oracle.follow(world.clock.now_ms())
     check_vacuumed(CommitLog(world.raw, clock=world.clock), since)
     _check_all(world)
+
+
+def _take_damaged_for_foreign(world: World) -> None:
+    """Note removed parts that stay because they were damaged before they were retired."""
+    finals = {add.final_path for add in world.live_parts()}
+    for path, add in world.oracle.removed.items():
+        if add.id in world.damaged and path not in finals and path not in world.foreign and world.raw.exists(path):
+            world.foreign[path] = world.raw.read(path)
 
 
 def _check_all(world: World) -> None:

@@ -52,7 +52,7 @@ def _fault(
 ) -> tuple[str, str] | None:
     """Return where an add lies and what is wrong with its content, or None."""
     try:
-        path = open_add(add, lambda place: fs.stat(place).path)
+        path = open_add(add, fs.stat).path
         if add.kind == "part" and not has_content(fs, path, add):
             return (path, "other bytes") if fs.exists(path) else None
         if schema is None or not isinstance(encoding, dict):
