@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from ftfile.commit.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ABOUT", "DERIVED", "is_about", "left_out")
+__all__ = ("ABOUT", "DERIVED", "is_about", "is_left_out", "left_out")
 
 # What is deleted, by the name that `--without` takes.
 DERIVED = {"hints": layout.HINTS, "ranges": layout.RANGES}
+# Directories whose files this run deletes.
+_LEFT_OUT: list[str] = []
 
 
 # Tests that are about what is deleted, or about vacuums that let records go, which they do once ranges stand for them:
@@ -58,18 +61,30 @@ def is_about(name: str, node_id: str) -> bool:
     return any(test.startswith(beginning) for beginning in ABOUT[name].get(file, ()))
 
 
+def is_left_out(path: str) -> bool:
+    """Return True if this run deletes a file at any time, so that a test cannot compare what it was with what it is."""
+    return path.startswith(tuple(f"{directory}/" for directory in _LEFT_OUT))
+
+
 @contextlib.contextmanager
 def left_out(name: str, patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Delete files of this kind whenever somebody reads the log on: each plan, commit, flush, vacuum and open."""
+    """Delete files of this kind whenever somebody reads the log on: each plan, commit, flush, vacuum and open.
+
+    Ranges stay once a record says that old records may be gone: then they are all that tells of those.
+    """
     read_on = CommitLog.read_on
 
     @functools.wraps(read_on)
-    def read_on_without(log: CommitLog, *args: Any, **more: Any) -> Any:
-        with contextlib.suppress(FtfileError):
+    def read_on_without(log: CommitLog, *args: Any, **more: Any) -> LogState:
+        if name == "hints":
             _forget(log.fs, name)
-        return read_on(log, *args, **more)
+        state = read_on(log, *args, **more)
+        if name == "ranges" and state.log_start == 0:
+            _forget(log.fs, name)
+        return state
 
     patch.setattr(CommitLog, "read_on", read_on_without)
+    patch.setattr(f"{__name__}._LEFT_OUT", [DERIVED[name]])
     yield
 
 
@@ -79,8 +94,9 @@ def _forget(fs: FileSystem, name: str) -> None:
     while isinstance(fs, WrapperFileSystem):
         directory, first = fs.inner_path(directory), fs.inner_path(first)
         fs = fs.inner
-    if name == "ranges" and not fs.exists(first):
-        return  # what a vacuum let go is in ranges alone
-    for info in fs.list(directory):
-        with contextlib.suppress(NotFound):
-            fs.delete(info.path)
+    with contextlib.suppress(FtfileError):
+        if name == "ranges" and not fs.exists(first):
+            return  # what is lost of the log, or was let go, is in ranges alone
+        for info in fs.list(directory):
+            with contextlib.suppress(NotFound):
+                fs.delete(info.path)

@@ -44,7 +44,7 @@ def lose_hint(driver: Driver) -> None:
 
 def is_published(driver: Driver) -> bool:
     """Return True if the hint says so of everything."""
-    head, hint = driver.log.read_on(), read_published(driver.fs)
+    hint, head = read_published(driver.fs), driver.log.read_on()
     return hint is not None and (hint.version, hint.nonce) == (head.version, head.nonce)
 
 
@@ -293,7 +293,7 @@ class TestDurability:
 class TestStuck:
     def test_what_cannot_be_hidden_waits_and_is_hidden_later(self, driver: Driver) -> None:
         old = driver.commit_new(0)
-        denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({"rename"}))
+        denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({"rename"}), path=old.final_path or "")
         log = CommitLog(FaultyFileSystem(driver.fs, [denied]))
         with pytest.raises(NotPublished, match="Once the cause is gone"):
             commit(log, driver.propose(1, overwrite=True), driver.policy)
