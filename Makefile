@@ -66,6 +66,8 @@ histories: environment ## random histories of a directory, 500 of 200 steps
 # What is about files that are only derived from the log, and so may be gone.
 LOG_TESTS := $(addprefix tests/unit/,commit source upkeep sink)
 NOT_WITHOUT := $(addprefix --ignore=,$(filter-out %/testing/% %/fs/%,$(LONGER)))
+# Of bytes and rows of parts more than of the log, and long: `make long` runs them, too.
+NOT_WITHOUT += $(addprefix --ignore=tests/unit/sink/test_,copies.py encryption.py fingerprint.py formats.py parquet_encryption.py)
 
 .PHONY: without-hints
 without-hints: environment ## the tests of the log and of the sink, all hints deleted before every step

@@ -185,12 +185,12 @@ def test_a_base_of_another_directory(driver: Driver, tmp_path: Path) -> None:
     for batch in range(4):
         other.commit_new(batch)
         driver.commit_new(batch)
+    hint = other.fs.read(layout.PUBLISHED_HINT)
     write_base(other.fs, SYSTEM_IDS, other.log.read_on())
     (base,) = list_bases(other.fs)
     driver.fs.create_exclusive(layout.base_path(base), other.fs.read(layout.base_path(base)))
     for path in names_of(other.fs, layout.RANGES):
         driver.fs.create_exclusive(path, other.fs.read(path))
-    hint = other.fs.read(layout.PUBLISHED_HINT)
     driver.fs.put(layout.PUBLISHED_HINT, hint)
     assert_right(driver, 4)
 

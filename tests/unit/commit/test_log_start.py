@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def keep_only(driver: Driver, log_start: int) -> None:
-    """Do what vacuum does to the log: bases and ranges, a record that says so, and then the records go."""
+    """Do what vacuum does to the log: a record says so, bases and ranges are there, and then the records go."""
     head = driver.log.read_on()
     write_base(driver.fs, SYSTEM_IDS, head)
-    extend_ranges(driver.log, head)
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
+    extend_ranges(driver.log, head)
     delete_records(driver, log_start)
 
 

@@ -600,8 +600,8 @@ class TestPublish:
 class TestHints:
     def test_the_hint_names_a_published_prefix(self, driver: Driver) -> None:
         driver.commit_new(0)
-        head = driver.log.read_on()
-        assert read_published(driver.fs) == PublishedHint(0, head.nonce)
+        hint, head = read_published(driver.fs), driver.log.read_on()
+        assert hint == PublishedHint(0, head.nonce)
 
     def test_it_does_not_pass_what_is_unpublished(self, driver: Driver, fs: FileSystem) -> None:
         add = driver.stage(0)

@@ -57,8 +57,8 @@ class TestDurability:
         driver.commit(0, old)
         watched = FaultyFileSystem(driver.fs)
         commit(CommitLog(watched), driver.propose(1, overwrite=True), driver.policy)
-        calls = watched.calls
-        after = calls[calls.index(Call("rename", "a=1/part")) : calls.index(Call("put", layout.PUBLISHED_HINT))]
+        calls = watched.calls[watched.calls.index(Call("rename", "a=1/part")) :]
+        after = calls[: calls.index(Call("put", layout.PUBLISHED_HINT))]
         assert {"a=1", layout.RETIRED} <= {call.path for call in after if call.operation == "sync_directory"}
 
 

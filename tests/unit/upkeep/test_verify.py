@@ -25,6 +25,7 @@ from ftfile.upkeep.verify.files import NAMES_TOLD
 from ftfile.upkeep.verify.history import read_history
 from ftfile.upkeep.verify.listing import list_files
 from tests.unit.commit.conftest import Driver
+from tests.without import is_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +59,8 @@ class World:
         return found
 
     def content(self) -> dict[str, bytes]:
-        return {path: self.fs.read(path) for path in walk(self.fs, "") if path != layout.CLOCK_HINT}
+        kept = (path for path in walk(self.fs, "") if path != layout.CLOCK_HINT and not is_left_out(path))
+        return {path: self.fs.read(path) for path in kept}
 
     def write(self, path: str, content: bytes) -> None:
         """Let somebody write a file."""
