@@ -317,8 +317,11 @@ class TestLog:
             world.driver.commit_new(4)
         call = re.search(r"ftfile\.repair\(path, (.*?)\)", str(raised.value))
         assert call is not None
-        asked = dict(argument.split("=") for argument in call[1].split(", "))
-        assert ftfile.repair(world.url, **{name: value == "True" for name, value in asked.items()}).ok
+        asked: dict[str, Any] = {}
+        for argument in call[1].split(", "):
+            name, _, value = argument.partition("=")
+            asked[name] = value == "True"
+        assert ftfile.repair(world.url, **asked).ok
         world.driver.commit_new(4)
 
     def test_a_hole(self, world: World) -> None:
