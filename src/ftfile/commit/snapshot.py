@@ -257,7 +257,7 @@ def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
         NotFound: a file of another length, the only one there was, goes meanwhile.
     """
     other: str | None = None
-    final = [add.final_path] if add.final_path is not None else []
+    final: list[str] = [add.final_path] if add.final_path is not None else []
     for place in (*final, add.path, *final, layout.retired_path(add.id)):
         try:
             opened = opener(place)
