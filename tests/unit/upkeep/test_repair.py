@@ -429,6 +429,21 @@ class TestDerived:
         self.check(world, accept_lost_records=True)
         assert ftfile.open(world.url).oldest_version() > 0
 
+    def test_a_hole_behind_a_base_that_no_range_stands_for(self, world: World) -> None:
+        """Letting the log begin after it would make what comes before the hole unreadable as well, for ever."""
+        version = min(list_bases(world.fs)).version - 1
+        world.lose(version)
+        for name in list_ranges(world.fs):
+            world.fs.delete(layout.range_path(name))
+        report = ftfile.repair(world.url, dry_run=False)
+        assert not report.ok
+        assert not any("bases and ranges stand for them" in finding.remedy for finding in report.left)
+        assert mend(world, accept_lost_records=True).ok
+        assert rows(world) == [f"row {batch}".encode() for batch in range(version)]
+        world.driver.restart()
+        with pytest.raises(BatchGap):
+            world.driver.commit(9, part(world, 9))
+
 
 def test_directories_are_missing(tmp_path: Path) -> None:
     fs = LocalFileSystem(str(tmp_path / "out"))

@@ -5,7 +5,7 @@ Adds are compared by sums of their hashes, so that memory does not hold them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit import layout
@@ -14,7 +14,7 @@ from ftfile.commit.ranges import list_ranges, read_range
 from ftfile.commit.snapshot import snapshot_at
 from ftfile.commit.state import LogState
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.upkeep.verify.findings import Finding, MoveAside, Rebuild, StartLog
+from ftfile.upkeep.verify.findings import CutLog, Finding, MoveAside, Rebuild, StartLog
 from ftfile.upkeep.verify.log_scan import ACCEPT, REPAIR, advance
 
 if TYPE_CHECKING:
@@ -272,6 +272,9 @@ class _Reading:
     def _tell_of_missing(self, missing: list[int]) -> None:
         if not missing:
             return
+        if not self._ranges_stand():
+            self._tell_of_hole(missing[0])
+            return
         path = layout.record_path(missing[0])
         found = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
         remedy = (
@@ -288,6 +291,23 @@ class _Reading:
             "on request",
             (StartLog(missing[-1] + 1),),
         )
+        self._found.findings.append(finding)
+
+    def _ranges_stand(self) -> bool:
+        """Return True if ranges stand for the records that are missing: then the newest version can be read."""
+        try:
+            snapshot_at(self._scan.reader(), self._scan.state)
+        except CorruptData:
+            return False
+        return True
+
+    def _tell_of_hole(self, version: int) -> None:
+        path = layout.record_path(version)
+        found, remedy = "none, and no range stands for it", "Restore it from a copy of the directory"
+        finding = Finding("missing-record", path, "a record", found, "error", remedy)
+        if self._scan.state.log_start == 0:  # all that comes before it can be read
+            remedy += f"; if there is none, {ACCEPT} puts the later records aside, and the files that they made visible"
+            finding = replace(finding, remedy=remedy, repair="on request", actions=(CutLog(version),))
         self._found.findings.append(finding)
 
     def _tell_of_break(self, record: Record) -> None:
