@@ -15,13 +15,14 @@ from ftfile.commit.keeping import extend_ranges
 from ftfile.commit.log import CommitLog
 from ftfile.commit.merging import make_range
 from ftfile.commit.model import JobAuthor, MaintenanceAuthor, Record
-from ftfile.commit.protocol import Committed
+from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.ranges import cover, list_ranges, reach, write_range
 from ftfile.commit.record_format import to_checked_text
 from ftfile.commit.snapshot import read_records, take_snapshot
 from ftfile.core.errors import CorruptData
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.upkeep.ranges import merge_all
 from tests.unit.commit.conftest import Driver
@@ -200,10 +201,17 @@ def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver)
     for batch in range(3):
         driver.commit_new(batch)
     state = driver.log.read_on()
-    foreign = Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, after=state.nonce)
-    write_base(driver.fs, SYSTEM_IDS, state)
-    write_base(driver.fs, SYSTEM_IDS, after(state, foreign))
-    assert driver.commit(3, driver.stage(3)) == Committed(3, replayed=False)
+    foreign = after(state, Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, after=state.nonce))
+
+    class Copied(WrapperFileSystem):
+        def create_exclusive(self, path: str, content: bytes) -> None:
+            if path == layout.record_path(3):
+                for each in (state, foreign):
+                    write_base(driver.fs, SYSTEM_IDS, each)
+            super().create_exclusive(path, content)
+
+    log = CommitLog(Copied(driver.fs))
+    assert commit(log, driver.propose(3, driver.stage(3)), driver.policy) == Committed(3, replayed=False)
     driver.commit_new(4)
     driver.restart()
     assert len(take_snapshot(driver.log).adds) == 5
