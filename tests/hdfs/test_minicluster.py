@@ -96,7 +96,7 @@ class Started:
         self.owner.communicate()
 
     def check_end(self, end: signal.Signals) -> None:
-        said, _ = self.owner.communicate(timeout=30)
+        said, _ = self.owner.communicate(timeout=300)
         is_asked = end in {signal.SIGINT, signal.SIGTERM}
         assert self.owner.returncode == (0 if is_asked else -end)
         assert ("HDFS has ended, and its files are removed" in said) == is_asked
