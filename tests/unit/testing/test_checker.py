@@ -224,13 +224,16 @@ class TestI5:
         directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=2**60)
         check_directory(directory.fs)
 
-    def test_a_removed_part_comes_back_torn(self, directory: Directory) -> None:
+    def test_another_file_is_where_a_removed_part_was(self, directory: Directory) -> None:
+        """One of another length is somebody's; one of its length cannot be told from it without being read."""
         add = directory.add(b"a\n", "first")
         directory.record(adds=(add,))
         directory.record(removes=(Remove.of(add),))
         directory.fs.rename("first.txt", layout.retired_path(add.id))
         check_directory(directory.fs)
         directory.fs.create_exclusive("first.txt", b"a")
+        check_directory(directory.fs)
+        directory.fs.put("first.txt", b"b\n")
         assert broken(directory) == "I5"
 
 
