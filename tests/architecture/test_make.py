@@ -55,8 +55,6 @@ def test_targets_after_a_failed_one_are_made_and_the_end_names_it(tmp_path: Path
     assert run.returncode == 1
     made = (tmp_path / "made").read_text().splitlines()
     assert [line.split()[2] for line in made] == ["lint", "red", "unit"]
-    # What has failed must be run again where mistakes are tried.
-    assert ["--tests-passed" in line for line in made] == [True, True, False]
     assert run.stdout.splitlines()[-2:] == ["failed: red", " 2 failed, 6 passed in 3.00s ".center(80, "=")]
 
 
