@@ -44,6 +44,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/upkeep/test_verify.py": ("test_a_cut_off_log_is_no_reason_to_raise",),
         "unit/upkeep/test_repair.py": (
             "TestLog::test_the_newest_record_is_lost",
+            "TestLog::test_writers_tell_the_call_that_goes_on",
             # The hint itself is what is repaired.
             "TestLog::test_a_hint_of_another_type_or_history",
             # Whether a part came back, or was never hidden: a hint tells the two apart, and what is done is the same.
