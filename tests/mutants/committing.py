@@ -7,7 +7,6 @@ from tests.mutants.mutant import (
     BATCHES,
     FAULTS,
     LOG,
-    MOVING_HEAD,
     NAME_IN_DOUBT,
     PROTOCOL,
     RACES,
@@ -294,13 +293,6 @@ BEFORE_THE_RECORD = (
         "problems = roll_forward(log, head, policy, proposal.author)",
         "problems = roll_forward(log, head, policy, proposal.author) if head.finds(proposal.author) else []",
         f"{PROTOCOL}::TestPublish::test_earlier_records_are_published_before_a_new_one_is_created",
-    ),
-    wrong(
-        "what is recorded while rolling forward is not rolled forward",
-        "commit/publish.py",
-        "while waiting := head.unpublished.keys() - done:",
-        "first = set(head.unpublished)\n    while waiting := first - done:",
-        MOVING_HEAD,
     ),
     dropped(
         "a record removes what is not yet published",

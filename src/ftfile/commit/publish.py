@@ -73,7 +73,6 @@ def roll_forward(
         return []
     problems = []
     done = {problem.version for problem in tried}
-    # Looking after a part that is nowhere reads on, and the head may have moved: what came goes the same way.
     while waiting := head.unpublished.keys() - done:
         version = min(waiting)
         done.add(version)

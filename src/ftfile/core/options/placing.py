@@ -57,7 +57,8 @@ PLACING: tuple[Option, ...] = (
         "bucketStateTtl",
         DURATION,
         7 * 86_400.0,
-        "How long `{number}` goes on counting after a bucket's last file; then it begins at 0 again.",
+        "How long `{number}` goes on counting after a bucket's last file; then it begins at 0 again, "
+        "or with `ifExists=fail` at the next free one.",
         "names",
     ),
     Option(
