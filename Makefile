@@ -64,7 +64,7 @@ histories: environment ## random histories of a directory, 60 of 200 steps
 	FTFILE_HISTORIES=60 $(call pytest,.venv,histories) -n 2 tests/histories
 
 # What is about files that are only derived from the log, and so may be gone.
-LOG_TESTS := $(addprefix tests/unit/,commit source upkeep sink)
+LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink)
 NOT_WITHOUT := $(addprefix --ignore=,$(filter-out %/testing/% %/fs/%,$(LONGER)))
 # Of bytes and rows of parts more than of the log, and long: `make long` runs them, too.
 NOT_WITHOUT += $(addprefix --ignore=tests/unit/sink/test_,copies.py encryption.py fingerprint.py formats.py parquet_encryption.py)

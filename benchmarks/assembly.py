@@ -14,14 +14,14 @@ import pyarrow.parquet
 
 from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows
-from ftfile.commit.log import CommitLog
+from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.encoding.spark_types import spark_schema_json
 from ftfile.fs.registry import open_filesystem
+from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.sink.rolling.assembly import Assembler
-from ftfile.sink.staging import Stage
 from ftfile.sink.writer import SinkWriter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.settings import Settings
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.state import LogState
 
 __all__ = ("run",)
 

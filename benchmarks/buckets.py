@@ -12,9 +12,9 @@ import pyarrow
 from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows
 from benchmarks.spark_session import in_own_process
-from ftfile.encoding.spark_types import spark_schema_json
+from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.sink.writer import SinkWriter
 
 if TYPE_CHECKING:

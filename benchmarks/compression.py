@@ -28,14 +28,14 @@ from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows, write_parquet_input
 from benchmarks.sinks import NULL, Sink
 from benchmarks.spark_session import in_own_process
-from ftfile.encoding.spark_types import spark_schema_json
+from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import chain_from_options
 from ftfile.filters.registry import CODECS
 from ftfile.keys.keys import Keys
+from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.filtered import FilteredFile
-from ftfile.sink.identity import StreamIdentity, TaskIdentity
 from ftfile.sink.writer import SinkWriter
 
 if TYPE_CHECKING:

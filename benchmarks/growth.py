@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from benchmarks.report import Cell, Table, percentile
-from ftfile.commit import layout
-from ftfile.commit.bases import encode_base
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import Add, Fingerprint, Origin, StreamAuthor
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Fingerprint, Origin, StreamAuthor
+from ftfile.commit.log.bases import encode_base
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.snapshot import take_snapshot
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.checksum import checksum
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem

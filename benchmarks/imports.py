@@ -36,8 +36,8 @@ WORKER = "import pyarrow, pyspark.worker, pyspark.sql.datasource"
 FIRST_TASK = """
 import numpy, pickle, pyarrow
 import ftfile.spark.stream_writer
-from ftfile.encoding.memory import from_numpy
-from ftfile.sink.identity import TaskIdentity
+from ftfile.arrays.buffers import from_numpy
+from ftfile.attempt.identity import TaskIdentity
 from ftfile.testing.micro_batch import MicroBatch
 query = MicroBatch({path!r}, {{"sequence": "long"}}, {{"fileFormat": {file_format!r}}})
 batch = pyarrow.RecordBatch.from_arrays([from_numpy(numpy.ones(1, numpy.int64), pyarrow.int64())], ["sequence"])

@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table, percentile
-from ftfile.fs.metered import MeteredFileSystem
 from ftfile.fs.registry import open_filesystem
+from ftfile.testing.fs.metered import MeteredFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

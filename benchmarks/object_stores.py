@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.store_assembly import assembly_table
+from ftfile.attempt.identity import StreamIdentity
 from ftfile.fs.registry import open_filesystem
-from ftfile.sink.identity import StreamIdentity
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.micro_batch import MicroBatch
 from tests.object_stores import azure, servers

@@ -9,17 +9,17 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table
-from ftfile.commit.log import CommitLog
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.sink.identity import JobIdentity, TaskIdentity
-from ftfile.sink.rolling.assembly import Assembler
-from ftfile.sink.staging import Stage
+from ftfile.sink.assembly.assembler import Assembler
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import Capabilities, FileSystem
     from tests.object_stores.servers import Store
 

@@ -8,15 +8,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import Add, Origin, Record, StreamAuthor
-from ftfile.commit.record_format import encode_record
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Origin, Record, StreamAuthor
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.checksum import checksum
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
-from ftfile.upkeep.ranges import merge_ranges
+from ftfile.maintenance.ranges import merge_ranges
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ CALLS = {
 }
 PROGRAM = """
 import sys, time
-import ftfile, ftfile.upkeep.opened
+import ftfile, ftfile.maintenance.opened
 def most_mb():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM"))

@@ -6,8 +6,8 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import layout
-from ftfile.commit.log import CommitLog
+from ftfile.commit.format import layout
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.fs.wrapper import WrapperFileSystem
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
 __all__ = ("ABOUT", "DERIVED", "is_about", "is_left_out", "left_out")
@@ -41,8 +41,8 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "test_batch_writes_stop[there-lost1]",
             "test_a_warm_committer_stops_too",
         ),
-        "unit/upkeep/test_verify.py": ("test_a_cut_off_log_is_no_reason_to_raise",),
-        "unit/upkeep/test_repair.py": (
+        "unit/maintenance/test_verify.py": ("test_a_cut_off_log_is_no_reason_to_raise",),
+        "unit/maintenance/test_repair.py": (
             "TestLog::test_the_newest_record_is_lost",
             "TestLog::test_writers_tell_the_call_that_goes_on",
             # The hint itself is what is repaired.
@@ -59,7 +59,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestFilesOfTheLog::test_under_the_name_of_another",
         ),
         # What is listed is counted, and deleting lists.
-        "unit/upkeep/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
+        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
     },
     "ranges": {
         # Which ranges are written, merged and believed.
@@ -74,12 +74,12 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/commit/test_limits.py": ("TestRanges",),
         "unit/commit/test_ranges.py": ("",),
         "unit/sink/test_sealed_log.py": ("TestFilesOfTheLog", "test_every_changed_byte_of_a_range_is_detected"),
-        "unit/upkeep/test_repair.py": (
+        "unit/maintenance/test_repair.py": (
             "TestDerived::test_a_range_beyond_the_head",
             # Ranges alone tell of the record that is lost.
             "TestDerived::test_a_hole_behind_a_base",
         ),
-        "unit/upkeep/test_verify.py": (
+        "unit/maintenance/test_verify.py": (
             "TestHealthy::test_nothing_is_found",
             "TestDerived::test_a_range",
             "TestDerived::test_a_damaged_range",
@@ -91,7 +91,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/sink/test_hooks.py": ("TestBatches::test_whose_record_was_vacuumed",),
         "unit/sink/test_live_names.py": ("TestATakenFile::test_unless_it_was_removed_long_ago",),
         "unit/source/test_time_travel.py": ("test_what_vacuum_keeps",),
-        "unit/upkeep/test_vacuum.py": (
+        "unit/maintenance/test_vacuum.py": (
             "TestLog::test_records_go_that_bases_and_ranges_stand_for",
             "TestLog::test_again_and_again",
             "TestLog::test_with_records_goes_what_they_keep_elsewhere",
@@ -105,7 +105,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestNames::test_names_are_reserved_for_the_grace",
             "TestNames::test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it",
         ),
-        "unit/upkeep/test_vacuum_trust.py": (
+        "unit/maintenance/test_vacuum_trust.py": (
             "TestClock::test_it_keeps_nothing_longer",
             "TestForeignFiles::test_they_keep_no_record",
             "TestUnpublished::test_a_part_that_takes_the_name_of_one_that_was_hidden_late",
@@ -115,7 +115,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # A range of the second key stands for the record of the first, and so a part is the first that needs that.
         "unit/sink/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),
         # What is listed is counted, and deleting lists.
-        "unit/upkeep/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
+        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
     },
 }
 

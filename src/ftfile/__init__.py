@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ftfile.core.version import __version__
+    from ftfile.maintenance.compact import compact
+    from ftfile.maintenance.drop import drop
+    from ftfile.maintenance.flush import flush
+    from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
+    from ftfile.maintenance.repair.run import repair
+    from ftfile.maintenance.vacuum import vacuum
     from ftfile.spark.datasource import FtFileDataSource
-    from ftfile.upkeep.compaction import compact
-    from ftfile.upkeep.dropping import drop
-    from ftfile.upkeep.flush import flush
-    from ftfile.upkeep.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
-    from ftfile.upkeep.repair.run import repair
-    from ftfile.upkeep.vacuum import vacuum
 
 __all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "repair", "vacuum")
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
     "__version__": ("ftfile.core.version", "__version__"),
-    "compact": ("ftfile.upkeep.compaction", "compact"),
-    "drop": ("ftfile.upkeep.dropping", "drop"),
-    "flush": ("ftfile.upkeep.flush", "flush"),
-    "open": ("ftfile.upkeep.opened", "open_directory"),
-    "repair": ("ftfile.upkeep.repair.run", "repair"),
-    "vacuum": ("ftfile.upkeep.vacuum", "vacuum"),
+    "compact": ("ftfile.maintenance.compact", "compact"),
+    "drop": ("ftfile.maintenance.drop", "drop"),
+    "flush": ("ftfile.maintenance.flush", "flush"),
+    "open": ("ftfile.maintenance.opened", "open_directory"),
+    "repair": ("ftfile.maintenance.repair.run", "repair"),
+    "vacuum": ("ftfile.maintenance.vacuum", "vacuum"),
 }
 
 

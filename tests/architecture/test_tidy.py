@@ -4,6 +4,7 @@ import ast
 import fnmatch
 import importlib
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ TOP_LEVEL = {
     *("benchmarks", "docs", "pyproject.toml", "src", "tests"),
 }
 MODULE_LINES_MAX = 400
+MODULES_MAX = 16  # of a folder, its __init__ apart
 TEST_LINES_MAX = 800
 FUNCTION_LINES_MAX = 50
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # in pieces, or this line would be found
@@ -70,6 +72,11 @@ def test_modules_and_functions_are_short() -> None:
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
         ]
     assert not long
+
+
+def test_folders_are_small() -> None:
+    modules = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
+    assert not {short(folder): number for folder, number in modules.items() if number > MODULES_MAX}
 
 
 def test_text_is_finished_and_at_home_everywhere() -> None:

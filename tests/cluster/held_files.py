@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ftfile.commit.layout import is_staged
+from ftfile.commit.format.layout import is_staged
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import log
-from ftfile.commit.record_format import decode_record
+from ftfile.commit.format.record import decode_record
+from ftfile.commit.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.commit.model import Record
+    from ftfile.commit.format.model import Record
 
 KEPT = 10_000
 

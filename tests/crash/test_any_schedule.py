@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import bases, keeping
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
 from ftfile.testing.checker import check_directory
 from ftfile.testing.repeatable import repeatable
@@ -18,7 +19,7 @@ from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.testing.crashing import CrashingFileSystem
+    from ftfile.testing.fs.crashing import CrashingFileSystem
 
 QUERIES = {
     "a": (Batch("bcd", batch_id=1), Batch("", batch_id=2), Batch("e", batch_id=3), Batch("", batch_id=4)),

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import bases, keeping
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.log import bases
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown
 from ftfile.filters import aes_gcm
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.keys.keys import forget_keys
-from ftfile.testing.by_reference import PickledByReference
-from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_states
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.repeatable import repeatable
 from tests.crash.scenarios import (
     BATCHES,
@@ -44,8 +45,8 @@ from tests.unit.sink.encrypted import FIRST, ring_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.testing.crashing import CrashState, KillState
-    from ftfile.testing.volume import Store
+    from ftfile.testing.fs.crashing import CrashState, KillState
+    from ftfile.testing.fs.volume import Store
 
 # How many different states there are at least, if all are tried: with fewer, the exploration has lost its way.
 STATES_MIN = {

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from ftfile.commit import bases, keeping
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
 from ftfile.keys.keys import forget_keys
-from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import SeededIds
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import STANDARD_FAULTS, Fault
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.scenarios import (
@@ -39,10 +40,10 @@ from tests.unit.sink.encrypted import FIRST, ring_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ftfile.attempt.message import TaskCommit
     from ftfile.fs.api import FileSystem, InputFile
-    from ftfile.sink.message import TaskCommit
     from ftfile.testing.checker import DirectoryReport
-    from ftfile.testing.volume import Store
+    from ftfile.testing.fs.volume import Store
 
 Result = TypeVar("Result")
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import bases, keeping
-from ftfile.testing.crashing import crash_states
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.log import bases
+from ftfile.maintenance.flush import flush
+from ftfile.testing.fs.crashing import crash_states
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep.flush import flush
 from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
@@ -18,8 +19,8 @@ from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.testing.crashing import CrashingFileSystem
-    from ftfile.testing.volume import Store
+    from ftfile.testing.fs.crashing import CrashingFileSystem
+    from ftfile.testing.fs.volume import Store
 
 CONTINUE = (("onNewQuery", "continue"),)
 ROLLING = (("rolling", "policy"),)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import bases, keeping
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.log import bases
 from ftfile.core.errors import FtfileError
-from ftfile.testing.crashing import crash_states
+from ftfile.testing.fs.crashing import crash_states
 from ftfile.testing.repeatable import repeatable
 from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
@@ -18,7 +19,7 @@ from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ftfile.testing.crashing import CrashingFileSystem
+    from ftfile.testing.fs.crashing import CrashingFileSystem
 
 SETTLED = (Batch("a", troubled=True), Batch("b", "overwrite", batch_id=1), Batch("c", batch_id=2))
 BATCHES = {

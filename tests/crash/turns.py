@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
-from ftfile.testing.by_reference import PickledByReference
+from ftfile.testing.fs.by_reference import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -10,30 +10,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import ftfile
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.commit.sealed import SealedFileSystem
+from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import FtfileError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import register
 from ftfile.keys.keys import Keys
+from ftfile.maintenance.flush import flush
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import forget_logs
 from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.crashing import CrashingFileSystem, crash_states
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.upkeep.flush import flush
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ftfile.commit.model import Author
+    from ftfile.commit.format.model import Author
     from ftfile.fs.api import FileSystem
     from ftfile.testing.checker import DirectoryReport
-    from ftfile.testing.crashing import CrashState
-    from ftfile.testing.volume import Store
+    from ftfile.testing.fs.crashing import CrashState
+    from ftfile.testing.fs.volume import Store
 
 Change = Literal["append", "overwrite", "transaction", "compact", "drop"]
 

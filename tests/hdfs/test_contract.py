@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.fs.registry import open_filesystem
-from ftfile.testing.fs_contract import FileSystemContract
+from ftfile.testing.contracts.filesystem import FileSystemContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

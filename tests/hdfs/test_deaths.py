@@ -15,11 +15,11 @@ import pytest
 from ftfile.core.errors import FtfileError, OutcomeUnknown, Unavailable
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.checker import check_directory
-from ftfile.testing.contract_support import write
+from ftfile.testing.contracts.support import write
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from tests.crash.share import THOROUGH
 from tests.hdfs.minicluster import MiniCluster
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows

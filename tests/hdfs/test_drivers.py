@@ -32,10 +32,12 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs import hdfs_native_close, webhdfs, webhdfs_client
-from ftfile.fs.deadline import start as run_later
+from ftfile.fs.calls.deadline import start as run_later
+from ftfile.fs.hdfs.native import close as hdfs_native_close
+from ftfile.fs.hdfs.webhdfs import client as webhdfs_client
+from ftfile.fs.hdfs.webhdfs import filesystem as webhdfs
 from ftfile.fs.registry import open_filesystem
-from ftfile.testing.contract_support import write
+from ftfile.testing.contracts.support import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import pytest
 import ftfile
 from ftfile.core.errors import Unsupported
 from ftfile.fs.registry import open_filesystem
-from ftfile.testing.contract_support import write
+from ftfile.testing.contracts.support import write
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.hdfs.minicluster import MiniCluster

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied
-from ftfile.fs.hadoop_surroundings import HANDED_OVER
-from ftfile.fs.hadoop_tokens import FILE_VARIABLE
+from ftfile.fs.hdfs.environment import HANDED_OVER
+from ftfile.fs.hdfs.tokens import FILE_VARIABLE
 from ftfile.fs.registry import open_filesystem
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
-from ftfile.fs.hadoop_tokens import FILE_VARIABLE
+from ftfile.fs.hdfs.tokens import FILE_VARIABLE
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH

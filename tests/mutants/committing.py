@@ -22,21 +22,21 @@ RECHECKED = f"{RECORD}::TestCheckedAgain"
 FOUND = (
     wrong(
         "a batch is found by its number alone",
-        "commit/state.py",
+        "commit/log/state.py",
         "query = self.queries.get(author.query_id)",
         "query = max(self.queries.values(), key=lambda query: query.last_batch, default=None)",
         TWO_QUERIES,
     ),
     wrong(
         "only the last batch is found",
-        "commit/state.py",
+        "commit/log/state.py",
         "author.batch_id <= query.last_batch",
         "author.batch_id == query.last_batch",
         f"{PROTOCOL}::TestReplay::test_any_batch_up_to_the_last_counts_as_found",
     ),
     wrong(
         "only the last version of a transaction is found",
-        "commit/state.py",
+        "commit/log/state.py",
         "author.transaction.version <= last",
         "author.transaction.version == last",
         f"{PROTOCOL}::TestReplay::test_a_transaction_up_to_the_last_version_counts_as_found",
@@ -116,7 +116,7 @@ FOUND = (
     ),
     wrong(
         "a fingerprint that does not cover content proves it equal",
-        "commit/model.py",
+        "commit/format/model.py",
         "other is not None and self.covers_content and self == other",
         "other is not None and self == other",
         f"{PROTOCOL}::TestReplay::test_a_fingerprint_that_does_not_cover_content_proves_nothing",
@@ -144,7 +144,7 @@ FOUND = (
     ),
     wrong(
         "a batch in a gap is compared with the one before it",
-        "commit/finding.py",
+        "commit/log/finding.py",
         "        if number is None or number < wanted:\n",
         "        if number is None:\n",
         f"{RECORD}::TestOldBatches::test_a_batch_that_was_left_out_has_no_record",
@@ -254,7 +254,7 @@ STAGED = (
     ),
     wrong(
         "what was removed too long ago to tell is live",
-        "commit/state.py",
+        "commit/log/state.py",
         "known_at >= self.removed_since - 1 and add.id not in self.removed",
         "add.id not in self.removed",
         f"{RECORD}::TestOldBatches::test_a_rewrite_of_what_was_live_too_long_ago_is_dropped",
@@ -379,42 +379,42 @@ AGAIN = (
 CREATING = (
     wrong(
         "a lost reply counts as success",
-        "commit/create.py",
+        "commit/log/create.py",
         "            doubt = error\n",
         "            return True\n",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
         "a lost reply counts as failure",
-        "commit/create.py",
+        "commit/log/create.py",
         "return size_bytes if _is_own(log, record) else None",
         "return None",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
         "a lost reply is not looked after",
-        "commit/create.py",
+        "commit/log/create.py",
         "except (OutcomeUnknown, Unavailable) as error:",
         "except Unavailable as error:",
         f"{PROTOCOL}::TestNonce::test_a_lost_reply_is_settled_by_looking",
     ),
     wrong(
         "a doubt that remains counts as failure",
-        "commit/create.py",
+        "commit/log/create.py",
         "raise outcome_unknown(record, doubt) from doubt",
         "raise doubt",
         f"{PROTOCOL}::TestNonce::test_no_answer_for_long_is_unknown_and_deletes_nothing",
     ),
     wrong(
         "a refusal is taken for the answer to an earlier try",
-        "commit/create.py",
+        "commit/log/create.py",
         "            if doubt is None:\n                raise\n",
         "            raise\n",
         f"{PROTOCOL}::TestNonce::test_a_refusal_after_a_lost_reply_settles_nothing",
     ),
     wrong(
         "who may not look is told that nothing was created",
-        "commit/create.py",
+        "commit/log/create.py",
         "    except StorageError as error:\n"
         "        raise outcome_unknown(record, error) from error\n"
         "    if found is None and",
@@ -425,14 +425,14 @@ CREATING = (
     ),
     wrong(
         "nonces are not compared",
-        "commit/create.py",
+        "commit/log/create.py",
         "own = found is not None and found.nonce == record.nonce",
         "own = found is not None",
         f"{PROTOCOL}::TestNonce::test_a_version_taken_by_another_leads_to_the_next",
     ),
     wrong(
         "each try of a record has a nonce of its own",
-        "commit/create.py",
+        "commit/log/create.py",
         "            log.fs.create_exclusive(path, encoded.content)\n",
         "            from dataclasses import replace\n"
         "\n"
@@ -443,14 +443,14 @@ CREATING = (
     ),
     wrong(
         "an own record of unknown durability is acted upon unsynced",
-        "commit/create.py",
+        "commit/log/create.py",
         "            log.fs.sync_directory(layout.LOG)\n",
         "            pass\n",
         NAME_IN_DOUBT,
     ),
     wrong(
         "the adds of a large record are written after it",
-        "commit/create.py",
+        "commit/log/create.py",
         "        _create_companion(log, encoded.companion.path, encoded.companion.content)\n        size_bytes",
         "        log.fs.create_exclusive(path, encoded.content)\n"
         "        _create_companion(log, encoded.companion.path, encoded.companion.content)\n"
@@ -460,56 +460,56 @@ CREATING = (
     ),
     wrong(
         "a lost reply of a large record's adds fails the commit",
-        "commit/create.py",
+        "commit/log/create.py",
         "except (AlreadyExists, OutcomeUnknown):",
         "except AlreadyExists:",
         f"{RECORD}::TestLargeRecords::test_a_lost_reply_of_their_adds_is_settled",
     ),
     wrong(
         "a directory of a later layout is written to",
-        "commit/log.py",
+        "commit/log/log.py",
         "        except AlreadyExists:\n            self.check_layout()\n",
         "        except AlreadyExists:\n            pass\n",
         f"{PROTOCOL}::TestFirstCommit::test_a_directory_of_a_later_layout_is_refused",
     ),
     wrong(
         "a directory that was deleted is not made anew",
-        "commit/log.py",
+        "commit/log/log.py",
         "        self._prepared = False\n        self._forget()\n",
         "        self._forget()\n",
         f"{BASES}::test_a_directory_that_was_deleted_is_made_anew",
     ),
     wrong(
         "the names of the log's own directories are not synced",
-        "commit/log.py",
+        "commit/log/log.py",
         'for directory in (layout.META, ""):',
         "for directory in ():",
         f"{LOG}::test_a_first_record_survives_a_power_cut",
     ),
     wrong(
         "damaged bytes pass for a record",
-        "commit/record_format.py",
+        "commit/format/record.py",
         'if not content.endswith(b"\\n") or last.decode("ascii", "replace") != found:',
         "if False:",
         f"{LOG}::TestRecordFormat::test_every_damaged_byte_and_every_truncation_is_detected",
     ),
     wrong(
         "damaged bytes pass for a large record's adds",
-        "commit/record_format.py",
+        "commit/format/record.py",
         'if len(content) != companion["length"] or checksum(content) != companion["checksum"]:',
         "if False:",
         f"{LOG}::TestRecordFormat::test_a_large_record_keeps_its_adds_in_a_companion",
     ),
     wrong(
         "a second record of one batch is taken in",
-        "commit/fold.py",
+        "commit/log/fold.py",
         "if self._finds(record.author):",
         "if False:",
         f"{PROTOCOL}::TestOthers::test_a_bad_record_changes_nothing_that_is_cached",
     ),
     wrong(
         "an add may be removed twice",
-        "commit/fold.py",
+        "commit/log/fold.py",
         "        if ended:\n",
         "        if False:\n",
         f"{PROTOCOL}::test_removes_are_of_live_adds_only",

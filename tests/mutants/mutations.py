@@ -6,6 +6,7 @@ from tests.mutants.committing import COMMITTING
 from tests.mutants.encoding import ENCODED
 from tests.mutants.encrypting import ENCRYPTING
 from tests.mutants.filtering import FILTERING
+from tests.mutants.maintaining import MAINTAINING
 from tests.mutants.object_stores import OBJECT_STORES
 from tests.mutants.on_hdfs import HADOOP
 from tests.mutants.placing import PLACED
@@ -15,10 +16,9 @@ from tests.mutants.repairing import REPAIRING
 from tests.mutants.replacing import REPLACEMENTS
 from tests.mutants.rolling import ROLLED
 from tests.mutants.shipping import SHIPPING
-from tests.mutants.upkeep import UPKEEP
 from tests.mutants.writing import WRITING
 
 MUTANTS = (
     *(*WRITING, *COMMITTING, *PUBLISHING, *READING, *ROLLED, *REPLACEMENTS, *PLACED),
-    *(*FILTERING, *ENCODED, *ENCRYPTING, *UPKEEP, *SHIPPING, *HADOOP, *OBJECT_STORES, *REPAIRING),
+    *(*FILTERING, *ENCODED, *ENCRYPTING, *MAINTAINING, *SHIPPING, *HADOOP, *OBJECT_STORES, *REPAIRING),
 )

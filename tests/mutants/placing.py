@@ -18,21 +18,21 @@ PATHS = "tests/unit/encoding/test_partition_paths.py"
 BUCKETED = (
     wrong(
         "each attempt takes its own clock for the directory",
-        "sink/task.py",
+        "sink/task/task.py",
         "config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))",
         "config.bucketing.router(bad.take, SYSTEM_CLOCK.now_ms(), config.foresight(fs.capabilities))",
         f"{BUCKETS}::TestPatternOfTheBatch",
     ),
     wrong(
         "directories below the partition columns are read as such",
-        "encoding/partition_paths.py",
+        "encoding/partitions/paths.py",
         "texts.setdefault(_unescaped(column), text)",
         "texts[_unescaped(column)] = text",
         f"{PATHS}::test_directories_below_the_partition_columns_are_not_read",
     ),
     wrong(
         "a name may leave the directory",
-        "sink/path_rules.py",
+        "sink/naming/path_rules.py",
         'if name in {".", ".."}:',
         "if False:",
         f"{BUCKETS}::TestFileNames",
@@ -46,11 +46,11 @@ BUCKETED = (
     ),
     dropped(
         "rows that wait for their file are lost when others are spilled",
-        "sink/later.py",
+        "sink/task/spill.py",
         "yield from ((bucket, rows) for rows in held.pop(bucket, ()))",
         f"{MANY}::TestLaterRows",
     ),
-    dropped("the spill file stays", "sink/later.py", "self._stage.drop(self._file)", MANY),
+    dropped("the spill file stays", "sink/task/spill.py", "self._stage.drop(self._file)", MANY),
 )
 
 NAMING = (
@@ -63,7 +63,7 @@ NAMING = (
     ),
     wrong(
         "the name of a removed part is given again",
-        "commit/fold.py",
+        "commit/log/fold.py",
         "self._reserved.set(remove.final_path, version)",
         "pass",
         f"{NAMES}::TestNamesThatAreTaken::test_by_a_part_that_was_removed",
@@ -140,7 +140,7 @@ NAMING = (
     ),
     wrong(
         "bases forget how many parts a bucket had",
-        "commit/bases.py",
+        "commit/log/bases.py",
         'memory={name: SharedMap({**table}) for name, table in text["memory"].items()},',
         "memory={},",
         f"{NAMES}::TestNumbers::test_survive_in_bases",
@@ -150,7 +150,7 @@ NAMING = (
 LETTERS = (
     wrong(
         "dead letters are not published",
-        "commit/fold.py",
+        "commit/log/fold.py",
         '(*(add for add in record.adds if add.kind == "part"), *record.letters)',
         'tuple(add for add in record.adds if add.kind == "part")',
         f"{BAD_RECORDS}::TestDeadLetters",
@@ -172,21 +172,21 @@ LETTERS = (
     ),
     wrong(
         "only the first of several bad rows is found",
-        "sink/unencodable.py",
+        "sink/task/unencodable.py",
         "waiting += [(start + half, count - half), (start, half)]",
         "waiting += [(start, half)] if found else [(start + half, count - half), (start, half)]",
         f"{BAD_RECORDS}::TestFinding",
     ),
     wrong(
         "bytes that are no text are written as text",
-        "encoding/line_encoder.py",
+        "encoding/base/line_writer.py",
         "column.validate(full=True)",
         "column.validate()",
         f"{BAD_RECORDS}::TestValuesThatCannotBeEncoded",
     ),
     wrong(
         "rows before a bad one are in the spool twice",
-        "sink/spool.py",
+        "sink/task/spool.py",
         "appended = sum(segment.rows for segment in self.segments[done:])",
         "appended = 0",
         f"{BAD_RECORDS}::TestFilesThatStayOpen",
@@ -196,21 +196,21 @@ LETTERS = (
 ANNOUNCED = (
     wrong(
         "a directory is marked before the end of its time",
-        "sink/success.py",
+        "sink/publishing/success_file.py",
         "is_over = end is None or end + self.delay_ms <= now_ms",
         "is_over = True",
         f"{PUBLISHING}::TestMarkers",
     ),
     wrong(
         "a directory is marked that this very batch writes into",
-        "sink/success.py",
+        "sink/publishing/success_file.py",
         "directory not in busy | open_directories | waiting",
         "directory not in open_directories | waiting",
         f"{PUBLISHING}::TestMarkers",
     ),
     wrong(
         "a directory is marked that has rows in open files",
-        "sink/success.py",
+        "sink/publishing/success_file.py",
         "directory not in busy | open_directories | waiting",
         "directory not in busy | waiting",
         f"{PUBLISHING}::TestMarkers",
@@ -224,28 +224,28 @@ ANNOUNCED = (
     ),
     wrong(
         "the hook does not hear of a batch whose record was vacuumed",
-        "commit/added.py",
+        "commit/read/added.py",
         "chosen = [added == version for added in versions.added]",
         "chosen = [False for _ in versions.added]",
         f"{HOOKS}::TestBatches",
     ),
     wrong(
         "nobody hears of a flush that died",
-        "sink/hooks.py",
+        "sink/publishing/on_publish.py",
         'return {UNTOLD: {"set": {str(version): query_id}}}',
         "return {}",
         f"{HOOKS}::TestFlushes",
     ),
     wrong(
         "the hook hears of files that are not published",
-        "sink/hooks.py",
+        "sink/publishing/on_publish.py",
         " and at not in head.unpublished)",
         ")",
         f"{HOOKS}::TestFlushes",
     ),
     wrong(
         "the hook hears of a flush with every batch",
-        "sink/hooks.py",
+        "sink/publishing/on_publish.py",
         "    if waiting:\n",
         "    if False:\n",
         f"{HOOKS}::TestFlushes",

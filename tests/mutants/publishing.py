@@ -266,14 +266,14 @@ NOWHERE = (
 POOL = (
     wrong(
         "parts are published one after the other where calls take long",
-        "commit/side_by_side.py",
+        "fs/calls/parallel.py",
         "threads = min(fs.capabilities.concurrency, THREADS_MAX, len(items))",
         "threads = 1",
         f"{PUBLISH}::TestPool::test_parts_are_moved_side_by_side_where_that_pays",
     ),
     wrong(
         "more parts are published side by side than the store takes",
-        "commit/side_by_side.py",
+        "fs/calls/parallel.py",
         "threads = min(fs.capabilities.concurrency, THREADS_MAX, len(items))",
         "threads = len(items)",
         f"{PUBLISH}::TestPool::test_no_more_than_the_store_takes",
@@ -283,7 +283,7 @@ POOL = (
 PROBLEMS = (
     wrong(
         "one part that cannot be published keeps the others back",
-        "commit/side_by_side.py",
+        "fs/calls/parallel.py",
         "        except FtfileError as error:\n            return error\n",
         "        except FtfileError:\n            raise\n",
         f"{PROTOCOL}::TestPublish::test_a_collision_does_not_keep_the_batchs_other_parts_back",
@@ -385,7 +385,7 @@ LEFTOVERS = (
     ),
     wrong(
         "a hint that cannot be written fails the batch",
-        "commit/hints.py",
+        "commit/log/hints.py",
         '    except StorageError as error:\n        _log.warning("could not write',
         '    except CorruptData as error:\n        _log.warning("could not write',
         f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
@@ -406,7 +406,7 @@ LEFTOVERS = (
     ),
     wrong(
         "a base that cannot be written fails the batch",
-        "commit/keeping.py",
+        "commit/post_commit.py",
         '    except StorageError as error:\n        _log.warning("could not write',
         '    except KeyError as error:\n        _log.warning("could not write',
         f"{PUBLISH}::TestHarmless::test_what_cannot_be_tidied_after_the_record",
@@ -444,7 +444,7 @@ HINT = (
     ),
     wrong(
         "a torn hint is an error",
-        "commit/hints.py",
+        "commit/log/hints.py",
         "except (StorageError, CorruptData, ConfigError, *UNREADABLE):",
         "except StorageError:",
         f"{PROTOCOL}::TestHints::test_a_bad_hint_is_as_good_as_none",

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from tests.mutants.mutant import dropped, wrong
 
-VERIFY = "tests/unit/upkeep/test_verify.py"
-REPAIR = "tests/unit/upkeep/test_repair.py"
-STATUS = "tests/unit/upkeep/test_status.py"
+VERIFY = "tests/unit/maintenance/test_verify.py"
+REPAIR = "tests/unit/maintenance/test_repair.py"
+STATUS = "tests/unit/maintenance/test_status.py"
 
 VERIFIED = (
     wrong(
         "a range is compared by what it keeps alone",
-        "upkeep/verify/history.py",
+        "maintenance/verify/history.py",
         "return self.kept & _WHOLE, self.ended & _WHOLE, self.removes & _WHOLE",
         "return self.kept & _WHOLE, self.ended & _WHOLE, 0",
         f"{VERIFY}::TestHealthy",
     ),
     wrong(
         "an old break of the log is passed over",
-        "upkeep/verify/log_scan.py",
+        "maintenance/verify/log_scan.py",
         "            if record is None:\n                if version < last:",
         "            if record is None:\n                if version < 0:",
         f"{VERIFY}::TestLog::test_a_hole",
     ),
     wrong(
         "what a range knows beyond the head is believed",
-        "upkeep/verify/log_scan.py",
+        "maintenance/verify/log_scan.py",
         "for name in list_ranges(fs) if name.last > head}",
         "for name in list_ranges(fs) if name.last < 0}",
         f"{VERIFY}::TestDerived::test_a_range_beyond_the_head",
     ),
     wrong(
         "of two live files of one name the first is taken for the file",
-        "upkeep/verify/misplaced.py",
+        "maintenance/verify/misplaced.py",
         "owner = next((add for add in adds if has_content(files.fs, final, add)), None)",
         "owner = adds[0]",
         f"{VERIFY}::TestParts::test_one_name_twice",
@@ -46,14 +46,14 @@ VERIFIED = (
     ),
     wrong(
         "whatever is where a removed part was is taken for it",
-        "upkeep/verify/files.py",
+        "maintenance/verify/files.py",
         "if not has_content(files.fs, path, remove):",
         "if not files.fs.exists(path):",
         f"{VERIFY}::TestParts::test_a_foreign_file_where_a_removed_part_was",
     ),
     wrong(
         "what is committed while one verifies is called unknown",
-        "upkeep/verify/run.py",
+        "maintenance/verify/run.py",
         "    _forget_newer(reader, scan, files)\n",
         "",
         f"{VERIFY}::TestHealthy::test_commits_meanwhile_are_no_findings",
@@ -62,41 +62,41 @@ VERIFIED = (
 REPAIRED = (
     wrong(
         "a repair gives up what is lost without being asked",
-        "upkeep/repair/run.py",
+        "maintenance/repair/run.py",
         "return finding.path in self.give_up",
         "return True",
         f"{REPAIR}::TestParts::test_a_missing_part_is_given_up_by_name_only",
     ),
     wrong(
         "a renamed part is looked for at the name that cannot exist",
-        "upkeep/repair/rewriting.py",
+        "maintenance/repair/rewriting.py",
         'return replace(Remove.of(add), final_path=f"{layout.RETIRED}/{add.id}.given-up")',
         "return Remove.of(add)",
         f"{REPAIR}::TestParts::test_the_record_of_another_name_can_be_published_by_anybody",
     ),
     dropped(
         "nobody is told that what was renamed is published",
-        "upkeep/repair/run.py",
+        "maintenance/repair/run.py",
         "mender.settle(report)",
         f"{REPAIR}::TestParts::test_a_name_that_cannot_exist",
     ),
     wrong(
         "content is bound to a name that the part has no more",
-        "upkeep/repair/rewriting.py",
+        "maintenance/repair/rewriting.py",
         "new_id = layout.unique_part(add.id) + ids.unique()[len(layout.unique_part(add.id)) :]",
         "new_id = ids.unique()",
         f"{REPAIR}::test_an_encrypted_part_gets_another_name",
     ),
     wrong(
         "files that records made visible stay when these are put aside",
-        "upkeep/repair/cutting.py",
+        "maintenance/repair/cutting.py",
         "for visible in _made_visible(fs, name.version):",
         "for visible in ():",
         f"{REPAIR}::TestLog::test_a_hole",
     ),
     wrong(
         "a hidden file is taken from the part that it belongs to",
-        "upkeep/repair/mending.py",
+        "maintenance/repair/mending.py",
         "if source == layout.retired_path(add.id):",
         "if source:",
         f"{REPAIR}::TestParts::test_a_live_part_that_was_retired",
@@ -105,7 +105,7 @@ REPAIRED = (
 STATED = (
     wrong(
         "what nobody hinted at is called unpublished",
-        "upkeep/status.py",
+        "maintenance/status.py",
         "            if problem is not None and head.is_live(add, entry.version):",
         '            problem = problem or ""\n            if head.is_live(add, entry.version):',
         f"{STATUS}::test_what_was_published_is_not_listed",

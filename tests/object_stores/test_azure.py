@@ -16,9 +16,9 @@ from ftfile.core.errors import Unsupported
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
 from ftfile.testing.checker import check_directory
-from ftfile.testing.fs_contract import FileSystemContract
+from ftfile.testing.contracts.filesystem import FileSystemContract
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from tests.crash.share import THOROUGH
 from tests.object_stores import azure
 

@@ -10,7 +10,7 @@ import pytest
 
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.fs.registry import open_filesystem
-from ftfile.testing.fs_contract import ODD_NAMES, FileSystemContract
+from ftfile.testing.contracts.filesystem import ODD_NAMES, FileSystemContract
 from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.wire import Fault, Wire

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import bases, keeping
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.log import bases
 from ftfile.core.errors import FtfileError
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.contract_support import write
+from ftfile.testing.contracts.support import write
 from ftfile.testing.repeatable import repeatable
 from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client

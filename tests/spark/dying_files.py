@@ -9,8 +9,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftfile.commit.layout import is_staged
-from ftfile.fs import local
+from ftfile.commit.format.layout import is_staged
+from ftfile.fs.local import filesystem as local
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import Unavailable
-from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.registry import register
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.core.errors import SchemaError
 from ftfile.encoding.registry import format_from_options
-from ftfile.encoding.spark_types import arrow_schema, spark_schema_json
 from tests.unit.encoding.rows import encode
 from tests.unit.encoding.test_parquet_readers import CLAIMS
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.commit.live_names import live_names, may_repeat
-from ftfile.commit.side_by_side import side_by_side
 from ftfile.core.errors import ConfigError, NameCollision, NotFound
+from ftfile.fs.calls.parallel import side_by_side
 from ftfile.fs.paths import shape_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add
-    from ftfile.commit.state import LogState
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("FinalPaths",)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit.model import StreamAuthor
+from ftfile.commit.format.model import StreamAuthor
 from ftfile.core.errors import BatchGap, UnknownQuery
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from ftfile.commit.model import Author
+    from ftfile.commit.format.model import Author
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.policy import Policy
-    from ftfile.commit.state import LogState
 
 __all__ = ("check_known_query", "lineage_start")
 

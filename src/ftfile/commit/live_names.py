@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.snapshot import snapshot_at
+from ftfile.commit.format import layout
+from ftfile.commit.read.snapshot import snapshot_at
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+    from ftfile.commit.format.model import Record
     from ftfile.commit.known_paths import NamesAt
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Record
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
 
 __all__ = ("FOLLOWED_MAX", "live_names", "may_repeat")
 

@@ -9,8 +9,7 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.side_by_side import side_by_side
+from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32, require_known
 from ftfile.core.errors import (
     AlreadyExists,
@@ -22,12 +21,13 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.core.logs import get_logger
+from ftfile.fs.calls.parallel import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.model import Add, Remove
-    from ftfile.commit.state import Unpublished
+    from ftfile.commit.format.model import Add, Remove
+    from ftfile.commit.log.state import Unpublished
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("clear_stage", "is_recorded", "look", "place", "retire", "sync_names")

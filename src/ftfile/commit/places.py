@@ -6,13 +6,13 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.commit.moving import is_recorded, look
 from ftfile.core.errors import NotADirectory, NotFound, Unsupported
 from ftfile.fs.paths import require_valid
 
 if TYPE_CHECKING:
-    from ftfile.commit.model import Add, Remove
+    from ftfile.commit.format.model import Add, Remove
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("Place", "Whereabouts", "children", "find_part", "has_content", "walk")

@@ -6,24 +6,24 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import layout
 from ftfile.commit.final_paths import FinalPaths
-from ftfile.commit.keyed import as_recorded
-from ftfile.commit.model import Add, MaintenanceAuthor, Record, Remove
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, MaintenanceAuthor, Record, Remove
+from ftfile.commit.log.times import time_text
 from ftfile.commit.proposal import Refused
-from ftfile.commit.side_by_side import side_by_side
-from ftfile.commit.snapshot import snapshot_at
-from ftfile.commit.times import time_text
+from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.commit.sealed.fingerprint import as_recorded
 from ftfile.core.errors import ConfigError, CorruptData, NameCollision, NotFound, StaleFiles
 from ftfile.core.logs import get_logger
+from ftfile.fs.calls.parallel import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import DueJob
+    from ftfile.commit.format.model import DueJob
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.proposal import Proposal, Rewrite
-    from ftfile.commit.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("Prepared", "check_staged", "prepare")

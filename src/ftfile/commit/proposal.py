@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add, Author, DueJob, Fingerprint, Record
-    from ftfile.commit.snapshot import Snapshot
-    from ftfile.commit.state import LogState
+    from ftfile.commit.format.model import Add, Author, DueJob, Fingerprint, Record
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.errors import FtfileError
 
 __all__ = ("PlanDue", "Proposal", "Refused", "Rewrite", "Settle")
@@ -70,7 +70,7 @@ class Proposal:
         plan_due: which jobs are due after a record; called with the head it follows, the record without any, and the
             jobs of the head that can still be done. Without it, those stay due.
         horizon_ms: for vacuum, see `Record`.
-        lowers_horizon: the horizon may go back; see `upkeep.horizon`. Otherwise the record repeats a later one.
+        lowers_horizon: the horizon may go back; see `maintenance.horizon`. Otherwise the record repeats a later one.
         log_start: for vacuum, see `Record`.
         definitions: by key, the schemas and encodings that adds, `schema` and `encoding` refer to.
         memory: changes of what the use case remembers.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit.keeping import keep_up
 from ftfile.commit.lineage import lineage_start
+from ftfile.commit.post_commit import keep_up
 from ftfile.commit.prepare import check_staged, prepare
 from ftfile.commit.publish import raise_own, roll_forward, wait_for_removed
 from ftfile.commit.replay import check_replay
@@ -18,12 +18,12 @@ from ftfile.core.errors import InvalidMessages
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Author, Record
+    from ftfile.commit.format.model import Author, Record
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.policy import Policy
     from ftfile.commit.proposal import Proposal, Refused
     from ftfile.commit.publish import Problem
-    from ftfile.commit.state import LogState
 
 __all__ = ("Committed", "catch_up", "commit")
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.hints import PublishedHint, read_published, write_published
-from ftfile.commit.model import StreamAuthor
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import StreamAuthor
+from ftfile.commit.log.hints import PublishedHint, read_published, write_published
 from ftfile.commit.moving import clear_stage, place, retire, sync_names
-from ftfile.commit.snapshot import snapshot_at
+from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished, Retry
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add, Author, Record
+    from ftfile.commit.format.model import Add, Author, Record
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState, Unpublished
     from ftfile.commit.policy import Policy
-    from ftfile.commit.state import LogState, Unpublished
     from ftfile.core.errors import NameCollision
 
 __all__ = (

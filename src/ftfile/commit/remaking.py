@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.core.errors import NotFound
 
 if TYPE_CHECKING:

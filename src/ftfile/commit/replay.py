@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.finding import find_batch, find_transaction
-from ftfile.commit.keyed import as_recorded
-from ftfile.commit.model import JobAuthor, StreamAuthor
+from ftfile.commit.format.model import JobAuthor, StreamAuthor
+from ftfile.commit.log.finding import find_batch, find_transaction
+from ftfile.commit.sealed.fingerprint import as_recorded
 from ftfile.core.errors import ReplayMismatch
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Author, Fingerprint, Record, Transaction
+    from ftfile.commit.format.model import Author, Fingerprint, Record, Transaction
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.policy import Policy
-    from ftfile.commit.state import LogState
 
 __all__ = ("check_replay",)
 

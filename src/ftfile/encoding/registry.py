@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ("FORMATS", "format_from_definition", "format_from_options")
 
 FORMATS = {
-    "parquet": "ftfile.encoding.parquet_file:ParquetFormat",
-    "json": "ftfile.encoding.json_lines:JsonLines",
-    "csv": "ftfile.encoding.csv_lines:CsvLines",
-    "text": "ftfile.encoding.text_lines:TextLines",
-    "binary": "ftfile.encoding.binary_records:BinaryRecords",
-    "avro": "ftfile.encoding.avro_file:AvroFormat",
-    "orc": "ftfile.encoding.orc_file:OrcFormat",
-    "arrow": "ftfile.encoding.arrow_file:ArrowFormat",
+    "parquet": "ftfile.encoding.parquet.format:ParquetFormat",
+    "json": "ftfile.encoding.json.format:JsonLines",
+    "csv": "ftfile.encoding.csv.format:CsvLines",
+    "text": "ftfile.encoding.text_format:TextLines",
+    "binary": "ftfile.encoding.binary.format:BinaryRecords",
+    "avro": "ftfile.encoding.avro.format:AvroFormat",
+    "orc": "ftfile.encoding.orc.format:OrcFormat",
+    "arrow": "ftfile.encoding.arrow_format:ArrowFormat",
 }
 
 

@@ -6,20 +6,20 @@ import pkgutil
 
 from ftfile.core.errors import ConfigError
 from ftfile.filters.api import Filter
-from ftfile.filters.codec import Codec
+from ftfile.filters.codecs.codec import Codec
 
 __all__ = ("CODECS", "ENCRYPTION", "ENTRY_POINT_GROUP", "codec", "filter_class")
 
 ENTRY_POINT_GROUP = "ftfile.filters"
 
 CODECS = {
-    "gzip": "ftfile.filters.gzip_stream:Gzip",
-    "zstd": "ftfile.filters.zstd_stream:Zstd",
-    "lz4": "ftfile.filters.lz4_blocks:Lz4Blocks",
-    "lz4frame": "ftfile.filters.lz4_frame:Lz4Frame",
-    "snappy": "ftfile.filters.snappy_blocks:SnappyBlocks",
-    "bzip2": "ftfile.filters.bzip2_stream:Bzip2",
-    "xz": "ftfile.filters.xz_stream:Xz",
+    "gzip": "ftfile.filters.codecs.gzip_stream:Gzip",
+    "zstd": "ftfile.filters.codecs.zstd_stream:Zstd",
+    "lz4": "ftfile.filters.codecs.lz4_blocks:Lz4Blocks",
+    "lz4frame": "ftfile.filters.codecs.lz4_frame:Lz4Frame",
+    "snappy": "ftfile.filters.codecs.snappy_blocks:SnappyBlocks",
+    "bzip2": "ftfile.filters.codecs.bzip2_stream:Bzip2",
+    "xz": "ftfile.filters.codecs.xz_stream:Xz",
 }
 
 # Each goes around all of a file, once, and last.

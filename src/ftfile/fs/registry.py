@@ -40,19 +40,19 @@ ENTRY_POINT_GROUP = "ftfile.filesystems"
 ONCE = RetryPolicy(attempts=1)
 
 _BUILT_IN = {
-    "file": "ftfile.fs.local:open_location",
-    "hdfs": "ftfile.fs.hdfs_native:open_location",
-    "memory": "ftfile.fs.memory:open_location",
-    "s3": "ftfile.fs.s3:open_location",
-    "s3a": "ftfile.fs.s3:open_location",
-    "swebhdfs": "ftfile.fs.webhdfs:open_location",
-    "webhdfs": "ftfile.fs.webhdfs:open_location",
+    "file": "ftfile.fs.local.filesystem:open_location",
+    "hdfs": "ftfile.fs.hdfs.native.filesystem:open_location",
+    "memory": "ftfile.testing.fs.memory:open_location",
+    "s3": "ftfile.fs.s3.filesystem:open_location",
+    "s3a": "ftfile.fs.s3.filesystem:open_location",
+    "swebhdfs": "ftfile.fs.hdfs.webhdfs.filesystem:open_location",
+    "webhdfs": "ftfile.fs.hdfs.webhdfs.filesystem:open_location",
 }
 
 # What finds in its environment what other processes may not.
-_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.fs.hadoop_surroundings:hand_over")
+_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.fs.hdfs.environment:hand_over")
 
-_BY_FSSPEC = "ftfile.fs.fsspec_store:open_location"
+_BY_FSSPEC = "ftfile.fs.fsspec.filesystem:open_location"
 
 _registered: dict[str, Factory] = {}
 

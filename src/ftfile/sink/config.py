@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from ftfile.commit.model import Transaction
+from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.attempt.encryption import Encryption
+from ftfile.commit.format.model import Transaction
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
 from ftfile.encoding.api import LineFormat
+from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.registry import format_from_options
-from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.encoding.time_formats import TimeFormats
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
-from ftfile.sink.encryption import Encryption
 from ftfile.sink.naming.endings import check_extension
-from ftfile.sink.naming.foresight import Foresight
-from ftfile.sink.publishing import Publishing
+from ftfile.sink.naming.path_check import Foresight
+from ftfile.sink.publishing.settings import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
 

@@ -7,26 +7,26 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import layout
-from ftfile.commit.added import added_by
+from ftfile.attempt.directory_marker import check_place, mark_place
+from ftfile.attempt.durability import durability_of
+from ftfile.attempt.encryption import open_to_write
+from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.spark_checkpoint import read_query_id
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor
 from ftfile.commit.lineage import check_known_query
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
+from ftfile.commit.read.added import added_by
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
-from ftfile.sink.checkpoint import read_query_id
 from ftfile.sink.config import definition_key
-from ftfile.sink.driver import check_head, check_messages, check_paths, make_proposal
-from ftfile.sink.durability import durability_of
-from ftfile.sink.encryption import open_to_write
-from ftfile.sink.hooks import tell_hook, tell_untold
-from ftfile.sink.identity import StreamIdentity
-from ftfile.sink.place import check_place, mark_place
+from ftfile.sink.driver.proposal import check_head, check_messages, check_paths, make_proposal
+from ftfile.sink.publishing.on_publish import tell_hook, tell_untold
 from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END
-from ftfile.sink.task import Planned, write_task
+from ftfile.sink.task.task import Planned, write_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ftfile.attempt.encryption import Encryption
+    from ftfile.attempt.identity import TaskIdentity, WriterIdentity
+    from ftfile.attempt.message import TaskCommit
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.proposal import PlanDue
     from ftfile.commit.protocol import Committed
-    from ftfile.commit.state import LogState
     from ftfile.sink.config import SinkConfig
-    from ftfile.sink.encryption import Encryption
-    from ftfile.sink.identity import TaskIdentity, WriterIdentity
-    from ftfile.sink.message import TaskCommit
 
 __all__ = ("SinkWriter", "forget_logs", "open_log")
 

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import layout
-from ftfile.commit.sealed import identity_of_letters, keys_of
+from ftfile.commit.format import layout
+from ftfile.commit.sealed.filesystem import identity_of_letters, keys_of
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
@@ -17,8 +17,8 @@ from ftfile.filters.decoded import decoded_piece
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
 __all__ = ("DeadLetter", "read_dead_letters")

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.commit.layout import bucket_directory
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import MaintenanceAuthor, StreamAuthor
-from ftfile.commit.opening import open_with_keys
-from ftfile.commit.snapshot import read_records, take_snapshot
-from ftfile.commit.times import created_ms, version_at
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.commit.format.layout import bucket_directory
+from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.times import created_ms, version_at
+from ftfile.commit.read.snapshot import read_records, take_snapshot
+from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
-from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import normalise
+from ftfile.parts.reader import read_add
 from ftfile.source.dead_letters import DeadLetter, read_dead_letters
 from ftfile.source.file_states import file_states
-from ftfile.source.reading import read_add
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from ftfile.commit.model import Record
-    from ftfile.commit.snapshot import Snapshot
+    from ftfile.commit.format.model import Record
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
     from ftfile.source.file_states import FileState
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.commit.places import Place, children, find_part, walk
-from ftfile.commit.side_by_side import side_by_side
+from ftfile.fs.calls.parallel import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem
 
 __all__ = ("FileState", "file_states")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
 
 __all__ = ("pack",)
 

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX
+from ftfile.maintenance.flush import flush
 from ftfile.spark.settings import absolute_options
-from ftfile.upkeep.flush import flush
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

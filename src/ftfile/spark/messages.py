@@ -10,7 +10,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.sink.message import TaskCommit
+    from ftfile.attempt.message import TaskCommit
 
 __all__ = ("TaskCommitMessage", "unwrap")
 

@@ -10,22 +10,22 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ftfile.commit.opening import open_with_keys
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.directory_marker import check_place, find_place
+from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
-from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import settings_for_others
-from ftfile.sink.place import check_place, find_place
+from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
 from ftfile.source.plan import pack
-from ftfile.source.reading import read_add, recorded_names
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
 
 __all__ = ("FtFileReader", "committed_schema")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark import TaskContext
 
+from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.errors import ConfigError
-from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
 
 __all__ = ("job_task", "stream_task")
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.hints import read_published
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.commit.sealed import identity_of_letters, keys_of
-from ftfile.commit.snapshot import open_add
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.commit.log.hints import read_published
+from ftfile.commit.read.snapshot import open_add
+from ftfile.commit.sealed.filesystem import identity_of_letters, keys_of
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
 from ftfile.filters.chain import Chain
@@ -33,7 +33,7 @@ from ftfile.testing.log_check import InvariantViolation, LogContents, children, 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from ftfile.commit.model import Add, Author, Record
+    from ftfile.commit.format.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
 
 __all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly", "rows_of_add")

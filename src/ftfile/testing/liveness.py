@@ -14,17 +14,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.bases import encode_base
-from ftfile.commit.snapshot import snapshot_at
+from ftfile.commit.format import layout
+from ftfile.commit.log.bases import encode_base
+from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.testing.log_check import children, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add
-    from ftfile.commit.state import LogState
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
 __all__ = (

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.bases import decode_base, list_bases
-from ftfile.commit.columns import decode_adds
-from ftfile.commit.fold import after
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import StreamAuthor
-from ftfile.commit.ranges import list_ranges, read_range
-from ftfile.commit.record_format import decode_record
-from ftfile.commit.snapshot import snapshot_at
-from ftfile.commit.state import LogState
+from ftfile.commit.format import layout
+from ftfile.commit.format.columns import decode_adds
+from ftfile.commit.format.model import StreamAuthor
+from ftfile.commit.format.record import decode_record
+from ftfile.commit.log.bases import decode_base, list_bases
+from ftfile.commit.log.fold import after
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.state import LogState
+from ftfile.commit.read.ranges import list_ranges, read_range
+from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ftfile.commit.model import Add, Record
-    from ftfile.commit.range_format import Document
+    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.format.range import Document
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("InvariantViolation", "LogContents", "children", "read_log", "require")

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
-from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import normalise, open_filesystem
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.sink.writer import SinkWriter, forget_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ftfile.attempt.identity import WriterIdentity
+    from ftfile.attempt.message import TaskCommit
     from ftfile.commit.protocol import Committed
-    from ftfile.sink.identity import WriterIdentity
-    from ftfile.sink.message import TaskCommit
 
 __all__ = ("MicroBatch", "spark_schema")
 

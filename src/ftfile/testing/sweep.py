@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ftfile.core.errors import FtfileError
-from ftfile.testing.faulty import FaultyFileSystem
+from ftfile.testing.fs.faulty import FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.fs.api import FileSystem
-    from ftfile.testing.faulty import Call, Fault
+    from ftfile.testing.fs.faulty import Call, Fault
 
 __all__ = ("SweepRun", "fault_sweep")
 

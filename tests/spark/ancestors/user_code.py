@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.sink.hooks import PublishedPart
+    from ftfile.sink.publishing.on_publish import PublishedPart
 
 
 class ByFive:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import Add, Fingerprint, Origin, Record, StreamAuthor
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Fingerprint, Origin, Record, StreamAuthor
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import Committed, commit
 from ftfile.core.checksum import checksum
-from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem

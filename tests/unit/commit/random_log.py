@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
-from ftfile.commit import layout
-from ftfile.commit.model import Add, Origin, Record, Remove, SourceRange, StreamAuthor
-from ftfile.commit.record_format import encode_record
-from ftfile.fs.memory import MemoryFileSystem
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Origin, Record, Remove, SourceRange, StreamAuthor
+from ftfile.commit.format.record import encode_record
+from ftfile.testing.fs.memory import MemoryFileSystem
 
 QUERY = "0f0f0f0f-1111-2222-3333-444444444444"
 BUCKETS = ("", "a=1", "a=2/b=ü", "a=*")

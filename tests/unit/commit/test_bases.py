@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.log import CommitLog
-from ftfile.commit.snapshot import take_snapshot
+from ftfile.commit.format import layout
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 

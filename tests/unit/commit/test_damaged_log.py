@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftfile.commit import layout
-from ftfile.commit.bases import decode_base, encode_base
-from ftfile.commit.fold import after
-from ftfile.commit.hints import PublishedHint, read_published, write_published
-from ftfile.commit.layout import FORMAT_FILE, PUBLISHED_HINT, STATE, record_path
-from ftfile.commit.log import LAYOUT_VERSION
-from ftfile.commit.merging import make_range
-from ftfile.commit.model import DueJob, Fingerprint, Record, StreamAuthor
-from ftfile.commit.range_format import decode_range, encode_range
-from ftfile.commit.record_format import decode_record, encode_record, to_checked_text
-from ftfile.commit.sealed import SealedFileSystem
-from ftfile.commit.state import LogState
+from ftfile.commit.format import layout
+from ftfile.commit.format.layout import FORMAT_FILE, PUBLISHED_HINT, STATE, record_path
+from ftfile.commit.format.model import DueJob, Fingerprint, Record, StreamAuthor
+from ftfile.commit.format.range import decode_range, encode_range
+from ftfile.commit.format.record import decode_record, encode_record, to_checked_text
+from ftfile.commit.log.bases import decode_base, encode_base
+from ftfile.commit.log.fold import after
+from ftfile.commit.log.hints import PublishedHint, read_published, write_published
+from ftfile.commit.log.log import LAYOUT_VERSION
+from ftfile.commit.log.state import LogState
+from ftfile.commit.read.merging import make_range
+from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.keys.keys import Keys, forget_keys
+from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.commit.random_log import RandomLog
 from tests.unit.damage import damaged, forged
 

@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit import bases, keeping, layout
-from ftfile.commit.bases import list_bases, write_base
-from ftfile.commit.fold import after
-from ftfile.commit.hints import PublishedHint, read_published, write_published
-from ftfile.commit.keeping import extend_ranges
-from ftfile.commit.log import CommitLog
-from ftfile.commit.merging import make_range
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, Record
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, Record
+from ftfile.commit.format.record import to_checked_text
+from ftfile.commit.log import bases
+from ftfile.commit.log.bases import list_bases, write_base
+from ftfile.commit.log.fold import after
+from ftfile.commit.log.hints import PublishedHint, read_published, write_published
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.protocol import Committed, commit
-from ftfile.commit.ranges import cover, list_ranges, reach, write_range
-from ftfile.commit.record_format import to_checked_text
-from ftfile.commit.snapshot import read_records, take_snapshot
+from ftfile.commit.read.merging import make_range
+from ftfile.commit.read.ranges import cover, list_ranges, reach, write_range
+from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.core.errors import CorruptData
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.maintenance.ranges import merge_all
 from ftfile.testing.checker import check_directory
-from ftfile.upkeep.ranges import merge_all
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
@@ -160,7 +162,7 @@ class TestAnotherHistory:
     def test_also_of_more_versions_ago_than_are_remembered(
         self, other: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ftfile.commit.fold.RECENT_RECORDS", 3)
+        monkeypatch.setattr("ftfile.commit.log.fold.RECENT_RECORDS", 3)
         self.test_what_it_left_behind_is_passed_over(other)
 
     def test_merging_all_leaves_it_out(self, other: Driver) -> None:
@@ -233,7 +235,7 @@ def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
 
 def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where records are gone, and no nonce is remembered: later records, or ranges, name what they follow."""
-    monkeypatch.setattr("ftfile.commit.fold.RECENT_RECORDS", 3)
+    monkeypatch.setattr("ftfile.commit.log.fold.RECENT_RECORDS", 3)
     for batch in range(40):
         driver.commit_new(batch)
     extend_ranges(driver.log, driver.log.read_on())

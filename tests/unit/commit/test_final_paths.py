@@ -9,22 +9,22 @@ import pytest
 
 from ftfile.commit import known_paths
 from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.known_paths import DIRECTORIES_KEPT, KnownPaths
-from ftfile.commit.model import MaintenanceAuthor
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import ConfigError, NameCollision, NotPublished
-from ftfile.fs.memory import MemoryFileSystem
-from ftfile.fs.metered import MeteredFileSystem
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
     from ftfile.commit.protocol import Committed
     from ftfile.fs.api import Capabilities, FileSystem
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.bases import encode_base, list_bases
-from ftfile.commit.log import CommitLog
-from ftfile.commit.ranges import list_ranges
-from ftfile.commit.snapshot import take_snapshot
-from ftfile.fs.memory import MemoryFileSystem
-from ftfile.fs.metered import MeteredFileSystem
+from ftfile.commit.log.bases import encode_base, list_bases
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.read.ranges import list_ranges
+from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def assert_small(run: Run) -> None:
 
 
 def test_100_000_file_names(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.memory.ENTRIES_MAX", 10_000)
+    monkeypatch.setattr("ftfile.commit.log.tables.ENTRIES_MAX", 10_000)
     run = Run(fs, files=100)
     run.commits(256)
     early = run.commits(128)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.layout import bucket_directory, bucket_key, bucket_stem
+from ftfile.commit.format import layout
+from ftfile.commit.format.layout import bucket_directory, bucket_key, bucket_stem
 
 
 @pytest.mark.parametrize(("directory", "stem"), [("", ""), ("a=1/b", ""), ("", "stem"), ("a=1/b", "stem")])

@@ -7,40 +7,43 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import (
-    bases,
-    create,
-    fold,
-    keeping,
-    layout,
-    log,
-    memory,
-    merging,
-    range_format,
-    ranges,
-    record_format,
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.format import layout
+from ftfile.commit.format import range as range_format
+from ftfile.commit.format import record as record_format
+from ftfile.commit.format.model import (
+    Add,
+    JobAuthor,
+    MaintenanceAuthor,
+    Origin,
+    Record,
+    Remove,
+    StreamAuthor,
+    Transaction,
 )
-from ftfile.commit import snapshot as snapshots
-from ftfile.commit import state as states
-from ftfile.commit.bases import decode_base, encode_base, list_bases, write_base
-from ftfile.commit.fold import after
-from ftfile.commit.hints import PublishedHint, write_published
-from ftfile.commit.log import CommitLog
-from ftfile.commit.memory import MemoryDraft
-from ftfile.commit.merging import make_range
-from ftfile.commit.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.commit.log import bases, create, fold, log
+from ftfile.commit.log import state as states
+from ftfile.commit.log import tables as memory
+from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
+from ftfile.commit.log.fold import after
+from ftfile.commit.log.hints import PublishedHint, write_published
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.shared_map import CHANGES_MIN, SharedMap
+from ftfile.commit.log.state import LogState
+from ftfile.commit.log.tables import MemoryDraft
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import commit
-from ftfile.commit.ranges import cover, list_ranges, reach, read_range, write_range
-from ftfile.commit.shared_map import CHANGES_MIN, SharedMap
-from ftfile.commit.snapshot import take_snapshot
-from ftfile.commit.state import LogState
+from ftfile.commit.read import merging, ranges
+from ftfile.commit.read import snapshot as snapshots
+from ftfile.commit.read.merging import make_range
+from ftfile.commit.read.ranges import cover, list_ranges, reach, read_range, write_range
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.commit.conftest import Driver
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import bases, layout
-from ftfile.commit.bases import decode_base, encode_base, list_bases, write_base
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import (
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import (
     Add,
     DueJob,
     Fingerprint,
@@ -25,17 +23,20 @@ from ftfile.commit.model import (
     StreamAuthor,
     Transaction,
 )
+from ftfile.commit.format.record import decode_record, encode_record
+from ftfile.commit.log import bases
+from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.record_format import decode_record, encode_record
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.crashing import CrashingFileSystem, crash_states
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
-    from ftfile.commit.model import Author
+    from ftfile.commit.format.model import Author
     from ftfile.fs.api import FileSystem
 
 SEGMENT = Add(
@@ -123,7 +124,7 @@ class TestRecordFormat:
                     decode_record(broken, "path", _no_companion)
 
     def test_a_later_format_is_refused(self) -> None:
-        from ftfile.commit.record_format import to_checked_text
+        from ftfile.commit.format.record import to_checked_text
 
         with pytest.raises(CorruptData, match="newer ftfile"):
             decode_record(to_checked_text([b'{"ftfile":2}', b"{}"]), "path", _no_companion)
@@ -133,7 +134,7 @@ def test_large_batches_go_through_the_log(driver: Driver, monkeypatch: pytest.Mo
     adds = tuple(driver.stage(0) for _ in range(40))
     record = Record(0, "n", driver.author(0), 0, adds)
     driver.log.prepare_directory()
-    monkeypatch.setattr("ftfile.commit.create.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100))
     assert driver.log.create(record)
     assert driver.log.read_record(0) == record
     assert driver.fs.exists(layout.companion_path(0, "n"))

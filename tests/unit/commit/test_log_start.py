@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.hints import PublishedHint, write_published
-from ftfile.commit.keeping import extend_ranges
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import Add, JobAuthor, MaintenanceAuthor, Record, Remove
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, JobAuthor, MaintenanceAuthor, Record, Remove
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.hints import PublishedHint, write_published
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
+from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.publish import roll_forward
-from ftfile.commit.record_format import encode_record
-from ftfile.commit.snapshot import read_records, take_snapshot
+from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.core.errors import CorruptData
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem

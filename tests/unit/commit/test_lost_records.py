@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.snapshot import take_snapshot
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import CorruptData
-from ftfile.fs.memory import MemoryFileSystem
-from ftfile.fs.metered import MeteredFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import memory
-from ftfile.commit.bases import decode_base, encode_base
-from ftfile.commit.fold import after
-from ftfile.commit.memory import MemoryDraft
-from ftfile.commit.model import JobAuthor, Record
-from ftfile.commit.record_format import decode_record, encode_record
-from ftfile.commit.state import LogState
+from ftfile.commit.format.model import JobAuthor, Record
+from ftfile.commit.format.record import decode_record, encode_record
+from ftfile.commit.log import tables as memory
+from ftfile.commit.log.bases import decode_base, encode_base
+from ftfile.commit.log.fold import after
+from ftfile.commit.log.state import LogState
+from ftfile.commit.log.tables import MemoryDraft
 
 if TYPE_CHECKING:
     import pytest

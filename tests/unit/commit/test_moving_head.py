@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import Committed, commit
 from ftfile.core.errors import NameCollision
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 
 if TYPE_CHECKING:
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileInfo, FileSystem
     from tests.unit.commit.conftest import Driver
 

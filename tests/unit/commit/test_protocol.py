@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.hints import PublishedHint, read_published, write_published
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import (
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import (
     Fingerprint,
     JobAuthor,
     MaintenanceAuthor,
@@ -22,10 +19,13 @@ from ftfile.commit.model import (
     StreamAuthor,
     Transaction,
 )
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.hints import PublishedHint, read_published, write_published
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import Committed, commit
-from ftfile.commit.record_format import encode_record
-from ftfile.commit.snapshot import take_snapshot
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import (
     AlreadyExists,
     BatchGap,

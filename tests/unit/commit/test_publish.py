@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import bases, keeping, layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import Remove
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Remove
+from ftfile.commit.log import bases
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import publish
-from ftfile.commit.shared_map import SharedMap
 from ftfile.core.errors import AlreadyExists, NameCollision, NotPublished, PermissionDenied, StorageError, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.faulty import Call, Fault, FaultyFileSystem
+from ftfile.testing.fs.faulty import Call, Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.commit.model import Add
-    from ftfile.commit.state import Unpublished
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import Unpublished
     from ftfile.fs.api import Capabilities, FileSystem
     from tests.unit.commit.conftest import Driver
 

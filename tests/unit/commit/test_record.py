@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import MaintenanceAuthor, Record, Remove, StreamAuthor
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import MaintenanceAuthor, Record, Remove, StreamAuthor
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import Committed, commit
-from ftfile.commit.record_format import encode_record
-from ftfile.commit.shared_map import SharedMap
 from ftfile.core.errors import (
     OutcomeUnknown,
     PermissionDenied,
@@ -26,12 +26,12 @@ from ftfile.core.errors import (
 )
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
     from tests.unit.commit.conftest import Driver
 
@@ -186,7 +186,7 @@ class TestHorizon:
 
 @pytest.fixture
 def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.create.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100))
 
 
 @pytest.mark.usefixtures("_all_are_large")

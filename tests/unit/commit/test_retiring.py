@@ -10,28 +10,31 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import bases, keeping, layout, moving
-from ftfile.commit.hints import read_published
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, Remove
+from ftfile.commit import moving
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, Remove
+from ftfile.commit.log import bases
+from ftfile.commit.log.hints import read_published
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.moving import is_recorded
 from ftfile.commit.policy import Policy
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.publish import still_live
-from ftfile.commit.shared_map import SharedMap
 from ftfile.core.errors import MissingPart, NameCollision, NotFound, NotPublished, PermissionDenied
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import Call, Fault, FaultyFileSystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Call, Fault, FaultyFileSystem
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
     from ftfile.fs.api import Capabilities, FileSystem
 
 FOR_EVER = 10**9

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.snapshot import open_add, take_snapshot
+from ftfile.commit.format import layout
+from ftfile.commit.read.snapshot import open_add, take_snapshot
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:

@@ -8,20 +8,30 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from ftfile.commit import bases, fold, layout
-from ftfile.commit.bases import decode_base, encode_base, list_bases
-from ftfile.commit.fold import after
-from ftfile.commit.keeping import keep_base
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import (
+    Add,
+    JobAuthor,
+    MaintenanceAuthor,
+    Origin,
+    Record,
+    Remove,
+    StreamAuthor,
+    Transaction,
+)
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log import bases, fold
+from ftfile.commit.log.bases import decode_base, encode_base, list_bases
+from ftfile.commit.log.fold import after
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.shared_map import SharedMap
+from ftfile.commit.log.state import LogState
+from ftfile.commit.post_commit import keep_base
 from ftfile.commit.proposal import Rewrite
-from ftfile.commit.record_format import encode_record
-from ftfile.commit.shared_map import SharedMap
-from ftfile.commit.state import LogState
 from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.commit.random_log import RandomLog
 
 if TYPE_CHECKING:
@@ -246,7 +256,7 @@ class TestWhenBasesAreDue:
     ) -> None:
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 20_000)
         small = functools.partial(encode_record, companion_from=1000)
-        monkeypatch.setattr("ftfile.commit.create.encode_record", small)
+        monkeypatch.setattr("ftfile.commit.log.create.encode_record", small)
         driver.commit(0, *(driver.stage(0) for _ in range(100)))
         (written,) = list_bases(driver.fs)
         driver.fs.delete(layout.base_path(written))

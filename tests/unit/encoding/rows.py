@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from ftfile.encoding.nested import rebuild
+from ftfile.arrays.nested import rebuild
 from ftfile.encoding.registry import format_from_definition, format_from_options
 
 if TYPE_CHECKING:

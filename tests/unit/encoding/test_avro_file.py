@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftfile.arrays.varints import ragged, varint, varints, zigzag
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, UnencodableRows
-from ftfile.encoding.avro_container import read_header
-from ftfile.encoding.avro_rows import decimal_bytes
+from ftfile.encoding.avro.container import read_header
+from ftfile.encoding.avro.rows import decimal_bytes
 from ftfile.encoding.registry import format_from_options
-from ftfile.encoding.varints import ragged, varint, varints, zigzag
 from tests.unit.encoding.rows import (
     DATE,
     TIMESTAMP,

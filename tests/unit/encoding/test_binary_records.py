@@ -9,7 +9,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
 from ftfile.core.options import parse_options
-from ftfile.encoding.binary_records import BinaryRecords
+from ftfile.encoding.binary.format import BinaryRecords
 from ftfile.encoding.registry import format_from_options
 from tests.unit.encoding.rows import decode, encode, for_reading, one_column, write_and_read
 

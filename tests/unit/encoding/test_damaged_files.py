@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData
+from ftfile.encoding.base.segments import RowSegments
 from ftfile.encoding.registry import format_from_options
-from ftfile.encoding.segments import RowSegments
 from tests.unit.damage import damaged
 from tests.unit.encoding.rows import Target
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
-from ftfile.encoding.json_text import object_text
+from ftfile.encoding.json.text import object_text
 from ftfile.encoding.registry import format_from_options
 from tests.unit.encoding.rows import (
     DATE,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
-from ftfile.encoding.partition_paths import (
+from ftfile.encoding.partitions.paths import (
     NULL_NAME,
     bucket_names,
     check_partition_column,

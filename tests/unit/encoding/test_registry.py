@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from ftfile.arrays.buffers import from_numpy, from_texts
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.api import LineFormat
-from ftfile.encoding.memory import from_numpy, from_texts
 from ftfile.encoding.registry import FORMATS, format_from_definition, format_from_options
 from tests.unit.encoding.rows import DATE, TIMESTAMP, Target
 

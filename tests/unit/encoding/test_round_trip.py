@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.encoding.registry import FORMATS, format_from_options
-from ftfile.encoding.spark_types import arrow_schema, spark_schema_json
 from tests.unit.encoding.rows import (
     LEAF_TYPES,
     TEXTUAL_TYPES,

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.core.errors import SchemaError
-from ftfile.encoding.spark_types import arrow_schema, as_nullable, spark_schema_json
 
 
 def column(name: str, kind: Any, **more: Any) -> dict[str, Any]:

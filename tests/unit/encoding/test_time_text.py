@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftfile.arrays.time_text import TimePattern
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.time_formats import TimeFormats
-from ftfile.encoding.time_text import TimePattern
+from ftfile.encoding.base.time_formats import TimeFormats
 from tests.unit.encoding.rows import DATE, DAY_US, FIRST_US, LAST_US, TIMESTAMP, TIMESTAMP_NTZ
 
 ISO = TimeFormats()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.encoding import user_encoder
+from ftfile.encoding.binary import user_encoder
 from ftfile.encoding.registry import format_from_options
 from tests.unit.encoding.rows import decode, encode, for_reading, one_column
 

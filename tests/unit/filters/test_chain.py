@@ -15,7 +15,7 @@ from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.filters.decoded import decoded_file, decoded_piece
 from ftfile.filters.registry import CODECS
-from ftfile.sink.filtered import FilteredFile
+from ftfile.parts.filtered_file import FilteredFile
 from tests.unit.encoding.rows import Target
 from tests.unit.filters import filters_of_users
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ftfile.core.errors import ConfigError
 from ftfile.filters import registry
 from ftfile.filters.api import BadStream, Filter
-from ftfile.filters.codec import FrameDecoder
-from ftfile.filters.hadoop_blocks import BLOCK_BYTES_MAX, BlockDecoder
+from ftfile.filters.codecs.codec import FrameDecoder
+from ftfile.filters.codecs.hadoop_blocks import BLOCK_BYTES_MAX, BlockDecoder
 from ftfile.filters.registry import CODECS, codec, filter_class
 
 CHECKSUMMED = sorted({*CODECS} - {"lz4", "snappy"})

@@ -22,7 +22,7 @@ from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.filters.decrypted import decrypted_file
 from ftfile.filters.piece_cipher import PieceCipher
 from ftfile.keys.keys import Keys, forget_keys
-from ftfile.sink.filtered import FilteredFile
+from ftfile.parts.filtered_file import FilteredFile
 from tests.unit.encoding.rows import Target
 from tests.unit.filters import independent_decoder
 

@@ -15,9 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.fs import hdfs_native_nodes
-from ftfile.fs.hadoop_checksum import HadoopChecksum
-from ftfile.fs.per_process import PerProcess
+from ftfile.fs.calls.per_process import PerProcess
+from ftfile.fs.hdfs.file_checksum import HadoopChecksum
+from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 
 if TYPE_CHECKING:
     import pytest

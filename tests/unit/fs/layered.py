@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftfile.testing.fs_contract import FileSystemContract
+from ftfile.testing.contracts.filesystem import FileSystemContract
 
 __all__ = ("LayeredContract",)
 

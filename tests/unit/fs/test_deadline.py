@@ -8,8 +8,8 @@ from collections import deque
 
 import pytest
 
-from ftfile.fs import deadline
-from ftfile.fs.deadline import NoThreadError, run_within, start
+from ftfile.fs.calls import deadline
+from ftfile.fs.calls.deadline import NoThreadError, run_within, start
 
 
 def test_a_call_that_hangs_is_left_to_itself() -> None:
@@ -27,7 +27,7 @@ def test_a_call_that_hangs_is_left_to_itself() -> None:
 def test_the_process_does_not_end_amid_a_call(call: str) -> None:
     code = f"""
 import time
-from ftfile.fs.deadline import start
+from ftfile.fs.calls.deadline import start
 end = lambda: (time.sleep(0.3), print("ended"))
 start({call})
 """
@@ -37,7 +37,7 @@ start({call})
 def test_the_process_ends_amid_a_call_that_was_cut() -> None:
     code = """
 import contextlib, time
-from ftfile.fs.deadline import run_within
+from ftfile.fs.calls.deadline import run_within
 with contextlib.suppress(TimeoutError):
     run_within(0.01, lambda: (time.sleep(2), print("ended")), cut=lambda: print("cut"))
 """

@@ -10,15 +10,15 @@ import pytest
 
 from ftfile.core.errors import ConfigError, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.retry import RetryPolicy, call_with_retries
-from ftfile.fs.local import LocalFileSystem
-from ftfile.fs.memory import MemoryFileSystem
-from ftfile.fs.metered import MeteredFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.retrying import RetryingFileSystem
-from ftfile.fs.rooted import RootedFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.crashing import CrashingFileSystem, crash_states
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.metered import MeteredFileSystem
+from ftfile.testing.fs.rooted import RootedFileSystem
 from tests.unit.fs.layered import LayeredContract
 
 if TYPE_CHECKING:

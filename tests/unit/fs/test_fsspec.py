@@ -29,11 +29,11 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs.fsspec_client import BLOCK_BYTES
-from ftfile.fs.fsspec_errors import remote_error
+from ftfile.fs.fsspec.client import BLOCK_BYTES
+from ftfile.fs.fsspec.errors import remote_error
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
-from ftfile.testing.fs_contract import FileSystemContract
+from ftfile.testing.contracts.filesystem import FileSystemContract
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.fs.fake_objects import ObjectFile, Objects, known_as
 
@@ -491,7 +491,7 @@ def test_a_file_that_shrank_is_not_read_short() -> None:
 def test_large_files_are_sent_copied_and_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("fsspec_client", "fsspec_store"):
         monkeypatch.setattr(f"ftfile.fs.{module}.BLOCK_BYTES", 100)
-    monkeypatch.setattr("ftfile.fs.fsspec_client.READ_BYTES", 70)
+    monkeypatch.setattr("ftfile.fs.fsspec.client.READ_BYTES", 70)
     known_as("objects", Objects)
     filesystem = open_filesystem(f"objects://{next(names)}")
     content = bytes(range(256)) * 4
@@ -664,7 +664,7 @@ def test_each_row_once_whatever_change_fails(
     known_as("failing", Failing)
     for module in ("fsspec_client", "fsspec_store", "fsspec_trial"):
         monkeypatch.setattr(f"ftfile.fs.{module}.BLOCK_BYTES", 100)
-    monkeypatch.setattr("ftfile.fs.fsspec_trial.ROUNDS", 0)
+    monkeypatch.setattr("ftfile.fs.fsspec.probe.ROUNDS", 0)
     url, letters = f"failing://{next(names)}/data", "abcdefghijklmnopqrstuvwxyz"
     options = {"fileFormat": "text", "publish": publish}
     query = MicroBatch(url, {"value": "string"}, options, checkpoint=str(tmp_path))

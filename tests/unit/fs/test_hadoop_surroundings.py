@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.fs import webhdfs
+from ftfile.fs.hdfs.webhdfs import filesystem as webhdfs
 from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.sink.config import SinkConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.fs.webhdfs_nodes import WebNodes
+    from ftfile.fs.hdfs.webhdfs.nodes import WebNodes
 
 URL = "webhdfs://ns/out"
 VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_TOKEN_FILE_LOCATION")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.fs.hadoop_tokens import find_token, lack_of_tokens
+from ftfile.fs.hdfs.tokens import find_token, lack_of_tokens
 from ftfile.fs.registry import open_filesystem
 
 if TYPE_CHECKING:

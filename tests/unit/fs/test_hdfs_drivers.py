@@ -23,14 +23,17 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs import hadoop, hdfs_native_close, hdfs_native_files, hdfs_native_nodes
-from ftfile.fs import hdfs_native as native_driver
-from ftfile.fs import webhdfs as web_driver
-from ftfile.fs.deadline import NoThreadError
-from ftfile.fs.hadoop_errors import remote_error
-from ftfile.fs.hadoop_tokens import Token
+from ftfile.fs.calls.deadline import NoThreadError
+from ftfile.fs.hdfs import base as hadoop
+from ftfile.fs.hdfs.errors import remote_error
+from ftfile.fs.hdfs.native import close as hdfs_native_close
+from ftfile.fs.hdfs.native import files as hdfs_native_files
+from ftfile.fs.hdfs.native import filesystem as native_driver
+from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
+from ftfile.fs.hdfs.tokens import Token
+from ftfile.fs.hdfs.webhdfs import filesystem as web_driver
+from ftfile.fs.hdfs.webhdfs.client import Upload
 from ftfile.fs.registry import open_filesystem
-from ftfile.fs.webhdfs_client import Upload
 from ftfile.testing.clock import ManualClock
 from tests.unit.fs.fake_hdfs import Names, WebServer, install
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import ftfile.fs.no_replace
+import ftfile.fs.local.no_replace
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -24,10 +24,10 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.local import LocalFileSystem
-from ftfile.fs.os_errors import storage_error
-from ftfile.testing.exclusive_contract import ExclusiveContract
-from ftfile.testing.fs_contract import FileSystemContract
+from ftfile.fs.local.errors import storage_error
+from ftfile.fs.local.filesystem import LocalFileSystem
+from ftfile.testing.contracts.exclusive import ExclusiveContract
+from ftfile.testing.contracts.filesystem import FileSystemContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class TestLocalWithoutAtomicRename(ExclusiveContract):
 
     @pytest.fixture
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
-        monkeypatch.setattr(ftfile.fs.no_replace, "_renameat2", lambda: None)
+        monkeypatch.setattr(ftfile.fs.local.no_replace, "_renameat2", lambda: None)
         filesystem = LocalFileSystem(str(tmp_path))
         filesystem.put("probe", b"")
         filesystem.rename("probe", "probed")
@@ -277,7 +277,7 @@ def test_a_lost_reply_of_link_is_recognised(local: LocalFileSystem, monkeypatch:
 
 def test_so_is_that_of_a_rename_by_link(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     real, lost = os.link, True
-    monkeypatch.setattr(ftfile.fs.no_replace, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.fs.local.no_replace, "_renameat2", lambda: None)
 
     def link(source: str, target: str) -> None:
         if lost:
@@ -300,7 +300,7 @@ def test_a_rename_by_link_whose_unlink_fails_is_unknown(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local.put("source", b"data")
-    monkeypatch.setattr(ftfile.fs.no_replace, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.fs.local.no_replace, "_renameat2", lambda: None)
 
     def unlink(path: str) -> None:
         raise PermissionError(errno.EACCES, "no", path)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.fs_contract import FileSystemContract
+from ftfile.testing.contracts.filesystem import FileSystemContract
+from ftfile.testing.fs.memory import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.fs import deadline, hdfs_native_nodes
-from ftfile.fs.hadoop_services import NameService
-from ftfile.fs.hdfs_native_nodes import NameNodes, NoNameNodeError, SilentError
-from ftfile.fs.webhdfs_nodes import SilentNodeError, WebNodes
+from ftfile.fs.calls import deadline
+from ftfile.fs.hdfs.name_services import NameService
+from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
+from ftfile.fs.hdfs.native.nodes import NameNodes, NoNameNodeError, SilentError
+from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError, WebNodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

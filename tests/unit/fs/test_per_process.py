@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ftfile.fs.per_process import PerProcess
+from ftfile.fs.calls.per_process import PerProcess
 
 
 def test_made_once_by_all_threads_and_once_more_in_a_fork() -> None:

@@ -9,11 +9,11 @@ import pytest
 import ftfile.fs.registry
 from ftfile.core.errors import ConfigError, Unavailable
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.registry import known_schemes, normalise, open_filesystem, register, unregister
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.fs.layered import LayeredContract
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "broken = somewhere_driver:no_such_name\n"
     )
     (tmp_path / "somewhere_driver.py").write_text(
-        "from ftfile.fs.memory import MemoryFileSystem\n"
+        "from ftfile.testing.fs.memory import MemoryFileSystem\n"
         "def open_location(location):\n"
         "    return MemoryFileSystem(f'somewhere-{location.authority}')\n"
     )
@@ -163,7 +163,7 @@ def test_drivers_of_other_packages_are_found() -> None:
 def test_no_driver_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys, ftfile.fs.registry as registry; registry.normalise('/x');"
-        "print({'ftfile.fs.local', 'ftfile.fs.memory', 'importlib.metadata'} & sys.modules.keys())"
+        "print({'ftfile.fs.local.filesystem', 'ftfile.testing.fs.memory', 'importlib.metadata'} & sys.modules.keys())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ftfile.core.errors import StreamClosed
-from ftfile.fs.memory import MemoryFileSystem
-from ftfile.fs.metered import MeteredFileSystem
 from ftfile.fs.streams import as_file
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.metered import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile.encoding.base.segments import RowSegments
 from ftfile.encoding.registry import format_from_options
-from ftfile.encoding.segments import RowSegments
 from ftfile.keys.keys import forget_keys
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.checker import check_directory
@@ -21,7 +21,7 @@ from ftfile.testing.micro_batch import MicroBatch
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
-    from ftfile.commit.snapshot import Snapshot
+    from ftfile.commit.read.snapshot import Snapshot
 
 FIRST, SECOND = bytes(range(32)), bytes(range(32, 64))
 SCHEMA = pa.schema([("word", pa.string())])

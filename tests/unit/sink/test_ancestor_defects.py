@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit.bases import encode_base
+from ftfile.commit.log.bases import encode_base
 from ftfile.core.errors import (
     CorruptData,
     EncodingError,
@@ -18,16 +18,16 @@ from ftfile.core.errors import (
     OutcomeUnknown,
     UnknownQuery,
 )
-from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.writer import open_log
-from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.faulty import STANDARD_FAULTS, Fault, FaultyFileSystem
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault, FaultyFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:

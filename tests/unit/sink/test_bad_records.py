@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given
 
 import ftfile
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError
 from ftfile.encoding.registry import format_from_options
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.identity import StreamIdentity, TaskIdentity
-from ftfile.sink.record_sizes import value_sizes
-from ftfile.sink.row_json import row_to_json
-from ftfile.sink.unencodable import find_unencodable
+from ftfile.sink.task.record_sizes import value_sizes
+from ftfile.sink.task.row_json import row_to_json
+from ftfile.sink.task.unencodable import find_unencodable
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
@@ -356,7 +356,7 @@ class TestFinding:
         assert self.found([]) == []
 
     def test_good_rows_are_encoded_many_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from ftfile.sink import unencodable
+        from ftfile.sink.task import unencodable
 
         calls: list[int] = []
         encode = unencodable._encode  # noqa: SLF001

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import ftfile
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.core.errors import OutcomeUnknown, StorageError
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
-from ftfile.testing.by_reference import PickledByReference
-from ftfile.testing.crashing import CrashingFileSystem
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

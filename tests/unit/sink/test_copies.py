@@ -15,10 +15,10 @@ import ftfile
 from ftfile.core.errors import CorruptData, Unsupported
 from ftfile.sink import writer as sink_writer
 from ftfile.testing.checker import check_directory
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:

@@ -10,21 +10,21 @@ import ftfile
 from ftfile.core.errors import ConfigError, StaleFiles, Unavailable
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink import writer as sink_writer
-from ftfile.testing.by_reference import PickledByReference
 from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ftfile.attempt.message import TaskCommit
     from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.sink.message import TaskCommit
-    from ftfile.upkeep.vacuum import VacuumReport
+    from ftfile.maintenance.vacuum import VacuumReport
 
 DAY_S = 86_400.0
 CLOCK = ManualClock()

@@ -10,16 +10,16 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
 from ftfile.sink.config import SinkConfig
-from ftfile.testing.by_reference import PickledByReference
-from ftfile.testing.crashing import CrashingFileSystem
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.testing.mounting import mounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.testing.volume import Store
+    from ftfile.testing.fs.volume import Store
 
 COLUMNS = {"id": "long", "word": "string"}
 ROWS = [[{"id": 1, "word": "a"}, {"id": 2, "word": "b"}], [{"id": 3, "word": "a"}]]

@@ -12,16 +12,16 @@ import pyarrow.parquet.encryption as parquet_encryption
 import pytest
 
 import ftfile
-from ftfile.commit.bases import write_base
-from ftfile.commit.layout import storage_identity
-from ftfile.commit.log import CommitLog
-from ftfile.commit.sealed import keys_of
+from ftfile.commit.format.layout import storage_identity
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
+from ftfile.maintenance.ranges import merge_ranges
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.upkeep.ranges import merge_ranges
 from tests.unit.filters import independent_decoder
 from tests.unit.sink.encrypted import (
     FIRST,
@@ -137,7 +137,7 @@ def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) ->
 
 
 def test_what_is_spilled(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ftfile.sink.later import LaterRows
+    from ftfile.sink.task.spill import LaterRows
 
     seen: list[bytes] = []
     take_all = LaterRows.take_all
@@ -409,7 +409,7 @@ class TestKeys:
     def test_upkeep_goes_on_with_the_newest_where_commits_keep_bases(
         self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 1)
+        monkeypatch.setattr("ftfile.commit.log.bases.BASE_MIN_BYTES", 1)
         write_ring(ring, first=FIRST, second=SECOND)
         query = stream(out, ring, encryptionKeyId="second", rolling="policy")
         for batch in range(2):

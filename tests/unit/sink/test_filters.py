@@ -18,9 +18,9 @@ import pytest
 import zstandard
 
 import ftfile
-from ftfile.commit.layout import storage_identity
-from ftfile.commit.log import CommitLog
-from ftfile.commit.snapshot import read_records, take_snapshot
+from ftfile.commit.format.layout import storage_identity
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.encoding.api import LineFormat
 from ftfile.encoding.registry import format_from_definition
@@ -36,7 +36,7 @@ from tests.unit.sink.encrypted import FIRST, ring
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
     from ftfile.filters.api import Stream
 
 __all__ = ("ring", "users_filters")

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.core.errors import SchemaError
-from ftfile.sink.fingerprint import FingerprintAccumulator
 
 if TYPE_CHECKING:
     import random

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import layout
-from ftfile.commit.added import added_by
-from ftfile.commit.bases import list_bases
-from ftfile.commit.model import MaintenanceAuthor
+from ftfile.attempt.identity import JobIdentity
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.log.bases import list_bases
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
+from ftfile.commit.read.added import added_by
 from ftfile.core.errors import CorruptData, NotPublished, PermissionDenied, UserCodeError
 from ftfile.fs.registry import open_filesystem
-from ftfile.sink import hooks
-from ftfile.sink.identity import JobIdentity
+from ftfile.maintenance.ranges import merge_ranges
+from ftfile.sink.publishing import on_publish as hooks
 from ftfile.sink.writer import SinkWriter, open_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.upkeep.ranges import merge_ranges
 from tests.unit.sink import user_code
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def refuse(*_: object, **__: object) -> list[Any]:
 
 class TestBatches:
     def test_that_write_a_base(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.commit.log.bases.BASE_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK)
         for batch in range(20):
             query.run(batch, [rows("a")])
@@ -85,7 +85,7 @@ class TestBatches:
     def test_that_died_and_lie_behind_a_base(
         self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch, others: int
     ) -> None:
-        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.commit.log.bases.BASE_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK)
         query.run(0, [rows("a")])
         with monkeypatch.context() as patched:
@@ -121,7 +121,7 @@ class TestBatches:
         assert_all_told(out, heard)
 
     def test_whose_record_was_vacuumed(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.commit.log.bases.BASE_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})
         query.run(0, [rows("a")])
         with monkeypatch.context() as patched:

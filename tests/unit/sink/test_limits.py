@@ -9,18 +9,20 @@ import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile.attempt import row_hash
+from ftfile.attempt import stage as staging
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.row_hash import row_hashes
+from ftfile.attempt.stage import Stage
 from ftfile.core.errors import ConfigError, EncodingError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.filters.chain import Chain
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.sink import row_hash, staging, unencodable
-from ftfile.sink.identity import JobIdentity, TaskIdentity
+from ftfile.sink.assembly import joiners as joining
+from ftfile.sink.assembly.joiners import merging_saves
 from ftfile.sink.naming import template
-from ftfile.sink.rolling import joining
-from ftfile.sink.rolling.joining import merging_saves
-from ftfile.sink.row_hash import row_hashes
-from ftfile.sink.staging import Stage
+from ftfile.sink.task import unencodable
+from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def test_rows_of_compressed_files_are_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample_bytes: int, rounds: int
 ) -> None:
     """However little is looked at, and however often a strict part is filled up."""
-    monkeypatch.setattr("ftfile.sink.rolling.assembly.SAMPLE_BYTES", sample_bytes)
+    monkeypatch.setattr("ftfile.sink.assembly.assembler.SAMPLE_BYTES", sample_bytes)
     monkeypatch.setattr(joining, "_STRICT_ROUNDS", rounds)
     options = {"fileFormat": "json", "compression": "gzip", "rolling": "policy"}
     options |= {"maxBytesPerFile": "300", "strictFileSize": "true"}

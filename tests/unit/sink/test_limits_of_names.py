@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import added
+from ftfile.attempt.identity import JobIdentity
+from ftfile.commit.read import added
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink import writer
-from ftfile.sink.identity import JobIdentity
 from ftfile.sink.naming.facts import MORE_DIGITS
-from ftfile.sink.path_rules import NAME_BYTES_MAX, PATH_BYTES_MAX
+from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, PATH_BYTES_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import live_names, memory
-from ftfile.commit.model import MaintenanceAuthor
+from ftfile.commit import live_names
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.log import tables as memory
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
 from ftfile.fs.registry import open_filesystem
+from ftfile.maintenance.ranges import merge_ranges
 from ftfile.sink.writer import open_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep.ranges import merge_ranges
 
 if TYPE_CHECKING:
-    from ftfile.commit.log import CommitLog
+    from ftfile.commit.log.log import CommitLog
 
 COLUMNS = {"id": "long"}
 LATEST = {"fileFormat": "parquet", "partFileName": "latest.parquet", "ifExists": "fail"}
@@ -69,8 +70,8 @@ class TestATakenFile:
         self.assert_refused(query, 1)
 
     def test_behind_bases_and_ranges(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 0)
-        monkeypatch.setattr("ftfile.commit.keeping.RANGE_EVERY", 4)
+        monkeypatch.setattr("ftfile.commit.log.bases.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.commit.post_commit.RANGE_EVERY", 4)
         query = MicroBatch(out, COLUMNS, LATEST)
         query.run(0, row(1))
         for batch in range(1, 10):

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.encoding.parquet_file import ParquetFormat
+from ftfile.encoding.parquet.format import ParquetFormat
 from ftfile.fs.registry import open_filesystem
-from ftfile.sink import parts
-from ftfile.sink.identity import JobIdentity, TaskIdentity
-from ftfile.sink.later import LaterRows
-from ftfile.sink.staging import Stage
+from ftfile.sink.task import part_writer as parts
+from ftfile.sink.task.spill import LaterRows
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 

@@ -9,7 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.parquet_encryption import check_library
+from ftfile.encoding.parquet.encryption import check_library
 from ftfile.encoding.registry import FORMATS
 from ftfile.filters.registry import CODECS
 from ftfile.testing.micro_batch import MicroBatch

@@ -31,7 +31,7 @@ import re
 from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.compute, pyarrow.parquet
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.identity import StreamIdentity, TaskIdentity
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.micro_batch import spark_schema
 

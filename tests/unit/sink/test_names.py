@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import ftfile
-from ftfile.commit import memory
+from ftfile.commit.log import tables as memory
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.filters import registry
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.driver import check_messages, make_proposal
+from ftfile.sink.driver.proposal import check_messages, make_proposal
 from ftfile.sink.writer import open_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
@@ -239,7 +239,7 @@ class TestNumbers:
             assert visible(out)[-1] == f"part.{number}"
 
     def test_survive_in_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.commit.log.bases.BASE_MIN_BYTES", 0)
         counting = query(out, partFileName=self.TEMPLATE, ifExists="fail")
         for batch in range(4):
             counting.run(batch, [rows("a")])
@@ -425,7 +425,7 @@ class TestNamesThatAreTaken:
 
     def test_a_batch_that_lost_its_version_looks_again(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Between the look and the record another query commits a file of the same name."""
-        from ftfile.commit.log import CommitLog
+        from ftfile.commit.log.log import CommitLog
 
         create = CommitLog.create
         tried: list[Any] = []

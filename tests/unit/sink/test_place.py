@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
+from ftfile.attempt.directory_marker import find_place, mark_place
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.local import LocalFileSystem
-from ftfile.fs.memory import MemoryFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.sink.place import find_place, mark_place
+from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, StorageError, UserCodeError
-from ftfile.fs.local import LocalFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import open_log

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import bases
+from ftfile.commit.log import bases
 from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError, UnknownQuery
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.writer import forget_logs

@@ -14,15 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
-from ftfile.commit.log import CommitLog
-from ftfile.commit.snapshot import read_records
+from ftfile.attempt.identity import TaskIdentity
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
 from ftfile.encoding.api import Taken
-from ftfile.encoding.segments import RowJoiner
+from ftfile.encoding.base.segments import RowJoiner
 from ftfile.fs.registry import open_filesystem
-from ftfile.sink import spool
-from ftfile.sink.identity import TaskIdentity
-from ftfile.sink.rolling import plan, share
+from ftfile.sink.assembly import task_share as share
+from ftfile.sink.rolling import plan
+from ftfile.sink.task import spool
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.micro_batch import MicroBatch

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
-from ftfile.commit.log import CommitLog
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import SchemaError
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
@@ -21,7 +21,7 @@ from ftfile.testing.micro_batch import MicroBatch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.state import LogState
 
 COLUMNS = {"n": "integer", "k": "string"}
 KEYS = "abcdef"

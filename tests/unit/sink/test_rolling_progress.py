@@ -14,38 +14,39 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, Origin
+from ftfile.attempt.entries import rewrite_of
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, Origin
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.record_format import encode_record
-from ftfile.commit.snapshot import read_records
+from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, UserCodeError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
+from ftfile.maintenance import flush as flushing
 from ftfile.sink import writer as sink_writer
-from ftfile.sink.driver import make_proposal
-from ftfile.sink.entries import rewrite_of
-from ftfile.sink.identity import JobIdentity, TaskIdentity
-from ftfile.sink.rolling import jobs, plan, share
-from ftfile.sink.rolling.assembly import Assembler
+from ftfile.sink.assembly import task_share as share
+from ftfile.sink.assembly.assembler import Assembler
+from ftfile.sink.driver.proposal import make_proposal
+from ftfile.sink.rolling import jobs, plan
 from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.settings import ALL_END
-from ftfile.sink.staging import Stage
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep import flush as flushing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.state import LogState
+    from ftfile.commit.log.state import LogState
 
 COLUMNS = {"word": "string", "k": "string"}
 YEAR_S = 365 * 86_400

@@ -15,36 +15,37 @@ import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import MaintenanceAuthor
+from ftfile.attempt.identity import TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
-from ftfile.commit.snapshot import read_records
+from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import CorruptData, SchemaError, StaleFiles, UserCodeError
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.encoding.text_lines import TextLines
+from ftfile.encoding.text_format import TextLines
 from ftfile.fs.registry import open_filesystem
-from ftfile.sink import spool, writer
-from ftfile.sink.identity import TaskIdentity
-from ftfile.sink.parts import PartWriter
+from ftfile.maintenance.flush import flush
+from ftfile.sink import writer
+from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.rolling import plan
-from ftfile.sink.rolling.assembly import Assembler
 from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.settings import ALL_END
-from ftfile.sink.staging import Stage
+from ftfile.sink.task import spool
+from ftfile.sink.task.part_writer import PartWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep.flush import flush
 from tests.unit.sink import user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.commit.model import DueJob
-    from ftfile.sink.message import Assembled
+    from ftfile.attempt.message import Assembled
+    from ftfile.commit.format.model import DueJob
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.plan import RollingPlanner
 

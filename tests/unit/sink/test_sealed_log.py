@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import keeping, record_format
-from ftfile.commit.bases import write_base
-from ftfile.commit.hints import read_published
-from ftfile.commit.log import CommitLog
-from ftfile.commit.sealed import Seal
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.format import record as record_format
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.hints import read_published
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.sealed.filesystem import Seal
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, ReplayMismatch
 from ftfile.core.ids import SYSTEM_IDS
+from ftfile.maintenance.ranges import merge_ranges
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.upkeep.ranges import merge_ranges
 from tests.crash.share import some
 from tests.unit.filters import independent_decoder
 from tests.unit.sink.encrypted import (
@@ -451,7 +452,7 @@ class TestWhereKeysAre:
 
 
 def test_ranges_and_bases_are_written_and_read(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.bases.BASE_MIN_BYTES", 1)
+    monkeypatch.setattr("ftfile.commit.log.bases.BASE_MIN_BYTES", 1)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     query = stream(out, ring)
     for batch in range(12):

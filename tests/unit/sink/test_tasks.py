@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import bases, layout
+from ftfile.commit.format import layout
+from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, InvalidMessages, PermissionDenied, SchemaError
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.writer import SinkWriter
-from ftfile.testing.by_reference import PickledByReference
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import bases, layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.keeping import extend_ranges
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import MaintenanceAuthor
+from ftfile.attempt.identity import JobIdentity
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.log import bases
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
+from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, ReplayMismatch, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
-from ftfile.sink.identity import JobIdentity
 from ftfile.sink.writer import SinkWriter, forget_logs
 from ftfile.testing.checker import check_directory
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:

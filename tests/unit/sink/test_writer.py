@@ -20,7 +20,10 @@ import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.commit.log import CommitLog
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import (
     ConfigError,
     CorruptData,
@@ -31,17 +34,14 @@ from ftfile.core.errors import (
     UnknownQuery,
 )
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.encoding.spark_types import arrow_schema
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.sink import parts
-from ftfile.sink.bad_records import BadRecords
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.identity import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.sink.staging import Stage
+from ftfile.sink.task import part_writer as parts
+from ftfile.sink.task.bad_records import BadRecords
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
+from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 COLUMNS = {"id": "long", "word": "string"}
@@ -170,7 +170,7 @@ class TestFiles:
             )
             raise RuntimeError("source")
 
-        from ftfile.sink.identity import StreamIdentity, TaskIdentity
+        from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 
         with pytest.raises(RuntimeError):
             writer.write(TaskIdentity(StreamIdentity("q", "r", 0), 0, 0), failing())
@@ -191,7 +191,7 @@ class TestReplay:
 
     def test_tasks_notice_a_commit_after_the_plan(self, query: MicroBatch) -> None:
         """An orphaned driver commits the batch while the new one's tasks begin."""
-        from ftfile.sink.identity import StreamIdentity
+        from ftfile.attempt.identity import StreamIdentity
 
         planned = query.plan()
         query.run(0, [ROWS])

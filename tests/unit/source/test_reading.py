@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
+from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.errors import CorruptData
-from ftfile.encoding.spark_types import arrow_schema
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.reading import read_add
+from ftfile.parts.reader import read_add
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

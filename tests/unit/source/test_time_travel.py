@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import ftfile
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.keeping import extend_ranges
-from ftfile.commit.log import CommitLog
+from ftfile.commit.format import layout
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.post_commit import extend_ranges
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from ftfile.commit.model import Transaction
+from ftfile.commit.format.model import Transaction
 from ftfile.core.errors import ConfigError
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource

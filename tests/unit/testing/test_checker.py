@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.hints import PublishedHint, write_published
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import (
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import (
     Add,
     JobAuthor,
     MaintenanceAuthor,
@@ -21,12 +18,15 @@ from ftfile.commit.model import (
     StreamAuthor,
     Transaction,
 )
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.hints import PublishedHint, write_published
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.moving import place
-from ftfile.commit.record_format import encode_record
 from ftfile.core.checksum import checksum
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.memory import MemoryFileSystem
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly
+from ftfile.testing.fs.memory import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

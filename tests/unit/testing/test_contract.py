@@ -11,10 +11,10 @@ import pytest
 
 from ftfile.core.errors import OutOfSpace, PermissionDenied, StorageError
 from ftfile.fs.api import FileSystem, OutputStream
-from ftfile.fs.tree import Tree
-from ftfile.testing import volume
-from ftfile.testing.crashing import CrashingFileSystem
-from ftfile.testing.volume import Volume, VolumeFile
+from ftfile.testing.fs import volume
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.tree import Tree
+from ftfile.testing.fs.volume import Volume, VolumeFile
 from tests.unit.testing.test_crashing import CrashingContract
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.fs.api import FileInfo
-    from ftfile.testing.volume import Store
+    from ftfile.testing.fs.volume import Store
 
 PLAIN, BUFFERING, OBJECT = (volume.STREAMS[store] for store in ("disk", "hdfs", "s3"))
 

@@ -12,14 +12,14 @@ import pytest
 from ftfile.core.errors import FtfileError
 from ftfile.fs.paths import parent_of
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.crashing import CrashingFileSystem, crash_states, kill_states
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from tests.unit.fs.layered import LayeredContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.fs.api import FileSystem
-    from ftfile.testing.crashing import CrashState
+    from ftfile.testing.fs.crashing import CrashState
 
 
 class CrashingContract(LayeredContract):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ftfile.arrays.buffers import values_of
+from ftfile.arrays.words import plain
 from ftfile.core.errors import EncodingError
-from ftfile.encoding.memory import values_of
-from ftfile.encoding.partition_paths import bucket_names
-from ftfile.sink.array_words import plain
+from ftfile.encoding.partitions.paths import bucket_names
 from ftfile.sink.buckets.api import Assignment, Bucket, Bucketer, Fault, assign_by_value
 
 if TYPE_CHECKING:

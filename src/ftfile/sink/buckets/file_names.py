@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import values_of
+from ftfile.arrays.words import plain
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.memory import values_of
-from ftfile.sink.array_words import plain
 from ftfile.sink.buckets.api import Assignment, Bucket, Bucketer, Fault, assign_by_value
-from ftfile.sink.path_rules import path_fault
+from ftfile.sink.naming.path_rules import path_fault
 
 __all__ = ("FileNames", "file_name_column", "split_stem", "texts_of")
 

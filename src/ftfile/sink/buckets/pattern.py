@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import from_numpy, is_valid, values_of
+from ftfile.arrays.time_text import DAYS_OF_TEXT, TimePattern
+from ftfile.arrays.time_zones import clocks_of, instants_of
+from ftfile.arrays.words import plain
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.memory import from_numpy, is_valid, values_of
-from ftfile.encoding.time_text import DAYS_OF_TEXT, TimePattern
-from ftfile.encoding.zones import clocks_of, instants_of
-from ftfile.sink.array_words import plain
 from ftfile.sink.buckets.api import Assignment, Bucket, Bucketer, Fault, assign_by_value
-from ftfile.sink.path_rules import path_fault
+from ftfile.sink.naming.path_rules import path_fault
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.commit.layout import bucket_key
-from ftfile.encoding.memory import from_numpy, values_of
+from ftfile.arrays.buffers import from_numpy, values_of
+from ftfile.commit.format.layout import bucket_key
 from ftfile.sink.buckets.api import Assignment, Bucket, Fault, assign_by_value
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.sink.buckets.api import Bucketer, Refuse
-    from ftfile.sink.naming.foresight import Foresight
+    from ftfile.sink.naming.path_check import Foresight
 
 __all__ = ("Router",)
 

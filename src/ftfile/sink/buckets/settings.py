@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.encoding.partition_paths import check_partition_column
+from ftfile.encoding.partitions.paths import check_partition_column
 from ftfile.sink.buckets.columns import PartitionColumn
 from ftfile.sink.buckets.file_names import FileNames, file_name_column
 from ftfile.sink.buckets.pattern import BucketPattern
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
     from ftfile.sink.buckets.api import Bucketer, Refuse
-    from ftfile.sink.naming.foresight import Foresight
+    from ftfile.sink.naming.path_check import Foresight
 
 __all__ = ("Bucketing",)
 

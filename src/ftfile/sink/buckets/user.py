@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import values_of
+from ftfile.arrays.words import plain
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import load
-from ftfile.encoding.memory import values_of
-from ftfile.sink.array_words import plain
 from ftfile.sink.buckets.api import Assignment, Bucket, Bucketer, Fault, assign_by_value
 from ftfile.sink.buckets.file_names import split_stem, texts_of
-from ftfile.sink.path_rules import NAME_BYTES_MAX, path_fault
+from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, path_fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

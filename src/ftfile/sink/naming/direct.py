@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.sink.naming.facts import PartFacts
 
 if TYPE_CHECKING:

@@ -6,21 +6,21 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.commit.live_names import live_names
 from ftfile.commit.proposal import Refused
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.sink.filtered import extension_of
+from ftfile.parts.filtered_file import extension_of
 from ftfile.sink.naming.facts import PartFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from ftfile.commit.log import CommitLog
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.proposal import Proposal, Rewrite
-    from ftfile.commit.state import LogState
     from ftfile.sink.naming.settings import Naming
 
 __all__ = ("NUMBERS", "Namer")

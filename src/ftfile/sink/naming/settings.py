@@ -9,8 +9,8 @@ from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import is_name_of_code, load
 from ftfile.sink.naming.endings import ending_fault
 from ftfile.sink.naming.facts import MORE_DIGITS, first_part
+from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
-from ftfile.sink.path_rules import NAME_BYTES_MAX, name_fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import from_numpy
+from ftfile.arrays.time_text import TimePattern
+from ftfile.arrays.time_zones import clocks_of
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.memory import from_numpy
-from ftfile.encoding.time_text import TimePattern
-from ftfile.encoding.zones import clocks_of
 
 if TYPE_CHECKING:
     from ftfile.sink.naming.facts import PartFacts

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from ftfile.commit.model import Add
-    from ftfile.commit.state import LogState
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import LogState
 
 __all__ = (
     "Candidate",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.model import DueJob
+from ftfile.commit.format.model import DueJob
 from ftfile.encoding.api import Limits
 from ftfile.sink.rolling.groups import order_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.settings import RollingSettings
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import from_numpy, values_of
+from ftfile.arrays.time_zones import clocks_of, instants_of
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.encoding.memory import from_numpy, values_of
-from ftfile.encoding.zones import clocks_of, instants_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

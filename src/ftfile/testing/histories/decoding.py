@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from ftfile.commit.record_format import decode_record
+from ftfile.commit.format.record import decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.commit.model import Record
+    from ftfile.commit.format.model import Record
 
 __all__ = ("decode_once", "decoded_once")
 

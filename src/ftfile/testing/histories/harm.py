@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.record_format import to_checked_text
+from ftfile.commit.format import layout
+from ftfile.commit.format.record import to_checked_text
 from ftfile.core.errors import AlreadyExists, NotFound
+from ftfile.maintenance.repair.run import repair
 from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES
 from ftfile.testing.log_check import children
-from ftfile.upkeep.repair.run import repair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.model import Add
+    from ftfile.commit.format.model import Add
     from ftfile.testing.histories.plan import Step
     from ftfile.testing.histories.troubles import Trouble
     from ftfile.testing.histories.world import World

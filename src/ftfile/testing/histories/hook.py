@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.sink.hooks import PublishedPart
+    from ftfile.sink.publishing.on_publish import PublishedPart
 
 __all__ = ("HEARD", "hear")
 

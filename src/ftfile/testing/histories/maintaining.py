@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import FtfileError, StaleFiles
+from ftfile.maintenance.compact import compact
+from ftfile.maintenance.drop import drop
+from ftfile.maintenance.flush import flush
+from ftfile.maintenance.vacuum import vacuum
 from ftfile.testing.liveness import check_flushed
-from ftfile.upkeep.compaction import compact
-from ftfile.upkeep.dropping import drop
-from ftfile.upkeep.flush import flush
-from ftfile.upkeep.vacuum import vacuum
 
 if TYPE_CHECKING:
     from ftfile.testing.histories.plan import Step

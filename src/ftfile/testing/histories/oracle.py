@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.core.errors import NotFound
 from ftfile.testing.checker import rows_of_add
 from ftfile.testing.histories.decoding import decode_once
@@ -16,7 +16,7 @@ from ftfile.testing.log_check import InvariantViolation, require
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from ftfile.commit.model import Add, Author, Record
+    from ftfile.commit.format.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
 
 __all__ = ("Claim", "Oracle", "key_of_author", "lines_of")

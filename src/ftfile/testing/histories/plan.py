@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.testing.volume import Store
+    from ftfile.testing.fs.volume import Store
 
 __all__ = ("KINDS", "History", "QueryPlan", "Step", "draw_history")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log import CommitLog
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError
+from ftfile.maintenance.vacuum import vacuum
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.histories.decoding import decoded_once
 from ftfile.testing.histories.harm import HARMING
 from ftfile.testing.histories.hook import HEARD
@@ -21,9 +23,7 @@ from ftfile.testing.histories.world import World
 from ftfile.testing.histories.writing import WRITING, run_batch
 from ftfile.testing.liveness import check_published, check_state_size, check_vacuumed
 from ftfile.testing.log_check import InvariantViolation, require
-from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep.vacuum import vacuum
 
 if TYPE_CHECKING:
     from ftfile.testing.histories.plan import History

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from ftfile.commit import layout
+from ftfile.commit.format import layout
 from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.by_reference import PickledByReference
+from ftfile.testing.fs.by_reference import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,10 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.log import CommitLog
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError
-from ftfile.fs.memory import MemoryFileSystem
-from ftfile.testing.crashing import CrashingFileSystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.histories.oracle import Oracle
 from ftfile.testing.histories.troubles import TroubledFileSystem
 from ftfile.testing.liveness import DueWatch, RowFacts, Rules
@@ -19,11 +19,11 @@ from ftfile.testing.micro_batch import MicroBatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.model import Add
-    from ftfile.commit.state import LogState
+    from ftfile.attempt.message import TaskCommit
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
     from ftfile.sink.config import SinkConfig
-    from ftfile.sink.message import TaskCommit
     from ftfile.testing.clock import ManualClock
     from ftfile.testing.histories.plan import History, QueryPlan
 

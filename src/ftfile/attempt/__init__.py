@@ -1,0 +1,1 @@
+"""What any writer's tasks and driver do: identity, messages, fingerprints, staging, durability, schema change."""

@@ -1,0 +1,54 @@
+"""May rows of this schema follow the rows that are recorded? Columns match by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+__all__ = ("check_schema_change",)
+
+_WIDER = {
+    pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int16(): (pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int32(): (pa.int64(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+}
+
+
+def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen", "any"]) -> None:
+    """Compare Spark schemas in their JSON form; nullability, metadata and order of columns do not matter.
+
+    Raises:
+        SchemaError: names every column that differs in a way that the policy does not take.
+    """
+    if recorded == new or policy == "any":
+        return
+    before = {field.name: field.type for field in arrow_schema(recorded)}
+    after = {field.name: field.type for field in arrow_schema(new)}
+    found = [f"{name} is gone" for name in before if name not in after]
+    found += [f"{name} is new" for name in after if name not in before and policy == "fail"]
+    for name in before.keys() & after.keys():
+        old_type, new_type = before[name], after[name]
+        if not old_type.equals(new_type) and not (policy == "widen" and _is_wider(old_type, new_type)):
+            found.append(f"{name} was {old_type} and is {new_type}")
+    if found:
+        allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
+        raise SchemaError(
+            f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
+            f"{'; '.join(sorted(found))}. "
+            f"Set onSchemaChange={'widen or any' if policy == 'fail' else 'any'}, or write to a new directory"
+        )
+
+
+def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        whole_digits = new.precision - new.scale >= old.precision - old.scale
+        return bool(whole_digits and new.scale >= old.scale)
+    return new in _WIDER.get(old, ())

@@ -1,0 +1,315 @@
+"""Staged parts: the files one attempt writes, each complete and durable before the driver hears of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.durability import durability_of
+from ftfile.attempt.message import StagedPart
+from ftfile.commit.format import layout
+from ftfile.core.checksum import Crc32
+from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
+from ftfile.core.logs import get_logger
+from ftfile.encoding.api import LineFormat
+from ftfile.parts.filtered_file import FilteredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from typing import TypeAlias
+
+    import pyarrow as pa
+
+    from ftfile.attempt.identity import TaskIdentity
+    from ftfile.core.ids import IdSource
+    from ftfile.encoding.api import Encoder, Format
+    from ftfile.filters.chain import Chain
+    from ftfile.fs.api import Durability, FileSystem, InputFile, OutputStream
+
+    FinalPath: TypeAlias = Callable[[str, str], str]
+
+__all__ = ("OpenPart", "Stage", "StagedFile")
+
+CREATE_TRIES = 4
+CLOSERS_MAX = 16
+
+_log = get_logger(__name__)
+
+
+class StagedFile:
+    """A file being written under a name that no attempt ever had: counts and checksums what goes into it."""
+
+    def __init__(self, file_id: str, stream: OutputStream) -> None:
+        self.id = file_id
+        self._stream = stream
+        self._crc = Crc32()
+
+    @property
+    def path(self) -> str:
+        """Return where it is staged."""
+        return self._stream.path
+
+    @property
+    def position(self) -> int:
+        """Return how many bytes are in it."""
+        return self._stream.position
+
+    @property
+    def checksum(self) -> str:
+        """Return that of all bytes so far."""
+        return self._crc.text()
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append all of `data` and return its length."""
+        self._crc.update(data)
+        return self._stream.write(data)
+
+    def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
+        """Append a range of another file, whose checksum is known; see `OutputStream.copy_from`."""
+        self._stream.copy_from(path, offset, length)
+        self._crc.extend(checksum, length)
+
+    def end(self, durability: Durability) -> None:
+        """Make the content durable, as far as it is asked for; the driver makes the name so."""
+        if durability == "hsync":
+            self._stream.hsync()
+        self._stream.close()
+
+    def close(self) -> None:
+        """End it without making anything durable."""
+        self._stream.close()
+
+    def abort(self) -> None:
+        """Discard it."""
+        self._stream.abort()
+
+
+class OpenPart:
+    """One part being written."""
+
+    def __init__(self, bucket: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain) -> None:
+        self.file = file
+        self.bucket = bucket
+        self.rows = 0
+        self._chain = chain
+        # Other formats know their size, as far as it can be known: what their encoders hold is in no frame yet.
+        self._goes_by_frames = isinstance(file_format, LineFormat) and bool(chain.framing)
+        identity = layout.storage_identity("part", file.path)
+        self._filtered = FilteredFile(file, chain, identity)
+        self._encoder: Encoder = file_format.for_file(identity).encoder(schema, self._filtered)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how long the file would be, were it ended now."""
+        return self._filtered.size_bytes if self._goes_by_frames else self._encoder.size_bytes
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how much memory unwritten rows take."""
+        return self._encoder.buffered_bytes + self._filtered.buffered_bytes
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        self._encoder.flush()
+        self._filtered.flush()
+
+    def write(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
+        """Encode rows from the start of the batch; see `Encoder.write`. The limit is of bytes on storage."""
+        if limit_bytes is not None and self._goes_by_frames:
+            taken = self._write_about(batch, limit_bytes)
+        else:
+            taken = self._encoder.write(batch, limit_bytes)
+        self.rows += taken
+        return taken
+
+    def _write_about(self, batch: pa.RecordBatch, limit_bytes: int) -> int:
+        """Encode as many rows as seem to fit, look how long they became, and go on."""
+        taken = 0
+        while taken < batch.num_rows:
+            plain_limit = self._encoder.size_bytes + self._filtered.room(limit_bytes)
+            try:
+                taken += self._encoder.write(batch.slice(taken), plain_limit)
+            except UnencodableRows:
+                if not taken:
+                    raise
+                break
+            if self._filtered.reaches(limit_bytes):
+                break
+        return taken
+
+    def end(self) -> None:
+        """Write what is buffered, and what ends the file."""
+        self._encoder.finish()
+        self._filtered.finish()
+
+    def staged(self) -> StagedPart:
+        """Return what the log must know of the ended part."""
+        file = self.file
+        return StagedPart(
+            file.id,
+            file.path,
+            file.position,
+            self._filtered.position,
+            file.checksum,
+            self.rows,
+            self.bucket,
+            self._chain.names,
+        )
+
+
+class Stage:
+    """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
+
+    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them.
+
+    Args:
+        fs: rooted at the directory.
+        ids: names the files.
+        identity: of the attempt.
+        durability: as it was asked for; see `durability_of`.
+        final_path: the final path of a part in a bucket with a file id, where parts are written there; None to stage.
+
+    Raises:
+        ConfigError: the store has less.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        ids: IdSource,
+        identity: TaskIdentity,
+        durability: str = "auto",
+        final_path: FinalPath | None = None,
+    ) -> None:
+        self.fs = fs
+        self._final_path = final_path
+        self._ids = ids
+        self._identity = identity
+        self.owner = identity.writer.owner
+        self.partition = identity.partition
+        self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
+        self._opened: list[StagedFile] = []
+        self._ended: list[str] = []
+        self.durability = durability_of(durability, fs.capabilities)
+        self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
+        self._pool: ThreadPoolExecutor | None = None
+        self._closing: deque[Future[None]] = deque()
+        self.finished: list[StagedPart] = []
+
+    @property
+    def file_bytes(self) -> int:
+        """Return how much memory the store takes for each file that is being written."""
+        return self.fs.capabilities.stream_bytes
+
+    def create(self, ending: str) -> StagedFile:
+        """Start a file; see `StagedFile`."""
+        file_id = self._ids.unique()
+        name = f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}.{ending}"
+        file = StagedFile(file_id, self._create(f"{self._directory}/{name}"))
+        self._opened.append(file)
+        return file
+
+    def end(self, file: StagedFile) -> None:
+        """End a file and look whether the store has all of it.
+
+        Raises:
+            CorruptData: the store's length is another than what was written.
+        """
+        self._opened.remove(file)
+        self._ended.append(file.path)
+        self._close(file)
+
+    def _close(self, file: StagedFile) -> None:
+        try:
+            file.end(self.durability)
+        except BaseException:
+            file.abort()
+            raise
+        found = self.fs.stat(file.path).size_bytes
+        if found != file.position:
+            raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")
+
+    def open(self, bucket: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
+        """Start a part."""
+        file = self.create("staged") if self._final_path is None else self._create_direct(self._final_path, bucket)
+        return OpenPart(bucket, file, file_format, schema, chain)
+
+    def _create_direct(self, final_path: FinalPath, bucket: str) -> StagedFile:
+        """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
+        file_id = self._ids.unique()
+        path = final_path(bucket, file_id)
+        note = layout.note_path(self._directory, f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}")
+        self.fs.make_directories(self._directory)
+        self.fs.make_directories(layout.parent(path))
+        self.fs.create_exclusive(note, path.encode())
+        file = StagedFile(file_id, self.fs.create(path))
+        self._opened.append(file)
+        return file
+
+    def finish(self, part: OpenPart) -> None:
+        """End a part; see `end`, whose errors may come later, from `settle`."""
+        part.end()
+        file = part.file
+        self.finished.append(part.staged())
+        if self._closers <= 1:
+            self.end(file)
+            return
+        self._opened.remove(file)
+        self._ended.append(file.path)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._closers)
+        if len(self._closing) >= self._closers:
+            self._closing.popleft().result()
+        self._closing.append(self._pool.submit(self._close, file))
+
+    def settle(self) -> None:
+        """Wait until all finished parts are closed; raises as `end`."""
+        try:
+            while self._closing:
+                self._closing.popleft().result()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+                self._pool = None
+
+    def read_back(self, file: StagedFile) -> InputFile:
+        """Close a file that nobody else will read, and open it for reading."""
+        file.close()
+        self._opened.remove(file)
+        self._ended.append(file.path)
+        return self.fs.open(file.path)
+
+    def drop(self, file: StagedFile) -> None:
+        """Remove one file, as far as that can be done."""
+        if file in self._opened:
+            self._opened.remove(file)
+            file.abort()
+        else:
+            self._ended.remove(file.path)
+            self._delete(file.path)
+
+    def discard(self) -> None:
+        """Remove what this attempt wrote, as far as that can be done; nobody ever refers to it."""
+        self._closing.clear()
+        self.settle()
+        for file in self._opened:
+            file.abort()
+        for path in self._ended:
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        try:
+            self.fs.delete(path)
+        except StorageError as error:
+            _log.info("left %s behind: %s", path, error)
+
+    def _create(self, path: str) -> OutputStream:
+        for _ in range(CREATE_TRIES - 1):
+            try:
+                return self.fs.create(path)
+            except NotFound:
+                # The batch's first file; or whoever publishes the batch now takes the directory away when it is empty.
+                self.fs.make_directories(self._directory)
+        return self.fs.create(path)

@@ -1,0 +1,1 @@
+"""Every byte and path of the log."""

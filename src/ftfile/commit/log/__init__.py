@@ -1,0 +1,1 @@
+"""The log of a directory: state, bases, hints."""

@@ -1,0 +1,214 @@
+"""How records change a state."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor, StreamAuthor
+from ftfile.commit.log.shared_map import SharedMap
+from ftfile.commit.log.state import LogState, QueryState, SegmentChange, TransactionState, Unpublished
+from ftfile.commit.log.tables import MemoryDraft
+from ftfile.core.errors import CorruptData
+
+if TYPE_CHECKING:
+    from ftfile.commit.format.model import Author, Record, Remove
+
+__all__ = ("RECENT_RECORDS", "Fold", "after")
+
+# Records whose nonces are remembered, and whose changes of segments.
+RECENT_RECORDS = 256
+RECENT_CHANGES = 16
+# Removed parts remembered, so that older rewrites can be rejected; 400 KB of a base at most.
+REMOVED_KEPT = 10_000
+# Schemas and encodings remembered that nothing open refers to. One that is forgotten and needed again is written again.
+DEFINITIONS_KEPT = 64
+
+
+def after(state: LogState, *records: Record) -> LogState:
+    """Return the state after some more records.
+
+    Raises:
+        CorruptData: see `Fold.apply`.
+    """
+    fold = Fold(state)
+    for record in records:
+        fold.apply(record)
+    return fold.finish()
+
+
+class Fold:
+    """Takes in records, one after the other; the state that it began with stays as it is.
+
+    Args:
+        state: to begin with.
+    """
+
+    def __init__(self, state: LogState) -> None:
+        self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
+        self._horizon_ms, self._log_start = state.horizon_ms, state.log_start
+        self._schema, self._encoding, self._due = state.schema, state.encoding, state.due
+        self._definitions, self._removed_since = state.definitions, state.removed_since
+        self._memory = MemoryDraft(state.memory)
+        self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
+        self._segments, self._removed, self._reserved = (
+            state.segments.draft(),
+            state.removed.draft(),
+            state.reserved.draft(),
+        )
+        self._segment_changes = deque(state.segment_changes, RECENT_CHANGES)
+        self._recent = deque(state.recent, RECENT_RECORDS)
+        self._unpublished = dict(state.unpublished)
+
+    def finish(self) -> LogState:
+        """Return the state after all that was taken in; the fold is used no more."""
+        return LogState(
+            version=self.version,
+            nonce=self.nonce,
+            queries=self._queries.finish(),
+            transactions=self._transactions.finish(),
+            horizon_ms=self._horizon_ms,
+            log_start=self._log_start,
+            schema=self._schema,
+            encoding=self._encoding,
+            definitions=self._definitions,
+            segments=self._segments.finish(),
+            segment_changes=tuple(self._segment_changes),
+            due=self._due,
+            removed=self._removed.finish(),
+            removed_since=self._removed_since,
+            reserved=self._reserved.finish(),
+            memory=self._memory.finish(),
+            recent=tuple(self._recent),
+            unpublished=self._unpublished,
+            whole=self.whole,
+        )
+
+    def apply(self, record: Record) -> None:
+        """Take in the next record.
+
+        Raises:
+            CorruptData: it is not the next, ends an add twice, or is a second record of one batch or transaction;
+                nothing changed.
+        """
+        self._check(record)
+        self.version, self.nonce = record.version, record.nonce
+        self._recent.append((record.version, record.nonce))
+        self._apply_author(record)
+        if record.horizon_ms is not None:
+            self._horizon_ms = record.horizon_ms
+        if record.log_start is not None and record.log_start > self._log_start:
+            self._log_start = record.log_start
+            kept = {name: at for name, at in self._reserved.items() if at >= self._log_start}
+            self._reserved = SharedMap(kept).draft()
+            # A vacuum lets only published records go: an older base or hint may not know it.
+            self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
+        self._schema = record.schema or self._schema
+        self._encoding = record.encoding or self._encoding
+        ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")
+        opened = tuple(add for add in record.adds if add.kind == "segment")
+        for add_id in ended:
+            self._segments.drop(add_id)
+        for add in opened:
+            self._segments.set(add.id, add)
+        self._segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
+        self._apply_definitions(record)
+        self._due = record.due
+        self._memory.apply(record.memory, record.time_ms)
+        parts = (*(add for add in record.adds if add.kind == "part"), *record.letters)
+        removes = tuple(remove for remove in record.removes if remove.kind == "part")
+        self._remember_removed(record.version, removes)
+        if parts or removes:
+            query_id = record.author.query_id if isinstance(record.author, StreamAuthor) else None
+            self._unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
+
+    def _check(self, record: Record) -> None:
+        """Refuse a record that the log could not be read with."""
+        path = layout.record_path(record.version)
+        if record.version != self.version + 1:
+            raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
+        if record.after not in {None, self.nonce}:
+            expected = f"the record that follows version {self.version}, {self.nonce!r}"
+            raise CorruptData(path, expected, f"one that follows {record.after!r}: files of the log were exchanged")
+        ended = [remove.id for remove in record.removes if self._has_ended(remove)]
+        if ended:
+            raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
+        if self._finds(record.author):
+            raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
+
+    def _finds(self, author: Author) -> bool:
+        if isinstance(author, StreamAuthor):
+            query = self._queries.get(author.query_id)
+            return query is not None and author.batch_id <= query.last_batch
+        if isinstance(author, JobAuthor) and author.transaction is not None:
+            found = self._transactions.get(author.transaction.app_id)
+            return found is not None and author.transaction.version <= found.last
+        return False
+
+    def _has_ended(self, remove: Remove) -> bool:
+        """Return True if what a record removes is known to be live no more."""
+        if remove.kind == "segment":
+            return self.whole and remove.id not in self._segments
+        return remove.id in self._removed
+
+    def _remember_removed(self, version: int, removes: tuple[Remove, ...]) -> None:
+        """Remember removed parts; of more than the bound, forget those of the oldest versions, down to half."""
+        for remove in removes:
+            self._removed.set(remove.id, version)
+            # A name that a later part might want is kept from being used again.
+            if remove.final_path is not None and layout.unique_part(remove.id) not in remove.final_path:
+                self._reserved.set(remove.final_path, version)
+        if len(self._removed) > REMOVED_KEPT:
+            last = len(self._removed) - REMOVED_KEPT // 2 - 1
+            ((_, forgotten),) = itertools.islice(self._removed.items(), last, last + 1)
+            kept = {add_id: at for add_id, at in self._removed.items() if at > forgotten}
+            self._removed = SharedMap(kept).draft()
+            self._removed_since = forgotten + 1
+
+    def _apply_definitions(self, record: Record) -> None:
+        """Keep the definitions used last, and all that what is open refers to."""
+        definitions = self._definitions | record.definitions
+        used = (record.schema, record.encoding, record.settings, *(add.encoding for add in record.adds))
+        for key in dict.fromkeys(used):
+            if key is not None and key in definitions:
+                definitions[key] = definitions.pop(key)
+        self._definitions = definitions
+        if record.definitions and len(definitions) > 2 * DEFINITIONS_KEPT:
+            needed = self._needed_definitions()
+            newest = set(list(definitions)[-DEFINITIONS_KEPT:])
+            self._definitions = {key: text for key, text in definitions.items() if key in needed or key in newest}
+
+    def _needed_definitions(self) -> set[str | None]:
+        """Return the keys in use; a definition may name others as values."""
+        waiting: list[str | None] = [self._schema, self._encoding]
+        waiting += [query.settings for _, query in self._queries.items()]
+        waiting += {add.encoding for _, add in self._segments.items()}
+        needed: set[str | None] = set()
+        while waiting:
+            key = waiting.pop()
+            needed.add(key)
+            definition: Any = self._definitions.get(key or "")
+            named = definition.values() if isinstance(definition, dict) else ()
+            waiting += [name for name in named if isinstance(name, str) and name not in needed]
+        return needed
+
+    def _apply_author(self, record: Record) -> None:
+        author = record.author
+        if isinstance(author, StreamAuthor):
+            last = self._queries.get(author.query_id)
+            start = record.lineage_start if record.lineage_start is not None else last and last.lineage_start
+            found = QueryState(
+                author.batch_id,
+                record.version,
+                author.run_id,
+                author.offsets_hash,
+                record.fingerprint,
+                start or 0,
+                record.settings,
+            )
+            self._queries.set(author.query_id, found)
+        elif isinstance(author, JobAuthor) and author.transaction is not None:
+            written = TransactionState(author.transaction.version, record.version, record.fingerprint)
+            self._transactions.set(author.transaction.app_id, written)

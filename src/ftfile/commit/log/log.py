@@ -1,0 +1,270 @@
+"""The log of one directory: read on to the head, create the next version."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import JobAuthor, StreamAuthor
+from ftfile.commit.format.record import IS_SEALED, decode_record
+from ftfile.commit.known_paths import KnownPaths
+from ftfile.commit.log.bases import RECORD_COST_BYTES, OwnBases
+from ftfile.commit.log.create import create_record, outcome_unknown
+from ftfile.commit.log.finding import find_batch
+from ftfile.commit.log.fold import Fold, after
+from ftfile.commit.log.log_end import is_end
+from ftfile.commit.log.recent_records import RecentRecords
+from ftfile.commit.log.state import LogState
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import (
+    AlreadyExists,
+    CommitOutcomeUnknown,
+    ConfigError,
+    CorruptData,
+    NotFound,
+    StorageError,
+)
+from ftfile.core.ids import SYSTEM_IDS
+
+if TYPE_CHECKING:
+    from ftfile.commit.format.model import Record
+    from ftfile.commit.log.state import LogView
+    from ftfile.core.clock import Clock
+    from ftfile.core.ids import IdSource
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("LAYOUT_VERSION", "CommitLog")
+
+LAYOUT_VERSION = b"ftfile directory, layout 1\n"
+# Times that reading starts over from a newer base, which others write meanwhile.
+READ_ON_TRIES = 100
+
+
+class CommitLog:
+    """A directory's log, with a cache of its state that is checked before every use.
+
+    Reading on and creating are safe from any thread; who shares a log with other threads holds `lock` over a commit.
+
+    Args:
+        fs: rooted at the directory.
+        clock: for the time in records and for waiting.
+        ids: for nonces and names.
+        start: what the caller knows already; used when its record still exists and no base is newer.
+
+    Attributes:
+        bases: the bases of this log.
+        recent: the last records, for who makes ranges of them.
+        known_ranges: names of ranges that were found to be of this log.
+        base_bytes: length of the base that reading began with.
+        delta_bytes: what reading the records since that base costs.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: IdSource = SYSTEM_IDS,
+        start: LogView | None = None,
+    ) -> None:
+        self.fs = fs
+        self.clock = clock
+        self.ids = ids
+        self.bases = OwnBases(fs, self.read_record)
+        self.recent = RecentRecords()
+        self.known_ranges: set[layout.RangeName] = set()
+        self.base_bytes = self.delta_bytes = 0
+        self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
+        self._is_end_checked = self._is_end_checked_to_commit = False
+        self._durable_to = -1
+        self._prepared = False
+        self.known_paths = KnownPaths()
+        self.lock = threading.RLock()
+
+    def prepare_directory(self) -> None:
+        """Create the directory and what it needs; repeatable, free after the first time.
+
+        Raises:
+            CorruptData: the directory has a layout that this version does not know.
+            NotADirectory: a file is in the way.
+            Unsupported: the store does not keep what the protocol stands on.
+        """
+        if self._prepared:
+            return
+        self.fs.prove(layout.META)
+        for directory in ("", *layout.DIRECTORIES):
+            self.fs.make_directories(directory)
+        try:
+            self.fs.create_exclusive(layout.FORMAT_FILE, LAYOUT_VERSION)
+        except AlreadyExists:
+            self.check_layout()
+        # Whoever made a directory may have died before its name was durable, so everybody syncs all of them.
+        for directory in (layout.META, ""):
+            self.fs.sync_directory(directory)
+        self._prepared = True
+
+    def check_layout(self) -> None:
+        """Refuse a directory that a later ftfile laid out.
+
+        Raises:
+            ConfigError: it is encrypted, and no keys are known.
+            CorruptData: its layout is not known here.
+            NotFound: it is no ftfile directory.
+        """
+        found = self.fs.read(layout.FORMAT_FILE)
+        if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
+            raise ConfigError(IS_SEALED)
+        if found != LAYOUT_VERSION:
+            raise CorruptData(
+                layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), "Use the version of ftfile that wrote it"
+            )
+
+    def read_on(self, *, durable: bool = False) -> LogState:
+        """Return the state at the head of the log; it does not change when the log goes on.
+
+        Args:
+            durable: for callers that act on what they read: make it durable first, since whoever wrote it
+                may have died before it was, and make sure that nothing of the log is lost.
+
+        Raises:
+            CorruptData: a record is damaged, or missing among later ones; or before acting, the last ones are missing.
+        """
+        with self.lock:
+            for _ in range(READ_ON_TRIES):
+                began = self._start().version
+                state = self._follow(acts=durable)
+                newest = self.bases.newest()
+                # Records up to a base may be gone or, created anew by a committer left behind, mean nothing.
+                if newest is None or newest.version <= began:
+                    if durable:
+                        self._make_durable(state.version)
+                    return state
+                self._forget()
+            raise StorageError("read_on", layout.LOG, "the log's bases changed faster than they could be read")
+
+    def _follow(self, *, acts: bool) -> LogState:
+        """Read records to the end; make sure, the first time, that it is the end."""
+        while True:
+            assert self._state is not None, "reading on began nowhere"
+            fold = None
+            while (found := self._read((fold or self._state).version + 1)) is not None:
+                fold = fold or Fold(self._state)
+                fold.apply(found[0])
+                self._note(*found)
+            self._state = fold.finish() if fold is not None else self._state
+            if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
+                return self._state
+            # A task that begins with a view decides nothing, and there are many of them.
+            if is_end(self, self._state.version, lists=acts or self._state.whole, acts=acts):
+                self._is_end_checked, self._is_end_checked_to_commit = True, acts
+                return self._state
+
+    def _note(self, record: Record, size_bytes: int) -> None:
+        self.delta_bytes += size_bytes + RECORD_COST_BYTES
+        self.recent.append(record, size_bytes)
+
+    def create(self, record: Record) -> LogState | None:
+        """Create the record and return the state that includes it; None when its version is another's.
+
+        A lost reply is settled by looking for the record's nonce.
+
+        Raises:
+            CommitOutcomeUnknown: looking did not help; nothing was deleted.
+            CorruptData: the log could not be read with it; it was not created.
+            StorageError: it was certainly not created.
+        """
+        with self.lock:
+            self.recent.keep()
+            follows = self._state is not None and self._state.version == record.version - 1
+            made = after(self._state, record) if self._state is not None and follows else None
+            size_bytes = create_record(self, record)
+            if size_bytes is None:
+                return None
+            try:
+                included = self._is_part_of_the_log(record)
+                if not included or made is None:
+                    self._forget()
+                    return self.read_on(durable=True) if included else None
+            except StorageError as error:
+                raise outcome_unknown(record, error) from error
+            self._durable_to = record.version
+            self._note(record, size_bytes)
+            self._state = made
+            return made
+
+    def read_record(self, version: int) -> Record | None:
+        """Return a record, or None when there is none at that version (yet, or any more)."""
+        found = self._read(version)
+        return found[0] if found else None
+
+    def _read(self, version: int) -> tuple[Record, int] | None:
+        """Return a record and how many bytes it has, its companion's included."""
+        path = layout.record_path(version)
+        read: list[bytes] = []
+        companions: list[str] = []
+
+        def read_companion(companion: str) -> bytes:
+            companions.append(companion)
+            read.append(self.fs.read(companion))
+            return read[-1]
+
+        try:
+            read.append(self.fs.read(path))
+            record = decode_record(read[0], path, read_companion)
+        except NotFound as error:
+            # Vacuum deletes a record before what it keeps elsewhere.
+            if not companions or not self.fs.exists(path):
+                return None
+            raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
+        return record, sum(map(len, read))
+
+    def find_batch(self, query_id: str, batch_id: int) -> Record | None:
+        """Return the record of a batch, or None when there is none or it is not kept any more."""
+        return find_batch(self, self.read_on(), query_id, batch_id)
+
+    def _start(self) -> LogState:
+        """Return the cached state if its record is still there, else the newest base, else the empty log."""
+        if self._state is not None and self._state.version >= 0:
+            record = self.read_record(self._state.version)
+            if record is not None and record.nonce == self._state.nonce:
+                if not self._state.whole:
+                    self._state = replace(self._state, due=record.due)  # a view does not have it
+                return self._state
+            self.bases.judge_again()
+            self.known_ranges.clear()
+        self._prepared = False
+        self._forget()
+        found = self.bases.read_newest()
+        self._state, self.base_bytes = found if found is not None else (LogState(), 0)
+        self._durable_to = self._state.version
+        return self._state
+
+    def _forget(self) -> None:
+        self._state = None
+        self._is_end_checked = self._is_end_checked_to_commit = False
+        self.delta_bytes = 0
+        self.recent.clear()
+
+    def _make_durable(self, version: int) -> None:
+        if version > self._durable_to:
+            self.fs.sync_directory(layout.LOG)
+            self._durable_to = version
+
+    def _is_part_of_the_log(self, record: Record) -> bool:
+        """Ask the bases: a slot at or before one of them may have been emptied, and our record in it be dead."""
+        newest = self.bases.newest()
+        if newest is None or newest.version < record.version:
+            return True
+        found = self.bases.read_newest()
+        if found is None or found[0].version < record.version:
+            return True
+        included = found[0].includes(record.version, record.nonce)
+        author = record.author
+        found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
+        if included is None and not found_again:
+            raise CommitOutcomeUnknown(
+                f"the log went far past version {record.version} while it was being created: look for "
+                f"{author} in ftfile.open(path).history() before writing it again"
+            )
+        return bool(included)

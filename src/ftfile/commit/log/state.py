@@ -1,0 +1,160 @@
+"""What a committer must know of the log: small, and independent of the number of files.
+
+A state is the fold of all records up to its version; see `commit.fold`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.format.model import Add, DueJob, Fingerprint, JobAuthor, Remove, StreamAuthor
+from ftfile.commit.log.shared_map import SharedMap
+
+if TYPE_CHECKING:
+    from ftfile.commit.format.model import Author
+    from ftfile.commit.log.tables import Memory
+
+__all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished")
+
+# Queries that tasks are told of; a batch of another one is written, and the commit finds it again.
+VIEW_QUERIES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """The last record of one query, and where its lineage began. Never forgotten."""
+
+    last_batch: int
+    version: int
+    run_id: str
+    offsets_hash: str | None
+    fingerprint: Fingerprint | None
+    lineage_start: int
+    settings: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """The last write of one application: its number, the version of its record, and what it held. Never forgotten."""
+
+    last: int
+    version: int
+    fingerprint: Fingerprint | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """What publishing a record has to do, as far as it is not known to be done."""
+
+    version: int
+    query_id: str | None
+    adds: tuple[Add, ...]
+    removes: tuple[Remove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentChange:
+    """What the record (version, nonce) did to the live segments."""
+
+    version: int
+    nonce: str
+    opened: tuple[Add, ...]
+    ended: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The little of a state that a task needs to see whether its batch is committed; at most 64 KiB pickled."""
+
+    version: int
+    nonce: str
+    last_batches: dict[str, int]
+    transactions: dict[str, int]
+
+    def to_state(self) -> LogState:
+        """Return a state that answers `finds` for streams and transactions, and nothing else, from here on."""
+        queries = {
+            query_id: QueryState(last_batch, self.version, "", None, None, 0)
+            for query_id, last_batch in self.last_batches.items()
+        }
+        transactions = {app: TransactionState(last, self.version, None) for app, last in self.transactions.items()}
+        return LogState(
+            version=self.version,
+            nonce=self.nonce,
+            queries=SharedMap(queries),
+            transactions=SharedMap(transactions),
+            whole=False,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """The log up to and including `version`, which is -1 for an empty log. It never changes, but for `unpublished`.
+
+    All of it is a function of the records, except what says how it was read: that is left out of comparisons.
+
+    Attributes:
+        nonce: of the record at `version`: a cached state is only as good as this still matches.
+        log_start: the oldest record that is kept; what lies at versions before it means nothing.
+        segments: live segments; parts are not listed, so that the size does not follow the number of files.
+        segment_changes: what the last records did to the segments, for who keeps something derived from them.
+        removed: id of every part removed since version `removed_since`, and the version that removed it.
+        reserved: names of removed parts that lack what makes them unique, and the version that removed each: no part
+            may be called so again while that record is kept, since who is late to retire the old one would take the
+            new one away.
+        memory: what the use case remembers; see `commit.memory`.
+        recent: (version, nonce) of the last records: tells whether a record of ours is part of a base.
+        unpublished: by version, what roll forward has to look at; whoever publishes a version takes it out.
+        whole: whether all records stand behind it, or only a view.
+    """
+
+    version: int = -1
+    nonce: str = ""
+    queries: SharedMap[str, QueryState] = field(default_factory=SharedMap)
+    transactions: SharedMap[str, TransactionState] = field(default_factory=SharedMap)
+    horizon_ms: int = 0
+    log_start: int = 0
+    schema: str | None = None
+    encoding: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    segments: SharedMap[str, Add] = field(default_factory=SharedMap)
+    segment_changes: tuple[SegmentChange, ...] = field(default=(), compare=False)
+    due: tuple[DueJob, ...] = ()
+    removed: SharedMap[str, int] = field(default_factory=SharedMap)
+    removed_since: int = 0
+    reserved: SharedMap[str, int] = field(default_factory=SharedMap)
+    memory: Memory = field(default_factory=dict)
+    recent: tuple[tuple[int, str], ...] = ()
+    unpublished: dict[int, Unpublished] = field(default_factory=dict)
+    whole: bool = field(default=True, compare=False)
+
+    def finds(self, author: Author) -> bool:
+        """Return True if this batch, or this transaction, is in the log; a batch before the query's last counts."""
+        if isinstance(author, StreamAuthor):
+            query = self.queries.get(author.query_id)
+            return query is not None and author.batch_id <= query.last_batch
+        if isinstance(author, JobAuthor) and author.transaction is not None:
+            last = self.transactions.get(author.transaction.app_id)
+            return last is not None and author.transaction.version <= last.last
+        return False
+
+    def includes(self, version: int, nonce: str) -> bool | None:
+        """Return whether this very record is part of the log up to here; None when it is too long ago to tell."""
+        at = version - self.recent[0][0] if self.recent else -1
+        if at < 0:
+            return None
+        return at < len(self.recent) and self.recent[at] == (version, nonce)
+
+    def is_live(self, add: Add, known_at: int) -> bool:
+        """Return True if an add that was live at version `known_at` still is; False if too long ago to tell."""
+        if add.kind == "segment":
+            return add.id in self.segments
+        return known_at >= self.removed_since - 1 and add.id not in self.removed
+
+    def view(self, app_id: str | None = None) -> LogView:
+        """Return what tasks need; of very many queries the ones that wrote last, of applications the one named."""
+        newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
+        last_batches = {query_id: query.last_batch for query_id, query in newest}
+        transactions = {app: found.last for app, found in self.transactions.items() if app == app_id}
+        return LogView(self.version, self.nonce, last_batches, transactions)

@@ -1,0 +1,62 @@
+"""What a use case remembers in the log: small tables by key, changed by records, bounded in age and number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ftfile.commit.log.shared_map import Draft, SharedMap
+
+__all__ = ("ENTRIES_MAX", "Memory", "MemoryDraft")
+
+# By table and key: when it was last set, in milliseconds, and the value.
+Memory = Mapping[str, SharedMap[str, list[Any]]]
+
+ENTRIES_MAX = 100_000  # of a table
+
+
+class MemoryDraft:
+    """Changes of the tables; those that it begins with stay as they are.
+
+    Args:
+        memory: each table is in the order in which its entries were set.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._changed: dict[str, Draft[str, list[Any]]] = {}
+
+    def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
+        """Apply the changes of a record; whatever was not set for longest is forgotten first.
+
+        Args:
+            changes: by table, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be).
+            now_ms: the record's time: what is forgotten too early or too late must do no harm.
+        """
+        for name, change in changes.items():
+            if name not in self._changed:
+                self._changed[name] = self._memory.get(name, SharedMap[str, list[Any]]()).draft()
+            _change(self._changed[name], change, now_ms)
+
+    def finish(self) -> Memory:
+        """Return what they have become; the draft is used no more."""
+        if not self._changed:
+            return self._memory
+        changed = {name: draft.finish() for name, draft in self._changed.items()}
+        return {name: table for name, table in {**self._memory, **changed}.items() if table}
+
+
+def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
+    for key in change.get("drop", ()):
+        table.drop(key)
+    for key, value in change.get("set", {}).items():
+        table.set(key, [now_ms, value])
+    oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
+    forgotten: list[str] = []
+    # One pass: each new beginning would go over all the places that are empty by now.
+    for key, (set_ms, _) in table.items():
+        if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
+            break
+        forgotten.append(key)
+    for key in forgotten:
+        table.drop(key)

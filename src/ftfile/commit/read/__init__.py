@@ -1,0 +1,1 @@
+"""Snapshots for readers: ranges and the records after them."""

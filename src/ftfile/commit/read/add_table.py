@@ -1,0 +1,126 @@
+"""The adds of a snapshot: a million of them are a mapping at once, and become objects when they are asked for."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format.columns import decode_adds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ftfile.commit.format.model import Add
+
+__all__ = ("AddTable", "Block")
+
+
+@dataclass(slots=True)
+class Block:
+    """The adds of a document, or those of it that are chosen.
+
+    Attributes:
+        ids: of all adds of the document.
+        rest: its second stream.
+        chosen: a flag for each; None for all.
+    """
+
+    ids: Sequence[str]
+    rest: bytes
+    chosen: Sequence[bool] | None = None
+
+    def without(self, removed: AbstractSet[str]) -> int:
+        """Take adds out and return how many they were."""
+        if removed.isdisjoint(self.ids):
+            return 0
+        before = self.count()
+        kept = [add_id not in removed for add_id in self.ids]
+        self.chosen = kept if self.chosen is None else list(map(operator.and_, kept, self.chosen))
+        return before - self.count()
+
+    def count(self) -> int:
+        """Return how many adds are chosen."""
+        return len(self.ids) if self.chosen is None else sum(self.chosen)
+
+    def chosen_ids(self) -> Iterator[str]:
+        """Yield their ids."""
+        return iter(self.ids) if self.chosen is None else itertools.compress(self.ids, self.chosen)
+
+    def adds(self) -> Iterator[Add]:
+        """Yield them."""
+        adds = decode_adds(self.ids, self.rest)
+        return adds if self.chosen is None else itertools.compress(adds, self.chosen)
+
+
+class AddTable(Mapping[str, "Add"]):
+    """Adds by id, in their order. Going through them makes them anew each time; looking one up keeps its block.
+
+    Args:
+        blocks: the first of them.
+        others: those that follow.
+    """
+
+    def __init__(self, blocks: Sequence[Block] = (), others: Mapping[str, Add] | None = None) -> None:
+        self._blocks = blocks
+        self._others = {} if others is None else others
+        self._count = sum(block.count() for block in blocks) + len(self._others)
+        self._homes: dict[str, int] | None = None
+        self._made: dict[int, dict[str, Add]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self._blocks:
+            yield from block.chosen_ids()
+        yield from self._others
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._others or key in self._home()
+
+    def __getitem__(self, key: str) -> Add:
+        if key in self._others:
+            return self._others[key]
+        number = self._home()[key]
+        if number not in self._made:
+            self._made[number] = {add.id: add for add in self._blocks[number].adds()}
+        return self._made[number][key]
+
+    def values(self) -> ValuesView[Add]:
+        """Return all adds."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[str, Add]:
+        """Return all adds with their ids."""
+        return _Items(self)
+
+    def adds(self) -> Iterator[Add]:
+        """Yield all adds."""
+        for block in self._blocks:
+            yield from block.adds()
+        yield from self._others.values()
+
+    def _home(self) -> dict[str, int]:
+        """Return in which block each add is."""
+        if self._homes is None:
+            numbered = enumerate(self._blocks)
+            self._homes = {add_id: number for number, block in numbered for add_id in block.chosen_ids()}
+        return self._homes
+
+
+class _Values(ValuesView["Add"]):
+    _mapping: AddTable
+
+    def __iter__(self) -> Iterator[Add]:
+        return self._mapping.adds()
+
+
+class _Items(ItemsView[str, "Add"]):
+    _mapping: AddTable
+
+    def __iter__(self) -> Iterator[tuple[str, Add]]:
+        return ((add.id, add) for add in self._mapping.adds())

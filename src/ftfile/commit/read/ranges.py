@@ -1,0 +1,197 @@
+"""Ranges on storage: immutable files that stand for the records of consecutive versions, for readers.
+
+A range is right whoever wrote it and whatever else is there, so several may overlap. One that lies within another is
+not needed and goes; no committer's deletion can open a gap, since what is within nothing else is never deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format import layout
+from ftfile.commit.format.range import decode_range, decode_summary, encode_range
+from ftfile.commit.read.merging import merge
+from ftfile.commit.remaking import create_file
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.commit.format.range import Range
+    from ftfile.core.ids import IdSource
+    from ftfile.fs.api import FileSystem
+
+__all__ = (
+    "contained",
+    "cover",
+    "drop_contained",
+    "is_joined",
+    "list_ranges",
+    "reach",
+    "read_range",
+    "read_summary",
+    "write_merged",
+    "write_range",
+)
+
+# What one commit merges at most, the new range included: some 8 MiB of text. Larger ones are merged by maintenance.
+MERGED_BYTES = 1 << 20
+MERGED_AT_ONCE = 4
+# Up to this factor, ranges are of one size.
+ALIKE = 2
+
+_log = get_logger(__name__)
+
+
+def list_ranges(fs: FileSystem) -> dict[layout.RangeName, int]:
+    """Return the ranges there are, with their lengths in bytes."""
+    try:
+        found = fs.list(layout.RANGES)
+    except NotFound:
+        return {}
+    names = ((layout.parse_range_name(info.path), info.size_bytes) for info in found)
+    return {name: size_bytes for name, size_bytes in names if name is not None}
+
+
+def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int = -1) -> list[layout.RangeName]:
+    """Return the fewest ranges that stand for all versions after `end`, as far as they go, in order; they may overlap.
+
+    Args:
+        names: of the ranges there are.
+        last: leave out what stands for later versions only.
+        end: the version before the first that is looked for.
+    """
+    waiting = sorted(names)
+    chosen: list[layout.RangeName] = []
+    while last is None or end < last:
+        best = max((name for name in waiting if name.first <= end + 1), key=lambda name: name.last, default=None)
+        if best is None or best.last <= end:
+            break
+        chosen.append(best)
+        end = best.last
+        waiting = [name for name in waiting if name.last > end]
+    return chosen
+
+
+def is_joined(chosen: Sequence[layout.RangeName]) -> bool:
+    """Return True if the ranges of a cover do not overlap."""
+    return all(one.last + 1 == other.first for one, other in itertools.pairwise(chosen))
+
+
+def reach(chosen: Sequence[layout.RangeName]) -> int:
+    """Return the last version that a cover stands for; -1 for an empty one."""
+    return chosen[-1].last if chosen else -1
+
+
+def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool) -> Range:
+    """Read a range.
+
+    Args:
+        fs: of the directory.
+        name: which.
+        ended: whether to read also the adds that it removed itself.
+
+    Raises:
+        NotFound: a larger one has replaced it: list again.
+        CorruptData: it is damaged.
+    """
+    path = layout.range_path(name)
+    with fs.open(path) as file:
+        return _checked(decode_range(file, path, ended=ended), name)
+
+
+def read_summary(fs: FileSystem, name: layout.RangeName) -> Range:
+    """Read which versions a range stands for, and of which log.
+
+    Raises:
+        NotFound: a larger one has replaced it: list again.
+        CorruptData: it is damaged.
+    """
+    path = layout.range_path(name)
+    with fs.open(path) as file:
+        return _checked(decode_summary(file, path), name)
+
+
+def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeName:
+    """Write a range and return its name."""
+    name = layout.RangeName(content.first, content.last, ids.unique()[:16])
+    create_file(fs, layout.range_path(name), encode_range(content))
+    return name
+
+
+def write_merged(
+    fs: FileSystem,
+    ids: IdSource,
+    new: Range,
+    own: Sequence[layout.RangeName],
+    found: Mapping[layout.RangeName, int],
+) -> layout.RangeName:
+    """Write a new range, merged with those before it as soon as four are of one size; then drop what is within it.
+
+    So each add is written again as often as the ranges grow fourfold, and there are few ranges.
+
+    Args:
+        fs: of the directory.
+        ids: for its name.
+        new: stands for what comes after the cover.
+        own: the cover of this log; others are not believed.
+        found: the ranges there are.
+
+    Returns:
+        The name of what was written.
+    """
+    older = _mergeable(own, found, new)
+    if older:
+        try:
+            new = merge([*(read_range(fs, name, ended=True) for name in older), new], new.log_start)
+        except (NotFound, CorruptData) as error:
+            _log.warning("ranges stay apart: %s", error)
+    name = write_range(fs, ids, new)
+    drop_contained(fs, found, [name])
+    return name
+
+
+def contained(names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> list[layout.RangeName]:
+    """Return the ranges that lie within one that is known to be of this log; of two for the same versions, one."""
+    return [name for name in names if any(_contains(one, name) for one in own)]
+
+
+def drop_contained(fs: FileSystem, names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> None:
+    """Delete the ranges that lie within one that is known to be of this log."""
+    for name in contained(names, own):
+        with contextlib.suppress(NotFound):
+            fs.delete(layout.range_path(name))
+
+
+def _contains(one: layout.RangeName, other: layout.RangeName) -> bool:
+    is_within = one.first <= other.first and other.last <= one.last
+    # Everybody drops the same one of two.
+    return is_within and ((one.first, one.last) != (other.first, other.last) or one.unique < other.unique)
+
+
+def _checked(content: Range, name: layout.RangeName) -> Range:
+    if (content.first, content.last) != (name.first, name.last):
+        found = f"{content.first} to {content.last}"
+        raise CorruptData(layout.range_path(name), f"versions {name.first} to {name.last}", found)
+    return content
+
+
+def _mergeable(
+    chosen: Sequence[layout.RangeName], found: Mapping[layout.RangeName, int], new: Range
+) -> list[layout.RangeName]:
+    """Return the last ranges of a cover that are to be merged with the new one: by threes that it is as large as."""
+    size_bytes, first = len(encode_range(new)), new.first
+    older: list[layout.RangeName] = []
+    left = list(chosen)
+    while len(left) >= MERGED_AT_ONCE - 1:
+        left, group = left[: 1 - MERGED_AT_ONCE], left[1 - MERGED_AT_ONCE :]
+        firsts = [name.first for name in group[1:]] + [first]
+        joined = all(name.last + 1 == after for name, after in zip(group, firsts, strict=True))
+        total = size_bytes + sum(found[name] for name in group)
+        if not joined or any(found[name] > ALIKE * size_bytes for name in group) or total > MERGED_BYTES:
+            break
+        older, size_bytes, first = group + older, total, group[0].first
+    return older

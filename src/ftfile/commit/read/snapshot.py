@@ -1,0 +1,285 @@
+"""Snapshots: what a reader sees is a version; and where the bytes of an add lie at this moment.
+
+A snapshot is made of the newest ranges and of the records after them. Where a range is missing or damaged, records take
+its place while they are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.commit.format import layout
+from ftfile.commit.read.add_table import AddTable, Block
+from ftfile.commit.read.merging import clip
+from ftfile.commit.read.own_ranges import OwnRanges
+from ftfile.commit.read.ranges import cover, list_ranges, read_range
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.fs.api import InputFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.format.range import Document, Range
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("Snapshot", "open_add", "read_records", "snapshot_at", "take_snapshot")
+
+TRIES = 100
+
+_Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The live adds of a version, in the order of their records.
+
+    Attributes:
+        version: -1 for a log without records.
+        schema: key of the newest schema, None when no record had one.
+        definitions: all that the adds refer to, and more.
+        adds: by id; where their rows come from in segments is left to their records.
+        ranges_to: the last version for which ranges stood in, were found whole, and are known to be of this log also
+            without the records before it.
+    """
+
+    version: int = -1
+    schema: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    adds: Mapping[str, Add] = field(default_factory=AddTable)
+    ranges_to: int = -1
+
+
+def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
+    """Return the snapshot of a version, by default of the head.
+
+    Raises:
+        ConfigError: the log has no such version, or does not keep it any more.
+        CorruptData: a record is missing, or a range and the records that could take its place.
+    """
+    for _ in range(TRIES):
+        head = log.read_on()
+        newest, oldest = head.version, head.log_start
+        if version is not None and not oldest <= version <= newest:
+            raise ConfigError(f"versionAsOf={version}: the newest version is {newest}, the oldest {oldest}")
+        error: CorruptData | None = None
+        try:
+            snapshot = snapshot_at(log, head, version)
+        except CorruptData as found:
+            error = found
+        # A record that is not kept any more may be missing, or be a dead one.
+        if log.read_on().log_start == oldest:
+            if error is not None:
+                raise error
+            return snapshot
+    raise CorruptData(layout.LOG, "the same oldest record", "another at every look", "Read again later")
+
+
+def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
+    """Return the snapshot of a version of a log whose head is known.
+
+    Args:
+        log: of the directory.
+        head: its state.
+        version: by default that of the head.
+        since: take in also what was live at this version, or since then.
+
+    Raises:
+        CorruptData: see `take_snapshot`; or the head is not the newest, and its records are not kept any more.
+    """
+    version = head.version if version is None else version
+    seen: set[layout.RangeName] | None = None
+    while True:
+        found = set(list_ranges(log.fs))
+        builder = _Builder(version, version if since is None else since)
+        try:
+            builder.add_ranges(log, OwnRanges(log, head, found))
+            builder.add_records(log, head)
+            return builder.snapshot()
+        except CorruptData:
+            # Ranges that are merged while one lists them may be missed; what is missing twice is not there.
+            if found == seen:
+                raise
+            seen = found
+
+
+def read_records(log: CommitLog) -> Iterator[Record]:
+    """Yield the records that are kept, from the oldest to the head.
+
+    The caller looks at the end whether the oldest is still the same: others may have been dead.
+
+    Raises:
+        CorruptData: one is missing.
+    """
+    head = log.read_on()
+    version, newest = head.log_start, head.version
+    while version <= newest:
+        record = log.read_record(version)
+        if record is not None:
+            yield record
+            version += 1
+            continue
+        oldest = log.read_on().log_start
+        if oldest <= version:
+            raise _missing(version)
+        version = oldest
+
+
+class _Builder:
+    """Puts a snapshot together from ranges and records, in the order of versions.
+
+    Args:
+        version: what came later is left out.
+        since: what was removed later is kept in.
+    """
+
+    def __init__(self, version: int, since: int) -> None:
+        self._version = version
+        self._since = since
+        self._end = -1
+        self._blocks: list[Block] = []
+        self._others: dict[str, Add] = {}
+        self._removed: set[str] = set()
+        self._schema: str | None = None
+        self._definitions: dict[str, Any] = {}
+        self._ranges_to = -1
+
+    def add_ranges(self, log: CommitLog, own: OwnRanges) -> None:
+        """Take in what ranges of this log stand for, as far as there are whole ones without a gap."""
+        ends: list[int] = []
+        for content in self._read_ranges(log.fs, own):
+            overlaps = content.first <= self._end
+            if overlaps:
+                # Only a record at the end of the one before can tell which log that is of.
+                ends.append(self._end)
+            self._add_range(clip(content, self._end + 1) if overlaps else content)
+        self._ranges_to = min(*ends, self._end, self._version)
+
+    def add_records(self, log: CommitLog, head: LogState) -> None:
+        """Take in the records after the ranges."""
+        for version in range(self._end + 1, self._version + 1):
+            record = log.read_record(version) if version >= head.log_start else None
+            if record is None:
+                raise _missing(version)
+            self._add_record(record)
+
+    def snapshot(self) -> Snapshot:
+        """Return what was put together.
+
+        Raises:
+            CorruptData: something was removed that was not live.
+        """
+        found = sum(block.without(self._removed) for block in self._blocks)
+        if found != len(self._removed):
+            told = f"{len(self._removed) - found} others"
+            advice = (
+                "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
+            )
+            raise CorruptData(layout.RANGES, "removes of live adds", told, advice)
+        adds = AddTable(self._blocks, self._others)
+        return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
+
+    def _read_ranges(self, fs: FileSystem, own: OwnRanges) -> list[Range]:
+        """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
+        while True:
+            contents: list[Range] = []
+            end = -1
+            chosen = cover(own.names, self._version)
+            for name in chosen:
+                # What a range removed itself is left out unless it may be asked for.
+                ended = name.last > self._since or name.first <= end
+                try:
+                    contents.append(self._checked(read_range(fs, name, ended=ended)))
+                except (NotFound, CorruptData) as error:
+                    _log.warning("a range is passed over: %s", error)
+                    own.names.discard(name)
+                    break
+                end = name.last
+            else:
+                if own.foreign(contents, chosen) is None:
+                    return contents
+
+    def _checked(self, content: Range) -> Range:
+        if content.log_start > self._since:
+            raise CorruptData(layout.RANGES, f"a range that knows version {self._since}", "one that has forgotten it")
+        return content
+
+    def _add_range(self, content: Range) -> None:
+        for document in content.kept:
+            versions = document.versions()
+            later = content.last > self._version
+            self._add_block(document, versions.ids, [at <= self._version for at in versions.added] if later else None)
+        for document in (content.ended or ()) if content.last > self._since else ():
+            versions = document.versions()
+            both = zip(versions.added, versions.removed, strict=True)
+            chosen = [added <= self._version and removed > self._since for added, removed in both]
+            self._add_block(document, versions.ids, chosen)
+        self._removed.update(add_id for add_id, version in content.removes.items() if version <= self._since)
+        for version, key in content.schemas:
+            self._schema = key if version <= self._version else self._schema
+        self._definitions.update(content.definitions)
+        self._end = content.last
+
+    def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
+        if chosen is None or any(chosen):
+            self._blocks.append(Block(ids, document.rest, chosen))
+
+    def _add_record(self, record: Record) -> None:
+        for remove in record.removes if record.version <= self._since else ():
+            if self._others.pop(remove.id, None) is None:
+                self._removed.add(remove.id)
+        self._others.update((add.id, replace(add, ranges=()) if add.ranges else add) for add in record.adds)
+        self._schema = record.schema or self._schema
+        self._definitions.update(record.definitions)
+        self._end = record.version
+
+
+def _missing(version: int) -> CorruptData:
+    return CorruptData(
+        layout.record_path(version), "a record, or a range that stands for it", "neither", "Restore it from a copy"
+    )
+
+
+def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
+    """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
+
+    Somebody's file may be at the final name of a removed part: a part of another length is looked for elsewhere, too.
+
+    Args:
+        add: what to open.
+        opener: called with a path; raises NotFound to have the next place tried.
+
+    Raises:
+        CorruptData: it is nowhere.
+        NotFound: a file of another length, the only one there was, goes meanwhile.
+    """
+    other: str | None = None
+    final: list[str] = [add.final_path] if add.final_path is not None else []
+    for place in (*final, add.path, *final, layout.retired_path(add.id)):
+        try:
+            opened = opener(place)
+        except NotFound:
+            continue
+        if add.kind == "segment" or _length(opened) == add.length:
+            return opened
+        if isinstance(opened, InputFile):
+            opened.close()
+        other = place
+    if other is not None:
+        return opener(other)
+    raise CorruptData(
+        add.final_path or add.path,
+        f"a file of {add.length} bytes",
+        "nothing, neither staged nor published nor retired",
+        "Of an old version, it was vacuumed, and a newer one can be read; or another program moved or deleted it: "
+        "restore it from a copy",
+    )
+
+
+def _length(opened: bytes | FileInfo | InputFile) -> int:
+    return len(opened) if isinstance(opened, bytes) else opened.size_bytes

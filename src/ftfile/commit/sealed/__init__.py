@@ -1,0 +1,1 @@
+"""Encrypted directories: authenticated records, keyed fingerprints."""

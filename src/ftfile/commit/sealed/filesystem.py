@@ -1,0 +1,301 @@
+"""Sealed directories: whatever of the log decides anything ends in a MAC, which is made and checked here.
+
+The protocol above sees plain records, bases, ranges and hints. A directory is sealed from its first record on, or
+never: nothing in it can be replaced by something that is not.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.commit.format import layout
+from ftfile.commit.format.record import from_checked_text, to_checked_text
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.api import InputFile
+from ftfile.fs.wrapper import WrapperFileSystem
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import FileSystem
+    from ftfile.keys.keys import Keys, UsableKey
+
+__all__ = ("Seal", "SealedFileSystem", "identity_of_letters", "keys_of", "read_seal")
+
+_ALGORITHM = "hmac-sha256"
+_MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
+_RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
+_SEALED = (f"{layout.LOG}/", f"{layout.STATE}/", f"{layout.RANGES}/")
+_ADVICE = "Restore it from a copy. Nobody without a key of the directory can have written it"
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a sealed directory says of itself; nothing of it is secret, or believed without a MAC that fits.
+
+    Attributes:
+        directory_id: no other directory has it, but copies of this one.
+        key_provider: where its first writer had its keys from; None where readers must say it themselves.
+    """
+
+    directory_id: str
+    key_provider: str | None
+
+    @classmethod
+    def of(cls, content: bytes) -> Seal:
+        """Return what the format file says behind its first line.
+
+        Raises:
+            CorruptData: it is damaged, or none that this version knows.
+        """
+        # A record under the id of no directory would be there for good, and nobody could read it.
+        line = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]
+        try:
+            text = json.loads(line)
+            seal = cls(text["directory"], text["keyProvider"])
+            known = text["sealed"] == 1 and isinstance(seal.key_provider, str | None)
+            if known and re.fullmatch("[0-9a-f]{32}", seal.directory_id):
+                return seal
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise CorruptData(layout.FORMAT_FILE, "the line of a sealed directory", repr(line[:80]), _ADVICE)
+
+    def to_text(self) -> bytes:
+        """Return what the format file says of it."""
+        text = {"sealed": 1, "directory": self.directory_id, "keyProvider": self.key_provider}
+        return to_checked_text([json.dumps(text).encode()])
+
+
+def read_seal(fs: FileSystem) -> Seal | None:
+    """Return what a directory says of itself; None for one that is not sealed.
+
+    Raises:
+        NotFound: it is no ftfile directory.
+        CorruptData: what it says is not understood.
+    """
+    _, _, seal = fs.read(layout.FORMAT_FILE).partition(b"\n")
+    return Seal.of(seal) if seal else None
+
+
+def identity_of_letters(fs: FileSystem, path: str) -> str:
+    """Return the identity of dead letters: once they are published no record has them, so that they say it themselves.
+
+    Args:
+        fs: of their directory.
+        path: where they are staged, or published.
+
+    Raises:
+        CorruptData: the directory is sealed, and does not say what it is.
+    """
+    identity = layout.storage_identity("letters", path)
+    return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
+
+
+def keys_of(fs: FileSystem) -> Keys | None:
+    """Return the keys of a directory; None for one that is not sealed."""
+    return fs.keys if isinstance(fs, SealedFileSystem) else None
+
+
+class _Mac(NamedTuple):
+    """The last line of a sealed file."""
+
+    prefix: bytes
+    key_id: str
+    wrapped: bytes
+    digest: bytes
+
+
+class SealedFileSystem(WrapperFileSystem):
+    """A sealed directory: makes and checks MACs, and has the keys of all files in it.
+
+    Args:
+        inner: rooted at the directory.
+        keys: where keys come from.
+        key_id: of the key for new MACs; None for that of the newest record, or what stands for records, that was read.
+    """
+
+    def __init__(self, inner: FileSystem, keys: Keys, key_id: str | None = None) -> None:
+        super().__init__(inner)
+        self.keys = keys
+        self._key_id = key_id
+        self._newest = (-1, "")  # version read, and the key of its record, or of what stands for it
+        self._seal: Seal | None = None
+
+    def read(self, path: str) -> bytes:
+        """Return all of a file, without its MAC.
+
+        Raises:
+            CorruptData: the MAC does not fit, or there is none.
+            ConfigError: its key is not to be had; or the directory is not sealed.
+        """
+        content = self.inner.read(path)
+        if path == layout.FORMAT_FILE:
+            first, newline, _ = content.partition(b"\n")
+            self._take(content)
+            return first + newline
+        return self._checked(path, content) if _is_sealed(path) else content
+
+    def open(self, path: str) -> InputFile:
+        """Open a file; one with a MAC is read as a whole."""
+        if not _is_sealed(path):
+            return self.inner.open(path)
+        return _InMemory(path, self.read(path))
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole file, with its MAC if it has one."""
+        if path == layout.FORMAT_FILE:
+            seal = Seal(SYSTEM_IDS.unique(), _told(self.keys))
+            self.inner.create_exclusive(path, content + seal.to_text())
+            self._seal = seal
+            return
+        self.inner.create_exclusive(path, self._with_mac(path, content) if _is_sealed(path) else content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint, with its MAC if it has one."""
+        self.inner.put(path, self._with_mac(path, content) if _is_sealed(path) else content)
+
+    def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
+        """Return a digest of rows under a MAC, for a record.
+
+        Args:
+            digest: of the rows.
+            batch: whose rows they are: those of another one have another MAC.
+            like: what this returned before, whose key is taken.
+
+        Raises:
+            ConfigError: the key is not to be had.
+        """
+        mac = None if like is None else _mac(like.encode())
+        key = self._key_to_use() if mac is None else self.keys.find(mac.key_id, mac.wrapped)
+        return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
+
+    def _key_to_use(self) -> UsableKey:
+        return self.keys.key_to_use(self._key_id or self._newest[1] or self.keys.only_id())
+
+    def _with_mac(self, path: str, content: bytes) -> bytes:
+        line = _line(self._key_to_use(), _RECORD, self.directory_id, path, content)
+        return content + b"\n" + line + b"\n"
+
+    def _checked(self, path: str, content: bytes) -> bytes:
+        body, mac = _taken_apart(content)
+        if mac is None:
+            self._take_again(path)
+            raise CorruptData(path, "a file that ends in its MAC", f"one that ends in {content[-24:]!r}", _ADVICE)
+        try:
+            key = self.keys.find(mac.key_id, mac.wrapped)
+        except ConfigError as error:
+            if path != layout.PUBLISHED_HINT:
+                raise ConfigError(f"{path!r} cannot be read: {error}") from error
+            raise CorruptData(path, "a key that is known", str(error)) from error  # as good as no hint
+        for _ in range(2):
+            if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self.directory_id, path, mac.prefix, body)):
+                version = _version_of(path)
+                if version is not None and version >= self._newest[0]:
+                    self._newest = version, mac.key_id
+                return body
+            self._take_again(path)  # the directory may be another one than it was
+        raise CorruptData(
+            path,
+            f"what the key {mac.key_id!r} authenticates in this directory",
+            "something else: it was changed, or the key is another one of this name",
+            _ADVICE,
+        )
+
+    @property
+    def directory_id(self) -> str:
+        """Return what no other directory has, but copies of this one.
+
+        Raises:
+            CorruptData: the directory does not say it.
+        """
+        if self._seal is None:
+            self._take_again(layout.FORMAT_FILE)
+        assert self._seal is not None
+        return self._seal.directory_id
+
+    def _take_again(self, path: str) -> None:
+        try:
+            self._take(self.inner.read(layout.FORMAT_FILE))
+        except NotFound as error:
+            # As long as there is a log, that must not look like an empty directory.
+            why = "what an encrypted directory says of itself"
+            why += f", for {path!r}" if path != layout.FORMAT_FILE else ""
+            raise CorruptData(layout.FORMAT_FILE, why, "no such file", _ADVICE) from error
+
+    def _take(self, content: bytes) -> None:
+        _, _, seal = content.partition(b"\n")
+        if not seal:
+            raise ConfigError(
+                "keys were given, and this directory is not encrypted, so that nothing in it can be trusted: "
+                "encryption begins with the first commit to a directory. To write, take another directory; to read "
+                "this one as it is, leave out encryption and keyProvider"
+            )
+        self._seal = Seal.of(seal)
+
+
+class _InMemory(InputFile):
+    def __init__(self, path: str, content: bytes) -> None:
+        self.path = path
+        self.size_bytes = len(content)
+        self._content = content
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._content[offset : offset + length]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _is_sealed(path: str) -> bool:
+    return path.startswith(_SEALED) or path == layout.PUBLISHED_HINT
+
+
+def _version_of(path: str) -> int | None:
+    """Return up to which version a file of the log tells what was committed; None for a hint."""
+    parse = {layout.LOG: layout.parse_log_name, layout.STATE: layout.parse_base_name}.get(layout.parent(path))
+    name = layout.parse_range_name(path) if parse is None else parse(path)
+    if name is None:
+        return None
+    return name.last if isinstance(name, layout.RangeName) else name.version
+
+
+def _told(keys: Keys) -> str | None:
+    """Return what may be told of keys: what readers may follow without being told to, and what holds no secret."""
+    return keys.reference if keys.may_be_told else None
+
+
+def _taken_apart(content: bytes) -> tuple[bytes, _Mac | None]:
+    body, _, line = content[:-1].rpartition(b"\n")
+    mac = _mac(line) if content.endswith(b"\n") else None
+    return (content, None) if mac is None else (body, mac)
+
+
+def _mac(line: bytes) -> _Mac | None:
+    match = _MAC_LINE.fullmatch(line)
+    if match is None:
+        return None
+    try:
+        wrapped = base64.b64decode(b"" if match[3] == b"-" else match[3], b"-_", validate=True)
+    except binascii.Error:
+        return None
+    return _Mac(match[1], match[2].decode(), wrapped, bytes.fromhex(match[4].decode()))
+
+
+def _line(key: UsableKey, use: bytes, directory_id: str, name: str, content: bytes) -> bytes:
+    wrapped = base64.urlsafe_b64encode(key.wrapped).decode() or "-"
+    prefix = f"{_ALGORITHM} {key.key_id} {wrapped}".encode()
+    return prefix + b" " + _digest(key, use, directory_id, name, prefix, content).hex().encode()
+
+
+def _digest(key: UsableKey, use: bytes, directory_id: str, name: str, prefix: bytes, content: bytes) -> bytes:
+    mac: Any = hmac.new(key.records, use, "sha256")
+    for field in (directory_id.encode(), name.encode(), prefix):
+        mac.update(field + b"\0")
+    mac.update(content)
+    digest: bytes = mac.digest()
+    return digest

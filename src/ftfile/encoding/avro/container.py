@@ -1,0 +1,160 @@
+"""Avro's object container files: a header with the schema, and blocks of rows, each compressed by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import pyarrow as pa
+from isal import isal_zlib
+
+from ftfile.arrays.varints import varint
+from ftfile.encoding.base.line_reader import corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("CODECS", "MARKER_BYTES", "block", "blocks", "compressed", "header", "read_header")
+
+# Our names, which are Spark's but for zstandard, and those in the files.
+CODECS = {"none": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zstandard"}
+MARKER_BYTES = 16
+
+_MAGIC = b"Obj\x01"
+_ISAL_ERROR = cast("type[Exception]", isal_zlib.error)
+_RAW_DEFLATE = -15
+_ISAL_LEVEL_MAX = 3
+_CRC_BYTES = 4
+_VARINT_BYTES_MAX = 10
+
+
+def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:
+    """Return the start of a file; `codec` by its name in the file."""
+    entries = {"avro.schema": json.dumps(schema, separators=(",", ":")).encode(), "avro.codec": codec.encode()}
+    described = b"".join(_text(key.encode()) + _text(value) for key, value in entries.items())
+    return _MAGIC + _long(len(entries)) + described + _long(0) + marker
+
+
+def block(rows: int, data: bytes | memoryview, marker: bytes) -> bytes:
+    """Return a block of so many rows from their compressed bytes."""
+    return b"".join([_long(rows), _long(len(data)), data, marker])
+
+
+def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memoryview:
+    """Return the data of a block; `codec` by its name in the file, `level` None for one that costs little."""
+    if codec == "deflate":
+        used = level or 1
+        library = isal_zlib if used <= _ISAL_LEVEL_MAX else zlib
+        compressor = library.compressobj(used, zlib.DEFLATED, _RAW_DEFLATE)
+        deflated: bytes = compressor.compress(data) + compressor.flush()
+        return deflated
+    if codec == "snappy":
+        packed: bytes = pa.Codec("snappy").compress(data, asbytes=True)
+        return packed + isal_zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
+    if codec == "zstandard":
+        frame: bytes = pa.Codec("zstd", level or 1).compress(data, asbytes=True)
+        return frame
+    return data
+
+
+def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
+    """Return the schema, the codec by its name in the file, and the marker; the file is then at its first block.
+
+    Raises:
+        CorruptData: the file does not begin with a header.
+    """
+    entries: dict[bytes, bytes] = {}
+    try:
+        _expect(file, _MAGIC)
+        while count := _read_long(file):
+            for _ in range(count):
+                key = _read(file, _read_long(file))
+                entries[key] = _read(file, _read_long(file))
+        schema, codec = json.loads(entries[b"avro.schema"]), entries[b"avro.codec"].decode()
+        return schema, codec, _read(file, MARKER_BYTES)
+    except (ValueError, KeyError) as error:
+        raise corrupt(file, "an Avro file", f"no header of one: {error!r}") from error
+
+
+def blocks(file: BinaryIO, codec: str, marker: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of rows and the bytes of each block from the file's position on.
+
+    Raises:
+        CorruptData: what follows is no whole blocks.
+    """
+    start = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(start)
+    while file.tell() < end:
+        try:
+            rows, size = _read_long(file), _read_long(file)
+            data = _read(file, min(size, end))
+            _expect(file, marker)
+            plain = _decompressed(data, codec)
+        except (ValueError, OSError, zlib.error, _ISAL_ERROR) as error:
+            raise corrupt(file, "whole blocks of an Avro file", error) from error
+        yield rows, plain
+
+
+def _decompressed(data: bytes, codec: str) -> bytes:
+    if codec == "deflate":
+        decompressor = isal_zlib.decompressobj(_RAW_DEFLATE)
+        plain: bytes = decompressor.decompress(data)
+        if not decompressor.eof or decompressor.unused_data:
+            raise ValueError("a block that is no whole deflate stream")
+        return plain
+    if codec == "snappy":
+        packed, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "big")
+        plain = pa.Codec("snappy").decompress(packed, _leading_number(packed), asbytes=True)
+        if isal_zlib.crc32(plain) != crc:
+            raise ValueError("a block with another checksum than it says")
+        return plain
+    if codec == "zstandard":
+        return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
+    if codec == "null":
+        return data
+    raise ValueError(f"codec {codec!r}")
+
+
+def _leading_number(data: bytes) -> int:
+    found = 0
+    for place, byte in enumerate(data[:_VARINT_BYTES_MAX]):
+        found |= (byte & 0x7F) << 7 * place
+        if byte <= 0x7F:  # noqa: PLR2004 - the last one
+            return found
+    raise ValueError("a number without an end")
+
+
+def _long(number: int) -> bytes:
+    return varint(number << 1)
+
+
+def _text(data: bytes) -> bytes:
+    return _long(len(data)) + data
+
+
+def _read_long(file: BinaryIO) -> int:
+    data = b""
+    while not data or data[-1] > 0x7F:  # noqa: PLR2004 - there is more
+        data += _read(file, 1)
+        if len(data) > _VARINT_BYTES_MAX:
+            break
+    number = _leading_number(data)
+    return (number >> 1) ^ -(number & 1)
+
+
+def _expect(file: BinaryIO, data: bytes) -> None:
+    found = _read(file, len(data))
+    if found != data:
+        raise ValueError(f"{found!r} instead of {data!r}")
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    if size < 0:
+        raise ValueError(f"a length of {size}")
+    data = file.read(size)
+    if len(data) != size:
+        raise ValueError(f"an end {size - len(data)} bytes too early")
+    return data

@@ -1,0 +1,220 @@
+"""`fileFormat=avro`: object container files, with the schema that Spark's own Avro source expects."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.arrays.buffers import from_numpy, is_valid, string_parts
+from ftfile.arrays.nested import rebuild
+from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.core.errors import ConfigError
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.encoding.api import Format
+from ftfile.encoding.avro.container import CODECS, block, blocks, compressed, header, read_header
+from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
+from ftfile.encoding.avro.schema import (
+    arrow_type,
+    avro_schema,
+    is_name,
+    is_namespace,
+    is_type_name,
+    raw_schema,
+    schema_problems,
+)
+from ftfile.encoding.base.codec_options import codec_from_options
+from ftfile.encoding.base.columnar_writer import CollectingEncoder, check_text, encoding_errors
+from ftfile.encoding.base.line_reader import batch_of, corrupt
+from ftfile.encoding.base.schema_check import refuse
+from ftfile.encoding.base.segments import RowJoiner, RowSegments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+
+__all__ = ("AvroFormat",)
+
+_LEVELS = ("deflate", "zstd")
+_DEFAULT = "deflate"  # which every reader must know
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFormat(Format):
+    """Avro.
+
+    Attributes:
+        compression: of each block.
+        level: of the codec; None for one that costs little.
+        record_name: what the schema calls a row.
+        record_namespace: of that name.
+    """
+
+    name: ClassVar[str] = "avro"
+    open_files_max: ClassVar[int] = 200
+
+    compression: str = _DEFAULT
+    level: int | None = None
+    record_name: str = "topLevelRecord"
+    record_namespace: str = ""
+
+    @property
+    def extension(self) -> str:
+        """Return `.avro`, whatever the codec: readers go by it."""
+        return ".avro"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> AvroFormat:
+        """See `Format.from_options`."""
+        compression, level = codec_from_options(cls.name, options, CODECS, _LEVELS, _DEFAULT)
+        name, namespace = options.get("recordName", "topLevelRecord"), options.get("recordNamespace", "")
+        if not is_name(name):
+            raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
+        if is_type_name(name):
+            raise ConfigError(f"option recordName={name!r} is a type of Avro's, and records may not be called so")
+        if not is_namespace(namespace):
+            raise ConfigError(
+                f"option recordNamespace={namespace!r}: it takes names with dots between them, as in `a.b`"
+            )
+        return cls(compression, level, name, namespace)
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
+        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
+        return {
+            "compression": self.compression,
+            "compressionLevel": self.level,
+            "recordName": self.record_name,
+            "recordNamespace": self.record_namespace,
+        }
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> AvroFormat:
+        """See `Format.from_definition`."""
+        return cls.from_options(definition)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """See `Format.check_schema`; names must be Avro's, and map keys strings."""
+        spark_schema_json(schema)
+        refuse(self.name, schema_problems(schema))
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        """See `Format.encoder`."""
+        return _AvroEncoder(schema, target, self)
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """See `Format.segments`."""
+        return RowSegments(schema, check_text)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
+        """See `Format.joiner`."""
+        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """See `Format.decode`.
+
+        Raises:
+            ConfigError: the package that reads Avro is missing.
+        """
+        avro, codec, marker = read_header(file)
+        try:
+            in_file = arrow_type(avro)
+            read = _reader(avro)
+        except (ValueError, KeyError, TypeError) as error:
+            raise corrupt(file, "an Avro file of rows", f"another schema: {error!r}") from error
+        present = {field.name: place for place, field in enumerate(in_file)}
+        for rows, data in blocks(file, codec, marker):
+            try:
+                found = rebuild(read(rows, data), in_file, _from_raw)
+                columns = [
+                    rebuild(found.field(present[column.name]), column.type, pa.Array.cast)
+                    if column.name in present
+                    else pa.nulls(rows, column.type)
+                    for column in schema
+                ]
+            except Exception as error:  # fastavro raises what bad bytes lead to
+                raise corrupt(file, f"{rows} rows in a block of an Avro file", repr(error)) from error
+            yield batch_of(columns, schema, rows)
+
+
+class _AvroEncoder(CollectingEncoder):
+    """A group is a block: as large as a reader may well hold, and large enough to compress."""
+
+    group_rows_max = 65_536
+    group_bytes_max = 1 << 20
+
+    def __init__(self, schema: pa.Schema, target: ByteWriter, options: AvroFormat) -> None:
+        super().__init__(schema, target)
+        self._codec = CODECS[options.compression]
+        self._level = options.level
+        self._marker = bytes.fromhex(SYSTEM_IDS.unique())
+        described = avro_schema(schema, options.record_name, options.record_namespace)
+        target.write(header(described, self._codec, self._marker))
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        check_text(batch)
+
+    def _write_group(self, rows: pa.Table) -> None:
+        self._target.write(self._block(rows))
+
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        return len(self._block(rows))
+
+    def _block(self, rows: pa.Table) -> bytes:
+        with encoding_errors("Avro"):
+            batch = rows.combine_chunks().to_batches()[0]
+            encoded = encode_rows(batch)
+            offsets, data = string_parts(encoded)
+            plain = data[offsets[0] : offsets[-1]].data
+            return block(batch.num_rows, compressed(plain, self._codec, self._level), self._marker)
+
+    def _footer_bytes(self, groups: int) -> int:  # noqa: ARG002 - there is no footer
+        return 0
+
+    def _end(self) -> None:
+        """There is nothing after the last block."""
+
+
+def _reader(avro: Any) -> Callable[[int, bytes], pa.Array]:  # noqa: ANN401 - JSON
+    """Return what reads the rows of a block, in the types of `raw_schema`."""
+    try:
+        import fastavro  # noqa: PLC0415 - needed for reading alone
+    except ImportError as error:
+        raise ConfigError(
+            f"reading Avro needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
+            "driver and on the executors"
+        ) from error
+    raw, arrow = raw_schema(avro)
+    marker = bytes(16)
+    start = header(raw, "null", marker)
+
+    def read(rows: int, data: bytes) -> pa.Array:
+        file = io.BytesIO(start + block(rows, data, marker))
+        return pa.array(list(fastavro.reader(file)), arrow)
+
+    return read
+
+
+def _from_raw(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if array.type == target:
+        return array
+    if pa.types.is_string(target):
+        return array.cast(target)
+    if pa.types.is_decimal(target):
+        return _decimals(array, target)
+    return array.view(target)
+
+
+def _decimals(array: pa.Array, target: pa.Decimal128Type) -> pa.Array:
+    size, valid = decimal_bytes(target.precision), is_valid(array)
+    offsets, data = string_parts(array)
+    if not (np.diff(offsets) == np.where(valid, size, 0)).all():
+        raise ValueError(f"a decimal that is not {size} bytes long")
+    big = data[offsets[0] : offsets[-1]].reshape(-1, size)
+    little = np.zeros((len(array), 16), np.uint8)
+    little[valid] = np.where(big[:, :1] & 0x80, 0xFF, 0)
+    little[valid, :size] = big[:, ::-1]
+    return from_numpy(little.reshape(-1).view("V16"), target, valid)

@@ -1,0 +1,176 @@
+"""Spark's types in Avro's schemas, as Spark's own Avro source has them, and back."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.encoding.base.schema_check import columns_within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("arrow_type", "avro_schema", "is_name", "is_namespace", "is_type_name", "raw_schema", "schema_problems")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_TYPE_NAMES = frozenset(
+    {
+        *("null", "boolean", "int", "long", "float", "double", "bytes", "string"),
+        *("record", "enum", "array", "map", "union", "fixed", "error"),
+    }
+)
+
+_LEAVES: dict[pa.DataType, Any] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "bytes",
+    pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.timestamp("us", tz="UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+    pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+_ARROW = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+def is_name(text: str) -> bool:
+    """Say whether Avro takes a text for a name."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_type_name(text: str) -> bool:
+    """Say whether Avro has a type of that name: records, in whichever namespace, may not be called so."""
+    return text in _TYPE_NAMES
+
+
+def is_namespace(text: str) -> bool:
+    """Say whether Avro takes a text for a namespace: nothing, or names with dots between them."""
+    return not text or all(map(is_name, text.split(".")))
+
+
+def schema_problems(schema: pa.Schema) -> Iterator[str]:
+    """Yield what Avro cannot hold: a sentence for each column or part of one."""
+    for column in schema:
+        for name in {column.name, *_field_names(column.type)}:
+            if not is_name(name):
+                where = f"column `{column.name}`" + (f", field `{name}`" if name != column.name else "")
+                yield f"{where}: names in Avro are letters, digits and _; rename it, or use parquet"
+    for path, arrow in columns_within(schema):
+        if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type):
+            yield f"column `{path}`: {arrow}; keys in Avro are strings: cast the keys to STRING, or use parquet"
+
+
+def _field_names(arrow: pa.DataType) -> Iterator[str]:
+    if pa.types.is_struct(arrow):
+        yield from (field.name for field in arrow)
+    if pa.types.is_nested(arrow):
+        for index in range(arrow.num_fields):
+            yield from _field_names(arrow.field(index).type)
+
+
+def avro_schema(schema: pa.Schema, name: str, namespace: str) -> dict[str, Any]:
+    """Return the record that rows are; every value may be null, and is by default.
+
+    Args:
+        schema: of rows that Avro can hold.
+        name: of the record.
+        namespace: of its name; empty for none.
+    """
+    return _record(list(schema), name, namespace)
+
+
+def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]:
+    below = f"{namespace}.{name}" if namespace else name
+    described = [
+        {"name": field.name, "type": _nullable(field.type, field.name, below), "default": None} for field in fields
+    ]
+    return {"type": "record", "name": name, **({"namespace": namespace} if namespace else {}), "fields": described}
+
+
+def _nullable(arrow: pa.DataType, name: str, namespace: str) -> list[Any]:
+    return ["null", _type(arrow, name, namespace)]
+
+
+def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401 - JSON
+    if pa.types.is_struct(arrow):
+        # `string` becomes `string_`, and so `string_` must become `string__`.
+        return _record(list(arrow), f"{name}_" if is_type_name(name.rstrip("_")) else name, namespace)
+    if pa.types.is_list(arrow):
+        return {"type": "array", "items": _nullable(arrow.value_type, name, namespace)}
+    if pa.types.is_map(arrow):
+        return {"type": "map", "values": _nullable(arrow.item_type, name, namespace)}
+    if pa.types.is_decimal(arrow):
+        return {"type": "bytes", "logicalType": "decimal", "precision": arrow.precision, "scale": arrow.scale}
+    return _LEAVES[arrow]
+
+
+def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
+    """Return the Arrow type of what `avro_schema` describes.
+
+    Raises:
+        ValueError, KeyError, TypeError: it does not describe this.
+    """
+    if isinstance(avro, list):
+        _, avro = avro
+    described: dict[str, Any] = {"type": avro} if isinstance(avro, str) else avro
+    kind = described.get("logicalType", described["type"])
+    if kind == "record":
+        return pa.struct([(field["name"], arrow_type(field["type"])) for field in described["fields"]])
+    if kind == "array":
+        return pa.list_(pa.field("element", arrow_type(described["items"])))
+    if kind == "map":
+        return pa.map_(pa.string(), arrow_type(described["values"]))
+    if kind == "decimal":
+        return pa.decimal128(described["precision"], described["scale"])
+    return _ARROW[kind]
+
+
+def raw_schema(avro: Any, path: str = "") -> tuple[Any, pa.DataType]:  # noqa: ANN401 - JSON
+    """Return another schema of the same bytes, which is read faster, and the Arrow type of what is read.
+
+    Strings are bytes, times numbers, and maps arrays of entries.
+
+    Args:
+        avro: what `avro_schema` describes.
+        path: where in the schema it stands.
+    """
+    if isinstance(avro, list):
+        raw, arrow = raw_schema(avro[1], path)
+        return ["null", raw], arrow
+    if isinstance(avro, str):
+        return ("bytes", pa.binary()) if avro == "string" else (avro, _ARROW[avro])
+    kind = avro["type"]
+    if kind == "record":
+        fields = avro["fields"]
+    elif kind == "array":
+        raw, arrow = raw_schema(avro["items"], f"{path}_e")
+        return {"type": "array", "items": raw}, pa.list_(pa.field("element", arrow))
+    elif kind == "map":
+        fields = [{"name": "key", "type": "bytes"}, {"name": "value", "type": avro["values"]}]
+    else:
+        return kind, _ARROW[kind]
+    inner = [raw_schema(field["type"], f"{path}_{place}") for place, field in enumerate(fields)]
+    names = [field["name"] for field in fields]
+    described = [{"name": name, "type": raw} for name, (raw, _) in zip(names, inner, strict=True)]
+    record = {"type": "record", "name": f"r{path}", "fields": described}
+    struct = pa.struct([(name, arrow) for name, (_, arrow) in zip(names, inner, strict=True)])
+    if kind == "record":
+        return record, struct
+    return {"type": "array", "items": record}, pa.list_(pa.field("element", struct))

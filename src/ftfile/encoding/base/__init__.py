@@ -1,0 +1,1 @@
+"""What formats share: writers and readers of lines and columns, segments, checks."""

@@ -1,0 +1,1 @@
+"""Records as bytes of the user's own."""

@@ -1,0 +1,1 @@
+"""CSV as Spark writes and reads it."""

@@ -1,0 +1,1 @@
+"""JSON lines as Spark writes and reads them."""

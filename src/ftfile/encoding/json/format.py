@@ -1,0 +1,243 @@
+"""`fileFormat=json`: one JSON object a line, as Spark's JSON source reads them."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import arro3.io
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.arrays.base64_text import base64_text, from_base64
+from ftfile.arrays.float_text import all_finite
+from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
+from ftfile.arrays.time_text import check_range
+from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.encoding.api import LineFormat
+from ftfile.encoding.base.line_reader import batch_of, corrupt, separator_ends, whole_lines
+from ftfile.encoding.base.line_writer import EncodedRows, LineEncoder, naming, rows_of
+from ftfile.encoding.base.schema_check import columns_within, refuse
+from ftfile.encoding.base.segments import LineJoiner, LineSegments
+from ftfile.encoding.base.time_formats import TimeFormats
+from ftfile.encoding.json.text import object_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+
+__all__ = ("JsonLines",)
+
+_ESCAPED_NUL = b"\\u0000"
+_READ_BATCH_ROWS = 65_536
+_NEWLINE = ord("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLines(LineFormat):
+    """JSON lines.
+
+    Attributes:
+        ignore_null_fields: leave null fields out, as Spark's own writer does.
+    """
+
+    name: ClassVar[str] = "json"
+
+    times: TimeFormats = field(default_factory=TimeFormats)
+    ignore_null_fields: bool = True
+    line_sep: str = "\n"
+
+    @property
+    def extension(self) -> str:
+        """Return `.json`."""
+        return ".json"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> JsonLines:
+        """See `Format.from_options`."""
+        line_sep = options.get("lineSep", "\n")
+        # JSON escapes every control character, so a separator with one never occurs within a record.
+        if not any(character < " " for character in line_sep):
+            raise ConfigError(
+                f"option lineSep={line_sep!r}: for json it needs a control character, such as \\n or \\r\\n"
+            )
+        return cls(TimeFormats.from_options(options), options.get("ignoreNullFields", True), line_sep)
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the lines name their columns
+        """See `Format.definition`."""
+        settled = {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep}
+        return settled | self.times.definition()
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> JsonLines:
+        """See `Format.from_definition`."""
+        return cls.from_options(definition)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """See `Format.check_schema`; JSON has names of members only, so map keys must be strings."""
+        refuse(
+            self.name,
+            (
+                f"column `{path}`: {arrow}; JSON keys are strings: cast the keys to STRING, or use parquet"
+                for path, arrow in columns_within(schema)
+                if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type)
+            ),
+        )
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        """See `Format.encoder`."""
+        return _JsonEncoder(schema, target, self)
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """See `Format.segments`."""
+        return LineSegments(lambda target: _JsonEncoder(schema, target, self), self)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - see `segments`
+        """See `Format.joiner`."""
+        return LineJoiner(target, 0, self.row_ends, limits)
+
+    def row_ends(self, data: bytes) -> NDArray[np.integer]:
+        """See `LineFormat.row_ends`."""
+        return separator_ends(data, self.line_sep.encode())
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """See `Format.decode`."""
+        line_sep = self.line_sep.encode()
+        as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
+        for block in whole_lines(file, line_sep):
+            lines = block if line_sep == b"\n" else block.replace(line_sep, b"\n")
+            rows = 0
+            try:
+                for batch in _read(lines, as_read):
+                    rows += batch.num_rows
+                    columns = [
+                        rebuild(array, column.type, self._read_leaf)
+                        for column, array in zip(schema, batch.columns, strict=True)
+                    ]
+                    yield batch_of(columns, schema, batch.num_rows)
+            except Exception as error:  # arro3 raises nothing more special
+                raise corrupt(file, "JSON lines", error) from error
+            if rows != (expected := lines.count(b"\n")):
+                raise corrupt(file, f"{expected} JSON objects, one a line", rows)
+
+    def is_text(self, arrow: pa.DataType) -> bool:
+        """Say whether values of this type become strings before the encoder sees them."""
+        return pa.types.is_binary(arrow) or (pa.types.is_temporal(arrow) and not self.times.is_default(arrow))
+
+    def text(self, array: pa.Array) -> pa.StringArray:
+        """Return binary values, dates and timestamps as strings.
+
+        Raises:
+            ValueError: a value has no text.
+        """
+        if pa.types.is_binary(array.type):
+            return base64_text(array)
+        return self.times.pattern(array.type).format(array, self.times.zone)
+
+    def _read_type(self, arrow: pa.DataType) -> pa.DataType:
+        iso = pa.types.is_temporal(arrow) and self.times.is_iso(arrow)
+        return arrow if iso or not self.is_text(arrow) else pa.string()
+
+    def _read_leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        if array.type == target:
+            return array
+        if pa.types.is_binary(target):
+            return from_base64(array)
+        return self.times.pattern(target).read(array, target, self.times.zone)
+
+
+def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
+    # arro3 ends the process where what it says of an error has a NUL in it.
+    if b"\0" in lines:
+        raise ValueError("a zero byte")
+    if _ESCAPED_NUL in lines:
+        for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
+            pass
+    return _reader(lines, schema)
+
+
+def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
+    reader = arro3.io.read_json(io.BytesIO(lines), schema, batch_size=_READ_BATCH_ROWS)
+    return pa.RecordBatchReader.from_stream(reader)
+
+
+class _JsonEncoder(LineEncoder):
+    """arro3 for every batch, but those with values that it gets wrong."""
+
+    def __init__(self, schema: pa.Schema, target: ByteWriter, options: JsonLines) -> None:
+        super().__init__(target)
+        self._names = schema.names
+        self._options = options
+        self._line_sep = options.line_sep.encode()
+        # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
+        self._rebuilt = [
+            pa.types.is_nested(column.type) or any(map(options.is_text, leaf_types(column.type))) for column in schema
+        ]
+
+    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+        columns, is_plain = [], True
+        for name, array, is_rebuilt in zip(self._names, batch.columns, self._rebuilt, strict=True):
+            with naming(f"column `{name}`"):
+                column = _with_text(array, self._options.is_text, self._options.text) if is_rebuilt else array
+                is_plain = _is_plain(column) and is_plain
+            columns.append(column)
+        return self._by_arro3(columns) if is_plain else self._by_kernels(columns)
+
+    def _by_arro3(self, columns: list[pa.Array]) -> EncodedRows:
+        sink = io.BytesIO()
+        batch = pa.RecordBatch.from_arrays(columns, names=self._names)
+        try:
+            arro3.io.write_ndjson(batch, sink, explicit_nulls=not self._options.ignore_null_fields)
+        except Exception as error:  # arro3 raises nothing more special
+            raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
+        data = sink.getbuffer()
+        longer = len(self._line_sep) - 1
+
+        def ends() -> NDArray[np.integer]:
+            # JSON escapes newlines within values: each one ends a row.
+            newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+            return newlines + longer * np.arange(1, len(newlines) + 1)
+
+        replaced = data if self._line_sep == b"\n" else sink.getvalue().replace(b"\n", self._line_sep)
+        return EncodedRows(replaced, ends)
+
+    def _by_kernels(self, columns: list[pa.Array]) -> EncodedRows:
+        text = []
+        for name, column in zip(self._names, columns, strict=True):
+            with naming(f"column `{name}`"):
+                text.append(_with_text(column, pa.types.is_temporal, self._options.text))
+        objects = object_text(self._names, text, ignore_nulls=self._options.ignore_null_fields)
+        return rows_of(pc.binary_join_element_wise(objects, "", self._options.line_sep))
+
+
+def _with_text(
+    array: pa.Array, is_text: Callable[[pa.DataType], bool], text: Callable[[pa.Array], pa.StringArray]
+) -> pa.Array:
+    """Return a column with the leaves of some types as strings."""
+    target = map_leaf_types(array.type, lambda kind: pa.string() if is_text(kind) else kind)
+    return rebuild(array, target, lambda leaf, _: text(leaf) if is_text(leaf.type) else leaf)
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Say whether arro3 writes a column as Spark does.
+
+    It writes NaN and infinities as null, leaves out map entries without a value, and writes an error message
+    for a year of five digits.
+
+    Raises:
+        ValueError: a date or timestamp is outside the years 0001 to 9999.
+    """
+    for leaf in leaves(column):
+        if pa.types.is_temporal(leaf.type):
+            check_range(leaf)
+        elif pa.types.is_floating(leaf.type):
+            if not all_finite(leaf):
+                return False
+        elif pa.types.is_map(leaf.type) and map_entries(leaf).flatten()[1].null_count:
+            return False
+    return True

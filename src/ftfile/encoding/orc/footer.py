@@ -1,0 +1,124 @@
+"""The end of an ORC file as Arrow's writer leaves it, with what it does not say: the calendar, and Spark's types.
+
+A footer is a Protobuf message; after it come a postscript, which is one, too, and the length of that in a byte. Where
+files are compressed, a footer is made of chunks, each with its length and whether it is compressed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.arrays.varints import varint
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+__all__ = ("amended",)
+
+# Numbers of fields, and what may stand in them.
+_FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
+_TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2
+_POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE = 1, 2, 3
+_NUMBER, _BYTES = 0, 2
+_ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
+_CHUNK_HEAD_BYTES = 3
+
+
+def amended(tail: bytes, wall_clocks: Collection[int]) -> bytes:
+    """Return the end of a file with its footer amended.
+
+    Args:
+        tail: of the file, with the whole footer.
+        wall_clocks: types, by their number, that are Spark's TIMESTAMP_NTZ, which it stores as numbers.
+    """
+    postscript = tail[-1 - tail[-1] : -1]
+    known = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
+    end = len(tail) - 1 - len(postscript)
+    start = end - known[_POSTSCRIPT_FOOTER_LENGTH]
+    codec = known[_POSTSCRIPT_COMPRESSION]
+    footer = _amended(_plain(tail[start:end], codec), wall_clocks)
+    if codec:
+        footer = _chunks(footer, known[_POSTSCRIPT_BLOCK_SIZE])
+    described = b"".join(
+        _number(number, len(footer)) if number == _POSTSCRIPT_FOOTER_LENGTH else raw
+        for number, _, raw in _fields(postscript)
+    )
+    return tail[:start] + footer + described + bytes([len(described)])
+
+
+def _amended(footer: bytes, wall_clocks: Collection[int]) -> bytes:
+    """Say that dates before 1582 are those of today's calendar: readers take them for Julian ones otherwise."""
+    attribute = _text(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + _text(_ATTRIBUTE_VALUE, b"timestamp_ntz")
+    kept, types = [], 0
+    for number, value, raw in _fields(footer):
+        if number == _FOOTER_TYPES and isinstance(value, bytes):
+            more = _text(_TYPE_ATTRIBUTES, attribute) if types in wall_clocks else b""
+            kept.append(_text(number, value + more))
+            types += 1
+        elif number != _FOOTER_CALENDAR:
+            kept.append(raw)
+    return b"".join([*kept, _number(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
+    """Yield number and value of each field, and its bytes."""
+    position = 0
+    while position < len(message):
+        start = position
+        key, position = _varint(message, position)
+        number, position = _varint(message, position)
+        value: int | bytes = number
+        if key & 7 == _BYTES:
+            value = message[position : position + number]
+            position += number
+        yield key >> 3, value, message[start:position]
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    found, shift, byte = 0, 0, 0x80
+    while byte & 0x80:
+        byte = data[position]
+        found |= (byte & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+    return found, position
+
+
+def _number(field: int, value: int) -> bytes:
+    return varint(field << 3 | _NUMBER) + varint(value)
+
+
+def _text(field: int, value: bytes) -> bytes:
+    return varint(field << 3 | _BYTES) + varint(len(value)) + value
+
+
+def _plain(data: bytes, codec: int) -> bytes:
+    if not codec:
+        return data
+    found, position = b"", 0
+    while position < len(data):
+        head = int.from_bytes(data[position : position + _CHUNK_HEAD_BYTES], "little")
+        position += _CHUNK_HEAD_BYTES
+        chunk = data[position : position + (head >> 1)]
+        position += len(chunk)
+        found += chunk if head & 1 else _decompressed(chunk, codec)
+    return found
+
+
+def _decompressed(chunk: bytes, codec: int) -> bytes:
+    if codec == _ZLIB:
+        return zlib.decompress(chunk, -zlib.MAX_WBITS)
+    if codec == _SNAPPY:
+        size, _ = _varint(chunk, 0)
+        plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
+        return plain
+    assert codec == _ZSTD, f"codec {codec}"
+    return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read())
+
+
+def _chunks(data: bytes, size_max: int) -> bytes:
+    """Return data in chunks that are not compressed."""
+    pieces = [data[start : start + size_max] for start in range(0, len(data), size_max)]
+    return b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEAD_BYTES, "little") + piece for piece in pieces)

@@ -1,0 +1,145 @@
+"""Parquet's own encryption, with the keys of ftfile: what the tools of parquet-hadoop read, if they have them, too.
+
+Keys are wrapped as parquet-hadoop wraps them itself (`KeyToolkit.encryptKeyLocally`): base64 of a random nonce of 12
+bytes, and of the key under AES-GCM with the master key, the master key's id being associated data.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet.encryption as pe
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.ids import random_bytes
+from ftfile.encoding.base.line_reader import corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.keys.keys import Keys
+
+__all__ = ("IDENTITY", "MAGIC", "Decryption", "check_algorithm", "check_library", "encryption")
+
+# Where the encrypted footer says which file it belongs to.
+IDENTITY = "ftfile.identity"
+# With which files begin and end that have an encrypted footer.
+MAGIC = b"PARE"
+# The length of the footer, and `MAGIC`.
+_TAIL_BYTES = 8
+# How `FileCryptoMetaData` begins: field 1, a union; of that field 1, `AesGcmV1`.
+_AES_GCM_V1 = b"\x1c\x1c"
+_NONCE_BYTES = 12
+_KEY_BITS = 256
+# What stands for a service where there is none.
+_NO_SERVICE = "DEFAULT"
+
+
+def check_library() -> None:
+    """Refuse a pyarrow that cannot encrypt all of a file.
+
+    Raises:
+        ConfigError: it is too old.
+    """
+    if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
+        raise ConfigError("encryption=parquet needs a newer pyarrow than this one, which is " + pa.__version__)
+
+
+def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return how a file is encrypted: all of it, with a random key of its own."""
+    settings = pe.EncryptionConfiguration(
+        footer_key=key_id, uniform_encryption=True, data_key_length_bits=_KEY_BITS, double_wrapping=False
+    )
+    return pe.CryptoFactory(lambda _: _Client(keys)).file_encryption_properties(pe.KmsConnectionConfig(), settings)
+
+
+def check_algorithm(file: BinaryIO) -> None:
+    """Refuse files whose pages would be decrypted without being authenticated, as those of AES_GCM_CTR_V1 are.
+
+    Nothing authenticates what says which algorithm it is.
+
+    Args:
+        file: that ends in `MAGIC`; where it stands afterwards does not matter.
+
+    Raises:
+        CorruptData: it is encrypted by another algorithm than `encryption` takes.
+    """
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - _TAIL_BYTES))
+    tail = file.read(_TAIL_BYTES)
+    start = end - _TAIL_BYTES - int.from_bytes(tail[:4], "little")
+    if len(tail) < _TAIL_BYTES or tail[4:] != MAGIC or start < 0:
+        raise corrupt(file, "a Parquet file with an encrypted footer", "one in the clear, or no whole one")
+    file.seek(start)
+    found = file.read(len(_AES_GCM_V1))
+    if found != _AES_GCM_V1:
+        raise corrupt(file, "a Parquet file encrypted by AES_GCM_V1", f"one that begins its footer with {found.hex()}")
+
+
+class Decryption:
+    """How one file is decrypted.
+
+    Attributes:
+        properties: what pyarrow takes. It believes files in the clear all the same.
+        has_key: whether the file had a key; only then its footer was authenticated.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        def connect(connection: Any) -> _Client:  # noqa: ANN401 - pyarrow has no types
+            service = connection.kms_instance_id
+            if service != _NO_SERVICE:
+                raise ConfigError(f"a Parquet file has its key from the service {service!r}, and ftfile uses none")
+            return _Client(keys, self._found)
+
+        self.has_key = False
+        self._factory = pe.CryptoFactory(connect)
+        self.properties = self._factory.file_decryption_properties(
+            pe.KmsConnectionConfig(), pe.DecryptionConfiguration()
+        )
+
+    def _found(self) -> None:
+        self.has_key = True
+
+
+class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
+    """Wraps with keys that have no form of their own: only such master keys other tools can be given."""
+
+    def __init__(self, keys: Keys, found: Callable[[], None] | None = None) -> None:
+        pe.KmsClient.__init__(self)
+        self._keys = keys
+        self._found = found
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        """Return a key wrapped with a master key."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce, master = random_bytes(_NONCE_BYTES), self._keys.key_to_use(master_key_identifier).key
+        sealed = AESGCM(master).encrypt(nonce, key_bytes, master_key_identifier.encode())
+        return base64.b64encode(nonce + sealed)
+
+    def unwrap_key(self, wrapped_key: bytes | str, master_key_identifier: str) -> bytes:
+        """Return what was wrapped.
+
+        Raises:
+            ConfigError: the master key is not there, or is another one of this name, or the wrapped key was changed.
+        """
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        master = self._keys.find(master_key_identifier, b"").key
+        try:
+            sealed = base64.b64decode(wrapped_key, validate=True)
+            nonce, sealed = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+            key = AESGCM(master).decrypt(nonce, sealed, master_key_identifier.encode())
+        except (binascii.Error, ValueError, InvalidTag):
+            raise ConfigError(
+                f"a data key in a Parquet file was not wrapped with the key {master_key_identifier!r}: it was changed, "
+                "or the key is another one of this name"
+            ) from None
+        if self._found is not None:
+            self._found()
+        return key

@@ -1,0 +1,1 @@
+"""Hive-style directories: values of partition columns in paths."""

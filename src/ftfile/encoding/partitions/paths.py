@@ -1,0 +1,126 @@
+"""Bucket paths as Spark and Hive write them: `column=value/column=value`, and back to typed values.
+
+The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in
+Spark, the empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that some
+reader overlooks or takes for null, get one escape more, which readers undo: a string that spells the name of null, a
+value ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string that holds NUL.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from ftfile.core.errors import CorruptData, EncodingError, SchemaError
+from ftfile.encoding.partitions.values import UTC, has_text, value_of, value_texts
+
+__all__ = ("NULL_NAME", "bucket_names", "check_partition_column", "parse_bucket_path")
+
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
+
+_NAME_BYTES_MAX = 255
+_HIDING = "._"
+_HIDDEN_SUFFIX = "._COPYING_"
+_ESCAPES = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *b"\"#%'*/:=?\\{[]^"]}
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+
+
+def check_partition_column(field: pa.Field) -> None:
+    """Check that a column can be made part of a path.
+
+    Raises:
+        SchemaError: its type has no text that is read back as the same value, or it has no name.
+    """
+    if not field.name:
+        raise SchemaError("partitionBy: a column without a name cannot be part of a path; give it a name")
+    if not has_text(_value_type(field.type)):
+        raise SchemaError(
+            f"partitionBy: column {field.name!r} of type {field.type} cannot be part of a path; take a "
+            "boolean, number, decimal, string, date or timestamp, such as a column made from this one"
+        )
+
+
+def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
+    """Return the directory name `column=value` of each value; give it distinct values.
+
+    Args:
+        column: the name of a column that was checked.
+        values: some of its values, or null.
+        time_zone: whose clocks show timestamps that are instants.
+
+    Raises:
+        EncodingError: a value has no text, or one that is too long for a name; names the column.
+    """
+    values = values.cast(_value_type(values.type))
+    try:
+        texts = iter(value_texts(values.drop_null(), time_zone))
+    except ValueError as error:
+        raise EncodingError(
+            f"partitionBy: column {column!r} holds a value that cannot be part of a path: {error}"
+        ) from error
+    prefix = _escaped_column(column) + "="
+    names = []
+    for present in values.is_valid().to_pylist():
+        names.append(prefix + (_escaped_value(next(texts)) if present else NULL_NAME))
+        _check_length(column, names[-1])
+    return names
+
+
+def _check_length(column: str, name: str) -> None:
+    size_bytes = len(name.encode())
+    if size_bytes > _NAME_BYTES_MAX:
+        raise EncodingError(
+            f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
+            f"file system takes {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten it, or take another column"
+        )
+
+
+def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
+    """Return the values of the columns of `schema`, typed as there, from the path of a bucket.
+
+    Partition columns are outermost: directories below them may look alike and mean nothing.
+
+    Raises:
+        CorruptData: the path lacks a column, or has a text that is no value of the column's type.
+    """
+    texts: dict[str, str] = {}
+    for name in path.split("/"):
+        column, _, text = name.partition("=")
+        texts.setdefault(_unescaped(column), text)
+    return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
+
+
+def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
+    kind = _value_type(field.type)
+    if text == NULL_NAME:
+        return pa.scalar(None, kind)
+    expected = f"a value of column {field.name!r} of type {kind}"
+    if not text:
+        raise CorruptData(path, expected, "none")
+    try:
+        return value_of(_unescaped(text), kind, time_zone)
+    except ValueError as error:
+        raise CorruptData(path, expected, f"{text!r} ({error})") from error
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _escaped_column(column: str) -> str:
+    escaped = column.translate(_ESCAPES)
+    return f"%{ord(escaped[0]):02X}{escaped[1:]}" if escaped[0] in _HIDING else escaped
+
+
+def _escaped_value(text: str) -> str:
+    if not text:
+        return NULL_NAME
+    escaped = text.translate(_ESCAPES)
+    if escaped == NULL_NAME or escaped.endswith(_HIDDEN_SUFFIX):
+        return f"{escaped[:-1]}%5F"
+    return escaped
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)

@@ -1,0 +1,1 @@
+"""Compression codecs, each a byte filter."""

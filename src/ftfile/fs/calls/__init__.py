@@ -1,0 +1,1 @@
+"""Calls of a store: deadlines, retries, translation of errors, parallel."""

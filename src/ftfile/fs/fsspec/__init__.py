@@ -1,0 +1,1 @@
+"""Any file system of fsspec that passes a probe."""

@@ -1,0 +1,211 @@
+"""The driver of every store that only fsspec knows, as far as a trial shows that it keeps what commits stand on."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, StreamClosed
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, client_of
+from ftfile.fs.fsspec.probe import TRIALS, Trial, is_unclear
+from ftfile.fs.fsspec.settings import FsspecSettings
+from ftfile.fs.paths import room_below
+
+if TYPE_CHECKING:
+    from ftfile.fs.location import Location
+
+__all__ = ("FsspecFileSystem", "open_location")
+
+# Of the object stores it may be, the one that takes least.
+KEY_BYTES_MAX = 1023
+
+_STREAM_CAPABILITIES = frozenset({"abort"})
+
+
+class FsspecFileSystem(FileSystem):
+    """What is below the URL of a store that takes whole files where there are none, as object stores do.
+
+    Args:
+        url: of the directory.
+        settings: see there.
+    """
+
+    def __init__(self, url: str, settings: FsspecSettings) -> None:
+        self._url = url
+        self._settings = settings
+        self._capabilities = Capabilities(
+            driver=f"fsspec:{url.partition(':')[0]}",
+            shared=True,
+            durability="close",
+            directory_sync=False,
+            atomic_rename=False,
+            stream_capabilities=_STREAM_CAPABILITIES,
+            concurrency=16,
+            forbidden=FORBIDDEN,
+            blank_ends=False,
+            shown="at_close",
+            implied_directories=True,
+            stream_bytes=2 * BLOCK_BYTES,
+            path_bytes_max=room_below(url.partition("://")[2].partition("/")[2], KEY_BYTES_MAX),
+        )
+
+    def __repr__(self) -> str:
+        return f"FsspecFileSystem({self._url!r})"
+
+    @property
+    def client(self) -> FsspecClient:
+        """Return this process's client."""
+        return client_of(self._url, self._settings)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what is left to do once the trial went well: a rename is a copy and a deletion."""
+        return self._capabilities
+
+    def prove(self, directory: str) -> None:
+        """Try all that commits stand on, once per process.
+
+        Raises:
+            Unsupported: the implementation, or the store, does not keep it.
+        """
+        client = self.client
+        with client.proving:
+            tried = 0
+            while not client.proven:
+                tried += 1
+                try:
+                    Trial(self, (client, FsspecClient(self._url, self._settings)), directory).run()
+                    client.proven = True
+                except StorageError as error:
+                    if tried == TRIALS or not is_unclear(error):
+                        raise
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing; whether the name is free turns out at the latest when it is closed."""
+        return _FsspecStream(path, self.client, "close")
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        return _FsspecFile(path, self.client.file_info("open", path).size_bytes, self.client)
+
+    def stat(self, path: str) -> FileInfo:
+        """Return what is at `path`."""
+        return self.client.info("stat", path) if path else FileInfo("", 0, 0, is_directory=True)
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory."""
+        found = self.client.children("list", path)
+        if path and not found:
+            raise NotFound("list", path, f"nothing is there below {self._url}")
+        return found
+
+    def make_directories(self, path: str) -> None:
+        """Do nothing: a directory is there when something is in it."""
+        self.client.name("make_directories", path)
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: what is answered is durable."""
+        self.client.name("sync_directory", path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy a file through this process, never over anything, then delete the source.
+
+        Who dies in between leaves both.
+        """
+        self.client.name("rename", target)
+        size_bytes = self.client.file_info("rename", source).size_bytes
+        if source == target:
+            raise AlreadyExists("rename", target, f"it is the name it has below {self._url}")
+        with _FsspecStream(target, self.client, "rename") as stream:
+            for start in range(0, size_bytes, BLOCK_BYTES):
+                stream.write(self.client.read("rename", source, start, min(BLOCK_BYTES, size_bytes - start)))
+        try:
+            with contextlib.suppress(NotFound):
+                self.client.delete("rename", source)
+        except StorageError as error:
+            raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole file where there is none."""
+        with _FsspecStream(path, self.client, "create_exclusive") as stream:
+            stream.write(content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a small file over whatever is there."""
+        self.client.write_over("put", path, content)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self.client.file_info("delete", path)
+        self.client.delete("delete", path)
+
+    def remove_directory(self, path: str) -> bool:
+        """Say whether nothing is in the directory, which is then not there."""
+        return not self.client.children("remove_directory", path)
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open a URL of a scheme that fsspec knows.
+
+    Raises:
+        ConfigError: a setting is wrong, or the implementation is not installed.
+        Unavailable: it does not come to an end.
+    """
+    fs = FsspecFileSystem(location.url, FsspecSettings.of(location))
+    _ = fs.client
+    return fs
+
+
+class _FsspecStream(OutputStream):
+    """Sends a small file by one call when it is closed, and a large one part by part, of which nothing is seen."""
+
+    def __init__(self, path: str, client: FsspecClient, operation: str) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._buffer = bytearray()
+        self._file = NewFile(client, operation, path)
+        self._is_doubtful = False
+
+    def _write(self, data: memoryview) -> None:
+        while len(self._buffer) + data.nbytes > BLOCK_BYTES:
+            room = BLOCK_BYTES - len(self._buffer)
+            self._buffer += data[:room]
+            data = data[room:]
+            part, self._buffer = self._buffer, bytearray()
+            self._file.send(part)
+        self._buffer += data
+
+    def _hsync(self) -> None:
+        """Never reached: the capability is missing."""
+
+    def _close(self) -> None:
+        part, self._buffer = self._buffer, bytearray()
+        self._is_doubtful = True
+        try:
+            self._file.finish(part)
+        except AlreadyExists:
+            self._is_doubtful = False
+            raise
+
+    def _abort(self) -> bool:
+        self._buffer = bytearray()
+        self._file.give_up()
+        return not self._is_doubtful
+
+
+class _FsspecFile(InputFile):
+    def __init__(self, path: str, size_bytes: int, client: FsspecClient) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._client: FsspecClient | None = client
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        if self._client is None:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        length = min(length, self.size_bytes - offset)
+        return self._client.read("read_at", self.path, offset, length) if length > 0 else b""
+
+    def close(self) -> None:
+        """Release the file; idempotent."""
+        self._client = None

@@ -1,0 +1,239 @@
+"""What an implementation of fsspec must have shown before anything is committed by it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    OutOfSpace,
+    PermissionDenied,
+    StorageError,
+    Unsupported,
+)
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.fsspec.client import BLOCK_BYTES, NewFile
+from ftfile.fs.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.fs.api import FileSystem
+    from ftfile.fs.fsspec.client import FsspecClient
+
+__all__ = ("TRIALS", "Trial", "is_unclear")
+
+RACERS = 4
+ROUNDS = 5
+# Trials until one that was unclear each time counts as failed.
+TRIALS = 4
+
+_SO_THAT = "so that two writers could undo each other's commits"
+
+_INSTEAD = (
+    "take a newer version of the package; or, where the store has one of them, its own driver: s3:// with "
+    "storage.endpoint for what speaks S3, hdfs://, webhdfs://, or the path where it is mounted"
+)
+
+
+class _UnclearTrialError(Unsupported):
+    """The store may have said so because a reply was lost, and a library sent a request again."""
+
+
+class Trial:
+    """Makes, races for, lists, moves and deletes files in a directory of its own.
+
+    Args:
+        fs: the driver.
+        clients: the driver's, and another one, which has seen nothing of what the first does.
+        directory: the trial's files are in a directory in it, and gone at the end.
+    """
+
+    def __init__(self, fs: FileSystem, clients: tuple[FsspecClient, FsspecClient], directory: str) -> None:
+        self._fs = fs
+        self._clients = clients
+        self._directory = join(directory, f".{SYSTEM_IDS.unique()}.tmp")
+
+    def run(self) -> None:
+        """Try everything.
+
+        Raises:
+            Unsupported: something went otherwise than it must.
+            StorageError: it could not be tried.
+        """
+        try:
+            self._new_file()
+            self._nothing_is_written_over()
+            for name, size_bytes in (("two", 1), ("two-large", BLOCK_BYTES + 1)):
+                self._of_two_one_wins(name, size_bytes)
+            for number in range(ROUNDS):
+                self._of_racers_one_wins(f"race-{number}")
+            self._given_up()
+            self._renaming()
+            self._replacing_and_deleting()
+        finally:
+            self._clean()
+
+    def _new_file(self) -> None:
+        try:
+            self._fs.create_exclusive(self._path("one"), b"one")
+        except StorageError as error:
+            if _may_pass(error):
+                raise
+            if isinstance(error.__cause__, FileNotFoundError):
+                what = "has no bucket or container of this name, or wants directories to be made before files"
+                raise self._lacks(what, error, is_unclear=True) from error
+            raise self._lacks("makes no files where there are none (mode 'xb')", error, is_unclear=True) from error
+        self._holds("one", b"one")
+
+    def _nothing_is_written_over(self) -> None:
+        if self._is_made(lambda: self._fs.create_exclusive(self._path("one"), b"over")):
+            raise self._lacks(f"writes over a file where it was told to make one (mode 'xb'), {_SO_THAT}")
+        self._holds("one", b"one")
+
+    def _of_two_one_wins(self, name: str, size_bytes: int) -> None:
+        """Have two open at once: an implementation that looks first, and then writes, lets both go on."""
+        path = self._path(name)
+        contents = [letter * size_bytes for letter in (b"a", b"b")]
+        files = [NewFile(client, "create_exclusive", path) for client in self._clients]
+        try:
+            begun = [
+                self._is_made(partial(file.send, content[:-1])) for file, content in zip(files, contents, strict=True)
+            ]
+            if self._fs.exists(path):
+                raise self._lacks("shows files while they are written, so that others see halves of them")
+            won = [
+                is_begun and self._is_made(partial(file.finish, content[-1:]))
+                for is_begun, file, content in zip(begun, files, contents, strict=True)
+            ]
+        finally:
+            for file in files:
+                file.give_up()
+        self._one_won(name, won, contents)
+
+    def _of_racers_one_wins(self, name: str) -> None:
+        contents, start = [b"%d" % racer for racer in range(RACERS)], threading.Barrier(RACERS)
+
+        def race(racer: int) -> bool:
+            file = NewFile(self._clients[racer % 2], "create_exclusive", self._path(name))
+            start.wait()
+            return self._is_made(partial(file.finish, contents[racer]))
+
+        with ThreadPoolExecutor(RACERS) as pool:
+            won = list(pool.map(race, range(RACERS)))
+        self._one_won(name, won, contents)
+
+    def _given_up(self) -> None:
+        path = self._path("given-up")
+        stream = self._fs.create(path)
+        stream.write(b"x" * (BLOCK_BYTES + 1))
+        stream.abort()
+        del stream
+        if self._fs.exists(path):
+            raise self._lacks("makes files that were given up while they were written")
+
+    def _renaming(self) -> None:
+        one, other = self._path("one"), self._path("other")
+        self._fs.create_exclusive(other, b"other")
+        if self._is_made(lambda: self._fs.rename(one, other)):
+            raise self._lacks("moves a file over another")
+        self._holds("one", b"one")
+        self._holds("other", b"other")
+        self._fs.rename(one, self._path("moved"))
+        self._holds("moved", b"one")
+        self._is_gone("one")
+
+    def _replacing_and_deleting(self) -> None:
+        self._fs.put(self._path("other"), b"again")
+        self._holds("other", b"again")
+        self._fs.delete(self._path("other"))
+        self._is_gone("other")
+
+    def _is_made(self, make: Callable[[], object]) -> bool:
+        """Return whether a file was made; whoever loses hears that by one error, and by no other."""
+        try:
+            make()
+        except AlreadyExists:
+            return False
+        except OutcomeUnknown as error:
+            if _may_pass(error):
+                raise
+            what = "does not say so (FileExistsError) when a file is there already"
+            raise self._lacks(what, error, is_unclear=True) from error
+        return True
+
+    def _one_won(self, name: str, won: list[bool], contents: list[bytes]) -> None:
+        if won.count(True) != 1:
+            what = f"lets {won.count(True)} of {len(won)} writers make one file (mode 'xb'), {_SO_THAT}"
+            raise self._lacks(what, is_unclear=not any(won))
+        self._holds(name, contents[won.index(True)])
+
+    def _holds(self, name: str, content: bytes) -> None:
+        """Look at a file in every way there is."""
+        path = self._path(name)
+        for client in self._clients:
+            try:
+                info = client.file_info("stat", path)
+                found = client.read("read", path, 0, min(len(content), max(info.size_bytes, 0)))
+            except NotFound as error:
+                raise self._lacks("does not find at once what was written", error) from error
+            if info.size_bytes != len(content):
+                raise self._lacks(f"tells a length of {info.size_bytes} bytes for a file of {len(content)}")
+            if found != content:
+                raise self._lacks("reads something else than what was written last")
+            if not info.modified_ms:
+                raise self._lacks("tells no time of modification, by which garbage is known")
+            listed = [each for each in client.children("list", self._directory) if each.path == path]
+            if not listed:
+                raise self._lacks("does not list at once what was written")
+            if listed != [info]:
+                raise self._lacks("lists files with another length or time than they have")
+
+    def _is_gone(self, name: str) -> None:
+        path = self._path(name)
+        for client in self._clients:
+            with contextlib.suppress(NotFound):
+                client.info("stat", path)
+                raise self._lacks("finds a file that was deleted")
+            if path in {each.path for each in client.children("list", self._directory)}:
+                raise self._lacks("lists a file that was deleted")
+
+    def _path(self, name: str) -> str:
+        return join(self._directory, name)
+
+    def _lacks(self, what: str, error: StorageError | None = None, *, is_unclear: bool = False) -> Unsupported:
+        reason = f" ({error.detail})" if error is not None else ""
+        client = self._clients[0]
+        kind = _UnclearTrialError if is_unclear else Unsupported
+        return kind(
+            "prove",
+            self._directory,
+            f"{client.implementation} of {client.where} {what}{reason}; commits cannot stand on that: {_INSTEAD}",
+        )
+
+    def _clean(self) -> None:
+        client = self._clients[0]
+        with contextlib.suppress(StorageError):
+            for info in client.children("list", self._directory):
+                with contextlib.suppress(StorageError):
+                    client.delete("delete", info.path)
+
+
+def is_unclear(error: StorageError) -> bool:
+    """Return True if a trial that ended so says nothing, and another one may."""
+    return isinstance(error, _UnclearTrialError) or (
+        isinstance(error, AlreadyExists | OutcomeUnknown) and not _may_pass(error)
+    )
+
+
+def _may_pass(error: StorageError) -> bool:
+    """Say whether the store did not answer, or not to this user, which tells nothing of what it can do."""
+    return isinstance(error, PermissionDenied | OutOfSpace) or isinstance(
+        error.__cause__, TimeoutError | ConnectionError
+    )

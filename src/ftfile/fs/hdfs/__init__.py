@@ -1,0 +1,1 @@
+"""HDFS, by its RPC protocol and by WebHDFS."""

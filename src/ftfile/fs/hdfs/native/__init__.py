@@ -1,0 +1,1 @@
+"""`hdfs://`: HDFS by its RPC protocol."""

@@ -1,0 +1,308 @@
+"""The NameNodes behind a URL of `hdfs://`, and the client of the library that asks the active one first.
+
+The library has no time limit for connecting, nor for an answer: a NameNode whose host is dead holds every call of a
+client for minutes. So a call that takes long is compared with a short one of the same client; where that has no answer
+either, each NameNode is asked by a connection of its own, and the active one gets a new client.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import socket
+import threading
+from concurrent.futures import FIRST_COMPLETED, wait
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.fs.calls.deadline import NoThreadError, run_within, start
+from ftfile.fs.calls.per_process import PerProcess
+from ftfile.fs.hdfs.environment import USER, Surroundings, current_user
+from ftfile.fs.hdfs.name_services import find_service
+from ftfile.fs.hdfs.tokens import FILE_VARIABLE, find_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+    from typing import TypeAlias
+
+    import hdfs_native
+
+    from ftfile.fs.hdfs.settings import HadoopSettings
+
+    _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str | None, ...]]
+
+__all__ = ("NameNodes", "NoNameNodeError", "SilentError", "name_nodes")
+
+# In seconds.
+CONNECT_TIMEOUT_S = 10.0
+# A short call that takes longer has no answer.
+PULSE_S = 2.0
+# What was found out is believed so long.
+BELIEVED_S = 2.0
+
+# What the library finds in the environment.
+_VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
+
+# Waiting is the driver's business: the library would try for minutes, beyond every time limit.
+_CONFIGURATION = {
+    "dfs.client.failover.max.attempts": "2",
+    "dfs.client.failover.sleep.base.millis": "50",
+    "dfs.client.failover.sleep.max.millis": "500",
+}
+
+ACTIVE, STANDBY, SILENT = "active", "in standby", "silent"
+
+Result = TypeVar("Result")
+
+_log = get_logger(__name__)
+
+
+class SilentError(OSError):
+    """A call was given up: its NameNode is silent, and another one is active, or none can be reached."""
+
+
+class NoNameNodeError(OSError):
+    """No NameNode answers; nothing was sent to any of them."""
+
+
+class NameNodes:
+    """The NameNodes of one name service, or one by itself, and this process's client of them.
+
+    Args:
+        addresses: `host:port` of each, by its name; empty where only the library knows them.
+        connect: makes a client that asks the NameNodes of these names, in this order; it sends nothing yet.
+    """
+
+    def __init__(self, addresses: Mapping[str, str], connect: Callable[[Sequence[str]], hdfs_native.Client]) -> None:
+        self._addresses = dict(addresses)
+        self._connect = connect
+        self._client: hdfs_native.Client | None = None
+        self._begin()
+        _all.append(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        # Those that have not answered yet are not asked once more.
+        self._asked: dict[str, Future[str]] = {}
+        self._found: dict[str, str] = {}
+        self._pulse: Future[object] | None = None
+        self._looked_s = float("-inf")
+        self._verdict = ""
+
+    def begin_in_fork(self) -> None:
+        """Leave the parent's client alone: its threads are not here, and its end would wait for them for ever."""
+        if self._client is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))  # it never ends
+            self._client = None
+        self._begin()
+
+    def client(self) -> hdfs_native.Client:
+        """Return the client; the first time, after a NameNode has answered.
+
+        Raises:
+            NoNameNodeError: none did.
+        """
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect(self._order())
+            return self._client
+
+    def run(self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client) -> Result:
+        """Run a call by a client, and give it up when waiting is in vain.
+
+        Raises:
+            SilentError: the NameNode is silent, and another one is active; or none can be reached any more.
+            TimeoutError: it took longer than `limit_s`.
+        """
+        if client is not self._client:
+            raise SilentError(self._verdict)
+        try:
+            return run_within(limit_s, call, look=lambda: self.require_answer(client))
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
+
+    def require_answer(self, client: hdfs_native.Client) -> None:
+        """Return if the NameNode of a client answers, or may do so yet.
+
+        Raises:
+            SilentError: see `run`.
+        """
+        with self._lock:
+            if client is not self._client:
+                raise SilentError(self._verdict)
+            if SYSTEM_CLOCK.monotonic_s() - self._looked_s < BELIEVED_S:
+                return
+            try:
+                self._look(client)
+            except NoThreadError:
+                return  # nothing is known
+            finally:
+                self._looked_s = SYSTEM_CLOCK.monotonic_s()
+
+    def _look(self, client: hdfs_native.Client) -> None:
+        if not self._addresses or self._has_pulse(client):
+            self._verdict = ""
+            return
+        active = self._find_active(PULSE_S)
+        self._found |= dict.fromkeys(self._asked, SILENT) if active is not None else {}
+        self._verdict = self._describe()
+        if active is not None:
+            self._client, self._pulse = self._connect(self._in_order(active)), None
+            self._verdict += f"; from now on {active} is asked, by a new connection"
+            _log.warning("a call was given up: %s", self._verdict)
+        elif any(self._found[name] in (STANDBY, SILENT) for name in self._addresses):
+            return
+        raise SilentError(self._verdict)
+
+    def _has_pulse(self, client: hdfs_native.Client) -> bool:
+        """Return True if the client has an answer to a short call, whatever it is."""
+        if self._pulse is None or self._pulse.done():
+            self._pulse = start(lambda: client.get_file_info("/"))
+        wait([self._pulse], PULSE_S)
+        return self._pulse.done()
+
+    def _order(self) -> list[str]:
+        """Return the names, that of the active one first.
+
+        Raises:
+            NoNameNodeError: none is active, or none can be asked.
+        """
+        names = [*self._addresses]
+        if len(names) > 1:
+            active = self._find_active(CONNECT_TIMEOUT_S)
+            if active is None:
+                raise NoNameNodeError(f"no NameNode is active: {self._describe()}")
+            return self._in_order(active)
+        for name in names:
+            why = _why_unreachable(self._addresses[name])
+            if why:
+                raise NoNameNodeError(f"NameNode {self._addresses[name]}: {why}")
+        return names
+
+    def _in_order(self, active: str) -> list[str]:
+        return sorted(self._addresses, key=lambda name: (name != active, self._found.get(name) != STANDBY))
+
+    def _find_active(self, timeout_s: float) -> str | None:
+        """Ask all NameNodes at once, and return the first that is active; None for none in time."""
+        self._take_answers()
+        for name in self._addresses.keys() - self._asked.keys():
+            self._asked[name] = start(functools.partial(self._ask, name))
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
+        answered: set[str] = set()
+        while self._asked and SYSTEM_CLOCK.monotonic_s() < deadline_s:
+            wait(self._asked.values(), deadline_s - SYSTEM_CLOCK.monotonic_s(), FIRST_COMPLETED)
+            answered |= self._take_answers()
+            active = next((name for name in self._addresses if name in answered and self._found[name] == ACTIVE), None)
+            if active is not None:
+                return active
+        for name in self._asked:
+            if self._found.get(name) in (ACTIVE, STANDBY, None):
+                self._found[name] = SILENT
+        return None
+
+    def _take_answers(self) -> set[str]:
+        """Note what NameNodes have answered, and return which."""
+        answered = {name for name, asked in self._asked.items() if asked.done()}
+        self._found |= {name: self._asked.pop(name).result() for name in answered}
+        return answered
+
+    def _ask(self, name: str) -> str:
+        """Return a NameNode's state, or why it cannot be reached."""
+        why = _why_unreachable(self._addresses[name])
+        if why:
+            return why
+        try:
+            self._connect([name]).get_file_info("/")
+        except OSError as error:
+            return f"no connection: {error}"
+        except BaseException as error:
+            # Whatever else it says, or the library of its answer: the call that waits will say it, too.
+            return STANDBY if "StandbyException" in str(error) else ACTIVE
+        return ACTIVE
+
+    def _describe(self) -> str:
+        return ", ".join(
+            f"NameNode {name if name == address else f'{name} ({address})'} is {self._found.get(name, 'not asked')}"
+            for name, address in self._addresses.items()
+        )
+
+
+def _why_unreachable(address: str) -> str:
+    """Return why there is no connection to a server; empty where there is one."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except TimeoutError:
+        return f"silent: no connection within {CONNECT_TIMEOUT_S:g} s"
+    except (OSError, ValueError) as error:
+        return f"away: {error}"
+    return ""
+
+
+_all: list[NameNodes] = []
+
+
+def _begin_in_fork() -> None:
+    for nodes in _all:
+        nodes.begin_in_fork()
+
+
+os.register_at_fork(after_in_child=_begin_in_fork)
+
+
+def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
+    """Return this process's NameNodes of a URL; empty for those of the default file system.
+
+    Raises:
+        ConfigError: the URL names neither a NameNode nor a name service, or the library is not installed.
+    """
+    surroundings = settings.surroundings
+    if settings.user is not None:
+        raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
+    if surroundings.user is not None and surroundings.user != current_user():
+        os.environ[USER] = surroundings.user  # the library has no other way to be told
+    found = tuple(os.environ.get(name) for name in _VARIABLES)
+    return _nodes.of((url, tuple(sorted(surroundings.handed.items())), found))
+
+
+def _open_nodes(key: _Key) -> NameNodes:
+    url, handed, _ = key
+    surroundings = Surroundings(dict(handed))
+    service = find_service("hdfs", url.partition("//")[2], surroundings.configuration())
+
+    addresses = service.rpc_addresses()
+    # The library compares services as texts: a token for an address is taken where the address is asked.
+    token = None if service.members else find_token(service.name, [*addresses], native=True)
+    address = url if token is None else f"hdfs://{token.service}"
+
+    def connect(names: Sequence[str]) -> hdfs_native.Client:
+        order = {service.members_property: ",".join(names)} if names and service.members else {}
+        return _connect(address, {**surroundings.handed, **order, **_CONFIGURATION})
+
+    connect([*addresses])  # an error comes before anything is asked
+    return NameNodes(addresses, connect)
+
+
+def _connect(url: str, configuration: dict[str, str]) -> hdfs_native.Client:
+    """Return a client; nothing is sent yet."""
+    try:
+        import hdfs_native  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise ConfigError(
+            f"hdfs:// needs a package that is not there ({error}): pip install 'ftfile[hdfs]'; or use webhdfs://, "
+            "which needs none"
+        ) from error
+    try:
+        return hdfs_native.Client(url or None, configuration)
+    except (RuntimeError, OSError) as error:
+        raise ConfigError(
+            f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or point "
+            "HADOOP_CONF_DIR at the directory of hdfs-site.xml"
+        ) from error
+
+
+_nodes = PerProcess(_open_nodes)

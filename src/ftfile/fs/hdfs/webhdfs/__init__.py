@@ -1,0 +1,1 @@
+"""`webhdfs://`: HDFS over HTTP."""

@@ -1,0 +1,301 @@
+"""The `hdfs` package's client with the parameters it does not know, and without its guesses.
+
+Paths are taken literally; a change whose reply was lost is never sent to another NameNode; what the servers answer
+becomes an error of the port.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+from typing import TYPE_CHECKING, Any
+
+import requests
+import urllib3.exceptions
+from hdfs.client import Client, InsecureClient, TokenClient
+from hdfs.util import HdfsError
+
+from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
+from ftfile.fs.calls.cancellable_connections import Line, make_cuttable
+from ftfile.fs.calls.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
+from ftfile.fs.calls.error_translation import Translation
+from ftfile.fs.hdfs.errors import READING, expired, no_ticket, remote_error
+from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError
+from ftfile.fs.hdfs.webhdfs.security import NoTicketError, kerberos_auth, require_tls, scrub
+from ftfile.fs.hdfs.webhdfs.upload import Upload, connect_timeout_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.fs.hdfs.webhdfs.nodes import WebNodes
+
+__all__ = ("Answers", "Upload", "WebClient", "connect")
+
+# Of a short request that finds out whether a server answers.
+PULSE_S = 2.0
+CONNECTIONS = 32
+PIECE_BYTES = 64 << 10
+# What the package makes of every answer 401.
+_UNAUTHORISED = "Authentication failure"
+
+
+class _ReplyLost(Exception):
+    """A change was sent, and nobody knows what became of it."""
+
+
+class _ShortError(requests.ConnectionError):
+    """Fewer bytes came than were to."""
+
+
+class _Session(requests.Session):
+    """Lets the client go to the next NameNode where nothing can have happened, and nowhere else.
+
+    Answers come whole and in time, or not at all. Raises `ConnectTimeout` for whatever was never sent.
+
+    Args:
+        timeout_s: of a request, without the data in the answer.
+        nodes: the NameNodes that are asked.
+    """
+
+    def __init__(self, timeout_s: float, nodes: WebNodes) -> None:
+        super().__init__()
+        self._timeout_s = timeout_s
+        self._nodes = nodes
+
+    def request(self, method: str, url: str, **more: Any) -> requests.Response:  # type: ignore[override] # noqa: ANN401
+        node = self._nodes.node_of(url)
+        try:
+            response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
+        except requests.RequestException as error:
+            require_tls(node, error)
+            self._nodes.note_silence(node)
+            # Its text, and what it comes from, show the URL with the token.
+            text = scrub(str(error))
+            # The NameNode makes nothing: it says where to.
+            if _was_never_sent(error) or more.get("params", {}).get("op") == "CREATE":
+                raise requests.ConnectTimeout(text) from None
+            if method == "GET":
+                raise type(error)(text) from None
+            raise _ReplyLost(text) from None
+        if response.ok:
+            self._nodes.note_answer(node)
+        return response
+
+    def get_redirect_target(self, response: requests.Response) -> str | None:
+        """Return where an answer sends us."""
+        place = super().get_redirect_target(response)
+        return place and self._nodes.direct(self._nodes.node_of(str(response.url)), place)
+
+    def require_answer(self, node: str) -> None:
+        """Return if a NameNode answers; see `WebNodes.require_answer`."""
+        self._nodes.require_answer(node, self._is_active)
+
+    def _is_active(self, node: str) -> bool:
+        """Return True if a NameNode answers as the active one."""
+        ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", timeout=PULSE_S)
+        line = Line(PULSE_S)
+
+        def call() -> bool:
+            with line:
+                return ask().ok
+
+        try:
+            return run_within(PULSE_S, call, cut=line.cut)
+        except (requests.RequestException, OSError):
+            return False
+
+    def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
+        """Return an answer whose content is here.
+
+        Raises:
+            RequestException: it is not, or not all of it.
+        """
+        line = Line(self._timeout_s)
+
+        def call() -> requests.Response:
+            with line:
+                return send()
+
+        try:
+            look = functools.partial(self.require_answer, node)
+            response = run_within(self._timeout_s, call, requests.Response.close, line.cut, look)
+        except SilentNodeError as error:
+            raise (requests.ConnectTimeout if line.socket is None else requests.ReadTimeout)(str(error)) from error
+        except NoThreadError as error:
+            raise requests.ConnectTimeout(str(error)) from error
+        except TimeoutError as error:
+            raise requests.ReadTimeout(str(error)) from error
+        promised = response.headers.get("Content-Length")
+        try:
+            content = self._content(response, line, promised)
+        except TimeoutError as error:
+            raise requests.ReadTimeout(str(error)) from error
+        except NoThreadError as error:
+            raise requests.ConnectionError(str(error)) from error
+        # Older versions of the library below do not look.
+        if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
+            raise _ShortError(f"{len(content)} of {promised} bytes came")
+        return response
+
+    def _content(self, response: requests.Response, line: Line, promised: str | None) -> bytes:
+        if promised is not None:
+            return run_within(limit_s(self._timeout_s, int(promised)), lambda: response.content, cut=line.cut)
+        # However many there are, each so many bytes have their time.
+        pieces, content = response.iter_content(PIECE_BYTES), bytearray()
+        while more := run_within(limit_s(self._timeout_s, DATA_BYTES), lambda: _join(pieces, DATA_BYTES), cut=line.cut):
+            content += more
+        response._content = bytes(content)  # noqa: SLF001 - what it says from now on
+        return response.content
+
+
+def _join(pieces: Iterator[bytes], size_bytes: int) -> bytes:
+    """Return so many bytes, or a little more; fewer at the end."""
+    joined = bytearray()
+    while len(joined) < size_bytes and (piece := next(pieces, b"")):
+        joined += piece
+    return bytes(joined)
+
+
+def _was_never_sent(error: requests.RequestException) -> bool:
+    if isinstance(error, requests.ConnectTimeout):
+        return True
+    cause = error.args[0] if error.args else None
+    reason = getattr(cause, "reason", None)
+    return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
+
+
+class WebClient(Client):  # type: ignore[misc] # the package ships no types
+    """The requests of the protocol that the driver needs, each one call of the server; raises what the package does."""
+
+    nodes: WebNodes
+
+    def share(self, nodes: WebNodes) -> None:
+        """Ask the NameNodes in the order in which all clients of the process do."""
+        self.nodes, self._urls, self._lock = nodes, nodes.order, nodes.lock
+
+    def resolve(self, hdfs_path: str) -> str:
+        """Return the path as it is: `#LATEST` in it means nothing, and it is absolute."""
+        return hdfs_path
+
+    def status(self, path: str) -> dict[str, Any]:
+        """Return the `FileStatus`."""
+        found: dict[str, Any] = self._get_file_status(path).json()["FileStatus"]
+        return found
+
+    def has(self, path: str) -> bool:
+        """Say whether anything is there."""
+        try:
+            self.status(path)
+        except HdfsError as error:
+            if error.exception == "FileNotFoundException":
+                return False
+            raise
+        return True
+
+    def children(self, path: str) -> list[dict[str, Any]]:
+        """Return the `FileStatus` of each child; of a file, one with an empty `pathSuffix`."""
+        found: list[dict[str, Any]] = self._list_status(path).json()["FileStatuses"]["FileStatus"]
+        return found
+
+    def make_directories(self, path: str, mode: int) -> bool:
+        """Return the reply."""
+        return _boolean(self._mkdirs(path, permission=f"{mode:o}"))
+
+    def remove(self, path: str) -> bool:
+        """Delete a file, or an empty directory, and return whether something was there."""
+        return _boolean(self._delete(path, recursive="false"))
+
+    def move(self, source: str, target: str) -> bool:
+        """Rename without overwriting; older servers know only the rename that answers false for every failure."""
+        return _boolean(self._rename(source, destination=target, renameoptions="NONE"))
+
+    def content(self, path: str, offset: int, length: int | None) -> bytes:
+        """Return bytes of a file, all from `offset` on by default; `length`: of what is there."""
+        more = {} if length is None else {"length": length}
+        data: bytes = self._open(path, offset=offset, **more).content
+        if length is not None and len(data) != length:
+            raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
+        return data
+
+    def upload(self, path: str, parameters: dict[str, str], timeout_s: float) -> Upload:
+        """Begin to send the content of a new file to the DataNode that the NameNode names."""
+        response = self._create(path, createparent="false", **parameters)
+        place = response.headers.get("Location")
+        if place is None:
+            raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
+        node = self.nodes.node_of(str(response.url))
+        look = functools.partial(self._session.require_answer, node)
+        return Upload(self.nodes.direct(node, str(place)), timeout_s, look)
+
+
+class _InsecureClient(WebClient, InsecureClient):  # type: ignore[misc]
+    pass
+
+
+class _TokenClient(WebClient, TokenClient):  # type: ignore[misc]
+    pass
+
+
+def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
+    """Return a client of NameNodes, of which one is active.
+
+    Raises:
+        ConfigError: Kerberos is asked for, and what it needs is not installed.
+    """
+    session = _Session(timeout_s, nodes)
+    for scheme in ("http://", "https://"):
+        adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
+        adapter.poolmanager.pool_classes_by_scheme = make_cuttable(adapter.poolmanager.pool_classes_by_scheme)
+        session.mount(scheme, adapter)
+    # Who cannot connect is to say so before the time of the request is over.
+    more: dict[str, Any] = {"timeout": (connect_timeout_s(timeout_s), timeout_s), "session": session}
+    client = _client_for(";".join(nodes.order), user, token, kerberos=kerberos, **more)
+    client.share(nodes)
+    return client
+
+
+def _client_for(url: str, user: str, token: str | None, *, kerberos: bool, **more: Any) -> WebClient:  # noqa: ANN401
+    if token is not None:
+        return _TokenClient(url, token, **more)
+    if not kerberos:
+        return _InsecureClient(url, user, **more)
+    client = WebClient(url, **more)
+    more["session"].auth = kerberos_auth()
+    return client
+
+
+class Answers(Translation):
+    """A `with` block in which what the servers and the network say becomes the port's errors."""
+
+    __slots__ = ()
+
+    errors = (
+        HdfsError,
+        requests.RequestException,
+        _ReplyLost,
+        SilentNodeError,
+        NoTicketError,
+        OSError,
+        http.client.HTTPException,
+    )
+
+    def _translated(self, error: Exception) -> StorageError:
+        if isinstance(error, NoTicketError):
+            text = str(error)
+            say = expired if "expired" in text else no_ticket
+            return PermissionDenied(self._operation, self._path, say(self._where, text))
+        if isinstance(error, HdfsError) and not error.exception and error.message.startswith(_UNAUTHORISED):
+            return PermissionDenied(self._operation, self._path, no_ticket(self._where, "401, Authentication required"))
+        if isinstance(error, HdfsError):
+            return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)
+        if isinstance(error, _ShortError) and self._operation in READING:
+            return Unavailable(self._operation, self._path, f"an answer of {self._where} was cut short: {error}")
+        if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or self._operation in READING:
+            detail = f"{self._where} does not answer: {error}; look whether NameNode and DataNodes run"
+            return Unavailable(self._operation, self._path, detail)
+        return OutcomeUnknown(self._operation, self._path, f"the reply of {self._where} was lost: {error}")
+
+
+def _boolean(response: requests.Response) -> bool:
+    """Return what the server said; nothing means yes."""
+    return bool(response.json()["boolean"]) if response.content else True

@@ -1,0 +1,353 @@
+"""The WebHDFS driver: HDFS over HTTP, without a JVM and without compiled code.
+
+An upload whose connection breaks leaves a short file that looks complete, so a file counts only once the DataNode has
+said that it closed it. The DataNode computes checksums of what arrives; they are compared with those of what was sent.
+`create` first makes an empty file, exclusively; the content then replaces that file by its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    StreamClosed,
+    Unsupported,
+)
+from ftfile.core.logs import get_logger
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.hdfs.base import HadoopFileSystem
+from ftfile.fs.hdfs.environment import current_user, is_kerberos
+from ftfile.fs.hdfs.file_checksum import HadoopChecksum, digest_of
+from ftfile.fs.hdfs.settings import FORBIDDEN, HadoopSettings
+from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
+from ftfile.fs.hdfs.webhdfs.client import Answers, Upload, connect
+from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.core.clock import Clock
+    from ftfile.fs.hdfs.webhdfs.client import WebClient
+    from ftfile.fs.location import Location
+
+__all__ = ("WebHdfsFileSystem", "open_location")
+
+CHUNK_BYTES = 256 << 10
+ABORT_WAIT_S = 2.0
+
+_STREAM_CAPABILITIES = frozenset({"abort"})
+
+_CAPABILITIES = Capabilities(
+    driver="webhdfs",
+    shared=True,
+    durability="close",
+    directory_sync=False,
+    atomic_rename=True,
+    stream_capabilities=_STREAM_CAPABILITIES,
+    permissions=True,
+    replication=True,
+    concurrency=16,
+    forbidden=FORBIDDEN,
+    patient=True,
+    stream_bytes=CHUNK_BYTES,
+)
+
+Result = TypeVar("Result")
+
+_log = get_logger(__name__)
+
+
+class WebHdfsFileSystem(HadoopFileSystem):
+    """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
+
+    Args:
+        scheme: `webhdfs` or `swebhdfs`, which speaks TLS.
+        authority: of the URL: `host:port` of a NameNode's web server, or a name service.
+        root: absolute path of the directory; it need not exist yet.
+        settings: see there.
+        clock: for waiting.
+    """
+
+    def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
+        self._scheme, self._authority = scheme, authority
+        self._service, self._nodes = find_nodes(scheme, authority, settings.surroundings.configuration())
+        super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, clock)
+        self._client = self._connect()
+        self._tells_checksums = True
+
+    def __repr__(self) -> str:
+        return f"WebHdfsFileSystem({[*self._nodes]!r}, {self.root!r})"
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._scheme, self._authority, self.root, self._settings, self._clock
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what WebHDFS can do: every block is synced when a file is closed, and nothing before."""
+        return self.within_limits(_CAPABILITIES)
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing."""
+        full = self._full("create", path)
+        self.do("create", path, lambda: self._upload_all(full, b"", overwrite=False))
+        return _WebStream(path, full, self)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        full = self._full("open", path)
+        status = self.do("open", path, lambda: self._status(full))
+        if status.is_directory:
+            raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
+        return _WebFile(path, full, status.size_bytes, self)
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file in one go."""
+        full = self._full("read", path)
+        return self.do("read", path, lambda: self._client.content(full, 0, None))
+
+    def _put(self, path: str, full: str, content: bytes) -> None:
+        self.do("put", path, lambda: self._write_whole(full, content))
+
+    def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call of the library once; each of its requests has its time limit."""
+        with Answers(operation, path, self.where):
+            return call()
+
+    def read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
+        """Return bytes of an open file."""
+        return self.do("read_at", path, lambda: self._client.content(full, offset, length))
+
+    def file_number(self, full: str) -> int:
+        """Return what tells the file from another of its name."""
+        return int(self._client.status(full)["fileId"])
+
+    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload]:
+        """Begin to send the content of a file that is there, empty, and return its status as well.
+
+        A DataNode that does not take the connection has not touched the file: another one is asked for.
+        """
+        status = self.do("stat", path, lambda: self._client.status(full))
+        return status, self.do(operation, path, lambda: self.upload(full, overwrite=True))
+
+    def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
+        """Compare a file that was closed, and is not empty, with what was sent.
+
+        Raises:
+            StorageError: other bytes are there.
+        """
+        try:
+            found = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
+        except (Unsupported, PermissionDenied):
+            found = None
+        if found is None:
+            if self._tells_checksums:
+                _log.warning(
+                    "%s tells no checksums to compare: of its files the lengths are known to be right", self.where
+                )
+            self._tells_checksums = False
+        elif found != checksum.digest():
+            detail = (
+                f"other bytes than were sent reached {self.where}, though as many: something on the way changes them "
+                "(a proxy, a network card, memory); hdfs:// has checksums on its way"
+            )
+            raise StorageError(operation, path, detail)
+
+    def wait_until_replaced(self, full: str, file_number: int) -> None:
+        """Wait a while until another file, or none, has the name."""
+        deadline_s = self._clock.monotonic_s() + ABORT_WAIT_S
+        with contextlib.suppress(StorageError):
+            while self.run("stat", full, lambda: self.file_number(full)) == file_number:
+                if self._clock.monotonic_s() > deadline_s:
+                    break
+                self._clock.sleep(0.005)
+
+    def upload(self, full: str, *, overwrite: bool) -> Upload:
+        """Begin to write a file, which is there, empty, at some moment before this upload is finished."""
+        # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
+        flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
+        parameters = {
+            "overwrite": str(overwrite).lower(),
+            "createflag": flags,
+            "permission": f"{self._settings.file_mode:o}",
+        }
+        if self._settings.replication is not None:
+            parameters["replication"] = str(self._settings.replication)
+        if self._settings.block_size is not None:
+            parameters["blocksize"] = str(self._settings.block_size)
+        return self._client.upload(full, parameters, self._settings.timeout_s)
+
+    def _connect(self) -> WebClient:
+        surroundings = self._settings.surroundings
+        kerberos = is_kerberos(surroundings.configuration())
+        addresses = [url.partition("//")[2] for url in self._nodes]
+        token = find_token(self._service, [*addresses, *filter(None, self._nodes.values())])
+        if token is None and not kerberos and has_tokens():
+            raise ConfigError(f"no token is for {self.where}: {lack_of_tokens()}")
+        user = self._settings.user or surroundings.user or current_user() or getpass.getuser()
+        text = None if token is None else token.text()
+        return connect(web_nodes(self._nodes), self._settings.timeout_s, user, text, kerberos=kerberos)
+
+    def _status(self, full: str) -> FileInfo:
+        return _info(full, self._client.status(full))
+
+    def _children(self, full: str) -> Sequence[FileInfo]:
+        return [_info(child["pathSuffix"], child) for child in self._client.children(full)]
+
+    def _make(self, full: str, mode: int) -> bool:
+        return self._client.make_directories(full, mode)
+
+    def _mode(self, full: str) -> int:
+        return int(self._client.status(full)["permission"], 8)
+
+    def _move(self, full_source: str, full_target: str) -> None:
+        if not self._client.move(full_source, full_target):
+            self._explain(full_source, full_target)
+
+    def _remove(self, full: str) -> bool:
+        return self._client.remove(full)
+
+    def _write_whole(self, full: str, content: bytes) -> None:
+        self._upload_all(full, content, overwrite=True)
+
+    def _compare(self, path: str, full: str, content: bytes) -> None:
+        status = self.do("stat", path, lambda: self._client.status(full))
+        self._require_length(path, int(status["length"]), len(content))
+        checksum = _checksum_for(status)
+        if content and checksum is not None:
+            checksum.update(content)
+            self.verify("create_exclusive", path, full, checksum)
+
+    def _explain(self, full_source: str, full_target: str) -> None:
+        """Say what a server meant that answers a rename with false, and no reason.
+
+        Raises:
+            StorageError: always.
+        """
+        self._status(full_source)
+        self._status(full_target.rpartition("/")[0] or "/")
+        if self._client.has(full_target):
+            raise AlreadyExists("rename", full_source, f"{full_target!r} exists; nothing is ever overwritten")
+        raise OutcomeUnknown("rename", full_source, f"{self.where} says no to the name {full_target!r}, and not why")
+
+    def _upload_all(self, full: str, content: bytes, *, overwrite: bool) -> None:
+        upload = self.upload(full, overwrite=overwrite)
+        try:
+            upload.send(content)
+            upload.finish()
+        finally:
+            upload.cut()
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open a `webhdfs` or `swebhdfs` URL: of a NameNode's web server, or of a name service of Hadoop's configuration.
+
+    Raises:
+        ConfigError: it names neither.
+    """
+    settings = HadoopSettings.of(location)
+    return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.clock)
+
+
+class _WebStream(OutputStream):
+    """Keeps a chunk back; a file of one chunk goes in one request when it is closed."""
+
+    def __init__(self, path: str, full: str, fs: WebHdfsFileSystem) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._full = full
+        self._fs = fs
+        self._chunk = bytearray()
+        self._upload: Upload | None = None
+        self._empty_file = 0
+        self._checksum: HadoopChecksum | None = None
+
+    def _write(self, data: memoryview) -> None:
+        if len(self._chunk) + data.nbytes < CHUNK_BYTES:
+            self._chunk += data
+            return
+        upload = self._started("write")
+        with Answers("write", self.path, self._fs.where):
+            self._send(upload, self._chunk)
+            self._chunk.clear()
+            self._send(upload, data)
+
+    def _hsync(self) -> None:
+        """Never reached: the capability is missing."""
+
+    def _close(self) -> None:
+        if self._upload is None and not self._chunk:
+            return
+        upload = self._started("close")
+        with Answers("close", self.path, self._fs.where):
+            self._send(upload, self._chunk)
+            upload.finish()
+        if self._checksum is not None:
+            self._fs.verify("close", self.path, self._full, self._checksum)
+
+    def _abort(self) -> bool:
+        if self._upload is not None:
+            # Once the content's file has replaced the empty one, deleting it takes it from its writer.
+            self._fs.wait_until_replaced(self._full, self._empty_file)
+            self._upload.cut()
+        return self._fs.discard(self._full)
+
+    def _started(self, operation: str) -> Upload:
+        if self._upload is None:
+            status, self._upload = self._fs.begin(operation, self.path, self._full)
+            self._empty_file, self._checksum = int(status["fileId"]), _checksum_for(status)
+        return self._upload
+
+    def _send(self, upload: Upload, data: bytearray | memoryview) -> None:
+        upload.send(data)
+        if self._checksum is not None:
+            self._checksum.update(data)
+
+
+class _WebFile(InputFile):
+    def __init__(self, path: str, full: str, size_bytes: int, fs: WebHdfsFileSystem) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._full = full
+        self._fs: WebHdfsFileSystem | None = fs
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        if self._fs is None:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        length = min(length, self.size_bytes - offset)
+        return self._fs.read_range(self.path, self._full, offset, length) if length > 0 else b""
+
+    def close(self) -> None:
+        """Release the file; idempotent."""
+        self._fs = None
+
+
+def _checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
+    """Return what computes the checksum of a file with such a status, or None where HDFS has one of other bytes.
+
+    Those of an encryption zone are of the encrypted content, those of erasure coding of stripes.
+    """
+    if status.get("encBit") or status.get("ecBit") or status.get("ecPolicy"):
+        return None
+    return HadoopChecksum(int(status["blockSize"]))
+
+
+def _info(path: str, status: dict[str, Any]) -> FileInfo:
+    directory = status["type"] == "DIRECTORY"
+    return FileInfo(
+        path=path,
+        size_bytes=0 if directory else int(status["length"]),
+        modified_ms=int(status["modificationTime"]),
+        is_directory=directory,
+        identity=str(status["fileId"]) if status.get("fileId") else None,
+    )

@@ -1,0 +1,150 @@
+"""Which of several NameNodes' web servers answers: what one request finds out, all later ones of the process know."""
+
+from __future__ import annotations
+
+import threading
+import urllib.parse
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import ConfigError
+from ftfile.fs.calls.per_process import PerProcess
+from ftfile.fs.hdfs.name_services import find_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
+
+    _Key: TypeAlias = tuple[tuple[str, str], ...]
+
+__all__ = ("SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
+
+# In seconds, how long what was found out is believed.
+BELIEVED_S = 2.0
+
+# How a DataNode is told which NameNode to ask for a file.
+_ADDRESS = "namenoderpcaddress"
+
+
+class SilentNodeError(Exception):
+    """A request was given up: its NameNode is silent, and another one is active."""
+
+
+class WebNodes:
+    """The web servers of the NameNodes of one name service, or of one NameNode.
+
+    Attributes:
+        order: URLs of the servers, in the order in which they are asked.
+        lock: of the order.
+
+    Args:
+        rpc_addresses: `host:port` of each NameNode's RPC server by the URL of its web server; empty if not known.
+    """
+
+    def __init__(self, rpc_addresses: Mapping[str, str]) -> None:
+        self._rpc_addresses = dict(rpc_addresses)
+        self.order = deque(rpc_addresses)
+        self.lock = threading.Lock()
+        self._silent: set[str] = set()
+        self._looking = threading.Lock()
+        self._found: dict[str, tuple[float, str]] = {}
+
+    def node_of(self, url: str) -> str:
+        """Return the server that a URL belongs to; empty for a DataNode."""
+        return next((node for node in self._rpc_addresses if url.startswith(f"{node}/")), "")
+
+    def note_answer(self, node: str) -> None:
+        """Take note that a server has answered as the active one."""
+        self._found.pop(node, None)
+        if len(self._rpc_addresses) > 1:
+            self._silent.discard(node)
+            self._prefer(node)
+
+    def note_silence(self, node: str) -> None:
+        """Take note that a server cannot be reached, or does not answer."""
+        self._silent.add(node)
+
+    def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
+        """Return if a server answers, or no other one is active; `is_active` asks one.
+
+        Raises:
+            SilentNodeError: it does not, and another one is active.
+        """
+        others = [other for other in self._rpc_addresses if other != node]
+        if not node or not others:
+            return
+        found_s, why = self._found.get(node, (float("-inf"), ""))
+        # One at a time finds out; a fork may have begun while one did.
+        if SYSTEM_CLOCK.monotonic_s() - found_s >= BELIEVED_S and self._looking.acquire(blocking=False):
+            try:
+                why = self._why_silent(node, others, is_active)
+                self._found[node] = SYSTEM_CLOCK.monotonic_s(), why
+            finally:
+                self._looking.release()
+        if why:
+            raise SilentNodeError(why)
+
+    def _why_silent(self, node: str, others: Iterable[str], is_active: Callable[[str], bool]) -> str:
+        """Return that another server is active, and this one is not there; empty for all else."""
+        if is_active(node):
+            return ""
+        active = next(filter(is_active, others), None)
+        if active is None:
+            return ""
+        self.note_silence(node)
+        self._prefer(active)
+        return f"NameNode {node} is silent, and {active} is active"
+
+    def direct(self, node: str, place: str) -> str:
+        """Return the URL of a DataNode as it is to be asked.
+
+        While one NameNode is silent, the DataNode is told to ask the one that sent us there: it would begin with the
+        first of its own configuration, for each file.
+        """
+        address = self._rpc_addresses.get(node)
+        if not address or not self._silent - {node}:
+            return place
+        parts = urllib.parse.urlsplit(place)
+        query = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
+        told = [(name, address if name.lower() == _ADDRESS else text) for name, text in query]
+        return parts._replace(query=urllib.parse.urlencode(told)).geturl()
+
+    def _prefer(self, node: str) -> None:
+        with self.lock:
+            if self.order[0] != node and node in self.order:
+                self.order.rotate(-self.order.index(node))
+
+
+def web_nodes(rpc_addresses: Mapping[str, str]) -> WebNodes:
+    """Return this process's web servers; see `WebNodes`."""
+    return _nodes.of(tuple(rpc_addresses.items()))
+
+
+def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the name of the service, and the RPC address of each NameNode, if it is known, by its web server's URL.
+
+    Raises:
+        ConfigError: it is neither the address of a web server nor a name service.
+    """
+    service = find_service(scheme, authority, configuration)
+    tls = scheme == "swebhdfs"
+    rpc_addresses = service.rpc_addresses() if service.members else {}
+    found = {
+        f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
+        for name, address in service.web_addresses(tls=tls).items()
+    }
+    if not found or not authority:
+        raise ConfigError(
+            f"{scheme}://{authority} names no port, and Hadoop's configuration knows no name service {authority!r} "
+            f"with addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or point HADOOP_CONF_DIR "
+            "at the directory of hdfs-site.xml"
+        )
+    return service.name, found
+
+
+def _new(key: _Key) -> WebNodes:
+    return WebNodes(dict(key))
+
+
+_nodes = PerProcess(_new)

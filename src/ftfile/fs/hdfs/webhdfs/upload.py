@@ -1,0 +1,121 @@
+"""The content of one file on its way to a DataNode."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import urllib.parse
+from typing import TYPE_CHECKING
+
+import requests
+from hdfs.util import HdfsError
+
+from ftfile.fs.calls.deadline import DATA_BYTES, run_within
+from ftfile.fs.hdfs.webhdfs.security import require_tls, tls_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("CONNECT_TIMEOUT_S", "Upload", "connect_timeout_s")
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+def connect_timeout_s(timeout_s: float) -> float:
+    """Return how long a connection may take to come about, for a call that may take so long."""
+    return min(CONNECT_TIMEOUT_S, timeout_s / 2)
+
+
+class Upload:
+    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
+
+    Args:
+        place: URL at the DataNode.
+        timeout_s: of each step, and of each `DATA_BYTES`.
+        look: raises where waiting for the DataNode is in vain.
+
+    Raises:
+        ConnectTimeout: the DataNode cannot be reached, and nothing was sent.
+    """
+
+    def __init__(self, place: str, timeout_s: float, look: Callable[[], object] | None = None) -> None:
+        self._timeout_s = timeout_s
+        self._look = look
+        parts = urllib.parse.urlsplit(place)
+        host, limit_s = parts.hostname or "", connect_timeout_s(timeout_s)
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            self._connection = http.client.HTTPSConnection(host, parts.port, timeout=limit_s, context=tls_context())
+        else:
+            self._connection = http.client.HTTPConnection(host, parts.port, timeout=limit_s)
+        try:
+            self._connection.connect()
+        except OSError as error:
+            require_tls(f"DataNode {parts.netloc}", error)
+            raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
+        self._connection.sock.settimeout(timeout_s)
+        self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
+        self._connection.putheader("Content-Type", "application/octet-stream")
+        self._connection.putheader("Transfer-Encoding", "chunked")
+        self._connection.endheaders()
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Send what comes next.
+
+        Raises:
+            HdfsError: the DataNode has refused the file.
+            OSError: the connection is lost.
+        """
+        if not data:
+            return
+        view = memoryview(data)
+        try:
+            self._connection.send(b"%x\r\n" % len(data))
+            # The time limit of a socket is that of all it is given at once.
+            for start in range(0, len(data), DATA_BYTES):
+                self._connection.send(view[start : start + DATA_BYTES])
+            self._connection.send(b"\r\n")
+        except ConnectionError:
+            # It has hung up; perhaps it said why.
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._read_reply()
+            raise
+
+    def finish(self) -> None:
+        """Say that this was all, and wait until the file is closed; raises as `send`."""
+        try:
+            self._connection.send(b"0\r\n\r\n")
+        except ConnectionError:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._read_reply()
+            raise
+        self._read_reply()
+        self._connection.close()
+
+    def cut(self) -> None:
+        """Hang up, also on what waits for the reply in another thread."""
+        # The other thread may be closing it.
+        used = self._connection.sock
+        if used is not None:
+            with contextlib.suppress(OSError):
+                used.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _read_reply(self) -> None:
+        status, text = run_within(self._timeout_s, self._reply, cut=self.cut, look=self._look)
+        if status != http.client.CREATED:
+            raise _refusal(status, text)
+
+    def _reply(self) -> tuple[int, bytes]:
+        response = self._connection.getresponse()
+        return response.status, response.read()
+
+
+def _refusal(status: int, text: bytes) -> HdfsError:
+    try:
+        found = json.loads(text)["RemoteException"]
+        return HdfsError(str(found["message"]), exception=str(found["exception"]))
+    except (ValueError, KeyError, TypeError):
+        return HdfsError(f"the DataNode answered {status}: {text[:200]!r}")

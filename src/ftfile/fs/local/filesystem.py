@@ -1,0 +1,344 @@
+"""The local driver: POSIX calls on raw descriptors, durable in the order that a power cut demands."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import io
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError, MissingParent, NotFound, OutcomeUnknown, StreamClosed
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.local.errors import Translated, storage_error
+from ftfile.fs.local.no_replace import rename_in_one_step, rename_in_two_steps
+from ftfile.fs.paths import require_valid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.core.ids import IdSource
+    from ftfile.fs.location import Location
+
+__all__ = ("LocalFileSystem", "open_location")
+
+_PATH_BYTES_MAX = os.pathconf("/", "PC_PATH_MAX") - 1  # with the NUL
+
+_STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
+
+_SEND_BYTES = 8 << 20
+_ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
+
+_CAPABILITIES = Capabilities(
+    driver="local",
+    shared=True,
+    durability="hsync",
+    directory_sync=True,
+    atomic_rename=True,
+    stream_capabilities=_STREAM_CAPABILITIES,
+    permissions=True,
+    all_hosts=False,  # it depends on what is mounted
+)
+
+
+class LocalFileSystem(FileSystem):
+    """A directory of this machine, or of a network mount that behaves like one.
+
+    Args:
+        root: absolute path of the directory; it need not exist yet.
+        ids: names the temporary files of `create_exclusive`.
+        file_mode: permissions of new files, less what the umask takes away.
+        directory_mode: likewise of new directories.
+    """
+
+    def __init__(
+        self, root: str, *, ids: IdSource = SYSTEM_IDS, file_mode: int = 0o666, directory_mode: int = 0o777
+    ) -> None:
+        if not root.startswith("/"):
+            raise ConfigError(f"the local path {root!r} is relative; give the absolute path")
+        self.root = os.path.normpath("/" + root.lstrip("/"))
+        self._prefix = self.root if self.root == "/" else self.root + "/"
+        self._ids = ids
+        self._file_mode = file_mode
+        self._directory_mode = directory_mode
+        self._capabilities = dataclasses.replace(
+            _CAPABILITIES, path_bytes_max=_PATH_BYTES_MAX - len(os.fsencode(self._prefix))
+        )
+
+    def __repr__(self) -> str:
+        return f"LocalFileSystem({self.root!r})"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what local disks can do; `atomic_rename` turns false once a mount has refused it."""
+        return self._capabilities
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing."""
+        full = self._full("create", path)
+        with Translated("create", path, self.root):
+            return _LocalStream(path, self._new_file(full), full, self.root)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        full = self._full("open", path)
+        with Translated("open", path, self.root):
+            return _LocalFile(path, io.FileIO(full, "r"), self.root)
+
+    def stat(self, path: str) -> FileInfo:
+        """Return what is at `path`; symbolic links are followed."""
+        full = self._full("stat", path)
+        with Translated("stat", path, self.root):
+            return _info(path, os.stat(full))
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory."""
+        full = self._full("list", path)
+        prefix = f"{path}/" if path else ""
+        children = []
+        with Translated("list", path, self.root), os.scandir(full) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # deleted since, or a dangling link
+                    children.append(_info(prefix + entry.name, entry.stat()))
+        return children
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        """Return the names in a directory that sort after `name`, without a look at the files."""
+        with Translated("list", path, self.root):
+            return [found for found in os.listdir(self._full("list", path)) if found > name]
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
+        full = self._full("make_directories", path)
+        with Translated("make_directories", path, self.root):
+            made = _make_directories(full, self._directory_mode)
+            unreachable = [directory for directory in made if len(directory) <= len(self.root)]
+            if unreachable or not path:
+                for directory in unreachable or [self.root]:
+                    # A parent that we may not even open cannot be synced by us.
+                    with contextlib.suppress(PermissionError):
+                        _sync_directory(os.path.dirname(directory))
+
+    def sync_directory(self, path: str) -> None:
+        """Make all names in the directory durable."""
+        full = self._full("sync_directory", path)
+        with Translated("sync_directory", path, self.root):
+            _sync_directory(full)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, never over anything; where the mount lacks the atomic call, by link and unlink."""
+        full_source, full_target = self._full("rename", source), self._full("rename", target)
+        try:
+            self._move(full_source, full_target)
+        except FileNotFoundError as error:
+            if os.path.lexists(full_source):
+                detail = f"the directory of the target {target!r} is missing below {self.root}"
+                raise MissingParent("rename", source, detail) from error
+            raise NotFound("rename", source, f"nothing is there below {self.root}; the target is {target!r}") from error
+        except OSError as error:
+            raise storage_error(error, "rename", source, f"{self.root} (target {target!r})") from error
+
+    def _move(self, source: str, target: str) -> None:
+        if self._capabilities.atomic_rename:
+            if rename_in_one_step(source, target):
+                return
+            self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
+        rename_in_two_steps(source, target)
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole, durable file in one step: a synced temporary file, linked to its name."""
+        full = self._full("create_exclusive", path)
+        parent = os.path.dirname(full)
+        temporary = f"{parent}/.{self._ids.unique()}.tmp"
+        with Translated("create_exclusive", path, self.root):
+            try:
+                with self._new_file(temporary) as file:
+                    _write_durably(file, content)
+                _link(temporary, full)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+        try:
+            _sync_directory(parent)
+        except OSError as error:
+            detail = f"it exists below {self.root}, but its name could not be made durable: {error.strerror}"
+            raise OutcomeUnknown("create_exclusive", path, detail) from error
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there: in place, as a rename costs fifteen times as much."""
+        full = self._full("put", path)
+        with Translated("put", path, self.root):
+            descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
+            try:
+                _write_all(descriptor, memoryview(content))
+                os.ftruncate(descriptor, len(content))
+            finally:
+                os.close(descriptor)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        full = self._full("delete", path)
+        with Translated("delete", path, self.root):
+            os.unlink(full)
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove a directory if it is empty."""
+        full = self._full("remove_directory", path)
+        with Translated("remove_directory", path, self.root):
+            try:
+                os.rmdir(full)
+            except FileNotFoundError:
+                return True
+            except OSError as error:
+                if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}:
+                    return False
+                raise
+        return True
+
+    def _new_file(self, full: str) -> io.FileIO:
+        return io.FileIO(full, "x", opener=lambda name, flags: os.open(name, flags, self._file_mode))
+
+    def _full(self, operation: str, path: str) -> str:
+        require_valid(operation, path)
+        return self._prefix + path if path else self.root
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open a `file` URL."""
+    given = location.known_settings("filePermission", "directoryPermission")
+    file_mode = int(given.get("filePermission", "666"), 8)
+    directory_mode = int(given.get("directoryPermission", "777"), 8)
+    return LocalFileSystem(location.path, file_mode=file_mode, directory_mode=directory_mode)
+
+
+class _LocalStream(OutputStream):
+    def __init__(self, path: str, file: io.FileIO, full: str, root: str) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._file = file
+        self._full = full
+        self._root = root
+        self._sent = 0
+
+    def _write(self, data: memoryview) -> None:
+        with Translated("write", self.path, self._root):
+            _write_all(self._file.fileno(), data)
+            written = self.position + data.nbytes
+            if written - self._sent >= _SEND_BYTES and _ADVISE is not None:
+                # Starts writing to the disk now, so that the sync at the end has little left to wait for.
+                _ADVISE(self._file.fileno(), self._sent, written - self._sent, os.POSIX_FADV_DONTNEED)
+                self._sent = written
+
+    def _hflush(self) -> None:
+        """Nothing is buffered here: each write is visible when it returns."""
+
+    def _hsync(self) -> None:
+        with Translated("hsync", self.path, self._root):
+            os.fsync(self._file.fileno())
+
+    def _close(self) -> None:
+        with Translated("close", self.path, self._root):
+            self._file.close()
+
+    def _abort(self) -> bool:
+        with contextlib.suppress(OSError):
+            self._file.close()
+        try:
+            os.unlink(self._full)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+class _LocalFile(InputFile):
+    def __init__(self, path: str, file: io.FileIO, root: str) -> None:
+        self.path = path
+        self.size_bytes = os.fstat(file.fileno()).st_size
+        self._file = file
+        self._root = root
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`; one system call may return fewer, so it is repeated."""
+        if self._file.closed:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        end = min(offset + length, self.size_bytes)
+        data = b""
+        with Translated("read_at", self.path, self._root):
+            while offset + len(data) < end:
+                more = os.pread(self._file.fileno(), end - offset - len(data), offset + len(data))
+                if not more:
+                    break
+                data = data + more if data else more
+        return data
+
+    def close(self) -> None:
+        """Release the file; idempotent."""
+        with Translated("close", self.path, self._root):
+            self._file.close()
+
+
+def _info(path: str, status: os.stat_result) -> FileInfo:
+    directory = stat.S_ISDIR(status.st_mode)
+    return FileInfo(
+        path=path,
+        size_bytes=0 if directory else status.st_size,
+        modified_ms=status.st_mtime_ns // 1_000_000,
+        is_directory=directory,
+        identity=f"{status.st_dev}:{status.st_ino}",
+    )
+
+
+def _make_directories(full: str, mode: int) -> list[str]:
+    """Create what is missing and return what was created here, outermost first; others may be at it too."""
+    made = []
+    waiting = [full]
+    while waiting:
+        try:
+            os.mkdir(waiting[-1], mode)
+        except FileNotFoundError:
+            waiting.append(os.path.dirname(waiting[-1]))
+            continue
+        except FileExistsError as error:
+            if not os.path.isdir(waiting[-1]):
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), waiting[-1]) from error
+        else:
+            made.append(waiting[-1])
+        waiting.pop()
+    return made
+
+
+def _sync_directory(full: str) -> None:
+    descriptor = os.open(full, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _write_durably(file: io.FileIO, content: bytes) -> None:
+    _write_all(file.fileno(), memoryview(content))
+    found = os.fstat(file.fileno()).st_size
+    if found != len(content):
+        raise OSError(errno.EIO, f"{found} of {len(content)} bytes were written", file.name)
+    os.fsync(file.fileno())
+
+
+def _link(temporary: str, full: str) -> None:
+    try:
+        os.link(temporary, full)
+    except OSError:
+        # NFS may lose the reply of a link that was made, and then says "exists". The temporary name is ours
+        # alone: a second name of its file can only be the one asked for.
+        with contextlib.suppress(OSError):
+            if os.stat(temporary).st_nlink > 1:
+                return
+        raise

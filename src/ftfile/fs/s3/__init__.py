@@ -1,0 +1,1 @@
+"""Object stores that speak S3."""

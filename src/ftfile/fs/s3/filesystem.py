@@ -1,0 +1,345 @@
+"""The S3 driver: each file is an object, made by one conditional request, whole or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    StreamClosed,
+    Unavailable,
+    Unsupported,
+)
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.paths import join, parent_of, room_below
+from ftfile.fs.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket
+from ftfile.fs.s3.client import CONCURRENCY
+from ftfile.fs.s3.errors import TooLargeToCopy
+from ftfile.fs.s3.multipart_upload import S3Upload
+from ftfile.fs.s3.settings import PART_BYTES_MIN, S3Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ftfile.fs.location import Location
+
+__all__ = ("S3FileSystem", "open_location")
+
+# Of a file that is copied by hand; each publisher may be at one.
+HELD_BYTES_MAX = 8 << 20
+
+_STREAM_CAPABILITIES = frozenset({"abort", "copy"})
+
+
+class S3FileSystem(FileSystem):
+    """The objects of a bucket whose keys begin with a prefix.
+
+    Args:
+        bucket: see there.
+    """
+
+    def __init__(self, bucket: S3Bucket) -> None:
+        self._bucket = bucket
+        self._capabilities = Capabilities(
+            driver="s3",
+            shared=True,
+            durability="close",
+            directory_sync=False,
+            atomic_rename=False,
+            stream_capabilities=_STREAM_CAPABILITIES,
+            concurrency=CONCURRENCY,
+            patient=True,
+            shown="at_close",
+            implied_directories=True,
+            stream_bytes=bucket.settings.part_bytes,
+            path_bytes_max=room_below(bucket.prefix, KEY_BYTES_MAX),
+            copy_bytes_min=PART_BYTES_MIN,
+        )
+
+    def __repr__(self) -> str:
+        return f"S3FileSystem({self._bucket.where!r})"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what S3 can do: a rename is a copy and a deletion."""
+        return self._capabilities
+
+    def prove(self, directory: str) -> None:
+        """Make sure that the store keeps conditions, once per process and bucket.
+
+        Raises:
+            Unsupported: it overwrites where it was told not to.
+        """
+        self._copies_on_condition(directory)
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing; whether the name is free turns out when it is closed."""
+        self._bucket.key("create", path)
+        return _S3Stream(path, self._bucket)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        self._bucket.key("open", path)
+        head = self._bucket.head("open", path)
+        return _S3File(path, int(head["ContentLength"]), self._bucket)
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file by one request."""
+        self._bucket.key("read", path)
+        return self._bucket.read("read", path)[0]
+
+    def stat(self, path: str) -> FileInfo:
+        """Return what is at `path`."""
+        self._bucket.key("stat", path)
+        if not path:
+            return FileInfo("", 0, 0, is_directory=True)
+        try:
+            head = self._bucket.head("stat", path)
+        except NotFound:
+            if not self._bucket.has_children("stat", path):
+                raise
+            return FileInfo(path, 0, 0, is_directory=True)
+        return FileInfo(path, int(head["ContentLength"]), _milliseconds(head), identity=head["Metadata"].get(ID))
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory; those that are files have no identity here."""
+        prefix = self._bucket.directory_key("list", path)
+        cut = len(prefix)
+        found: list[FileInfo] = []
+        for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
+            # Others' keys may have two slashes in a row: no path leads there.
+            found += [
+                FileInfo(join(path, each["Prefix"][cut:-1]), 0, 0, is_directory=True)
+                for each in page.get("CommonPrefixes", ())
+                if each["Prefix"] != f"{prefix}/"
+            ]
+            # An object named like the directory is what others make to show an empty one.
+            found += [
+                FileInfo(join(path, each["Key"][cut:]), int(each["Size"]), _milliseconds(each))
+                for each in page.get("Contents", ())
+                if each["Key"] != prefix
+            ]
+        if path and not found:
+            raise NotFound("list", path, f"nothing is there below {self._bucket.where}")
+        return found
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        """Return the names of the objects in a directory that sort after `name`; the store lists no others."""
+        prefix = self._bucket.directory_key("list", path)
+        pages = self._bucket.pages("list", path, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{name}")
+        return [each["Key"][len(prefix) :] for page in pages for each in page.get("Contents", ())]
+
+    def make_directories(self, path: str) -> None:
+        """Do nothing: a directory is there when something is in it."""
+        self._bucket.key("make_directories", path)
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: what is answered is durable."""
+        self._bucket.key("sync_directory", path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy a file within the store, never over anything, then delete the source.
+
+        Who dies in between leaves both; they have one identity.
+        """
+        if source == target:
+            self._bucket.head("rename", source)
+            raise AlreadyExists("rename", target, f"it is the name it has below {self._bucket.where}")
+        if self._copies_on_condition(parent_of(source)):
+            self._copy(source, target)
+        else:
+            self._copy_by_hand(source, target)
+        try:
+            self._bucket.delete("rename", source)
+        except Unavailable as error:
+            raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole file by one request."""
+        self._bucket.put_new("create_exclusive", path, content, SYSTEM_IDS.unique())
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a small file over whatever is there."""
+        key, metadata = self._bucket.key("put", path), {ID: SYSTEM_IDS.unique()}
+        self._bucket.repeat(
+            "put", path, lambda: self._bucket.send("put", path, "put_object", Key=key, Body=content, Metadata=metadata)
+        )
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self._bucket.key("delete", path)
+        self._bucket.head("delete", path)
+        self._bucket.delete("delete", path)
+
+    def remove_directory(self, path: str) -> bool:
+        """Say whether nothing is in the directory, which is then not there."""
+        self._bucket.key("remove_directory", path)
+        return not self._bucket.has_children("remove_directory", path)
+
+    def _copy(self, source: str, target: str) -> None:
+        """Copy by one request, or where the file is too large for that, by several."""
+        key, origin = self._bucket.key("rename", target), self._bucket.origin("rename", source)
+        try:
+            self._bucket.settle(
+                "rename",
+                target,
+                lambda: self._bucket.identity("rename", source),
+                lambda: self._bucket.send("rename", source, "copy_object", Key=key, CopySource=origin, **NEW),
+            )
+        except TooLargeToCopy:
+            self._copy_in_parts(source, target, self._bucket.head("rename", source))
+
+    def _copy_by_hand(self, source: str, target: str) -> None:
+        """Copy where the store takes no condition for copies, but does for what is sent, or made of parts."""
+        head = self._bucket.head("rename", source)
+        if int(head["ContentLength"]) > min(self._bucket.settings.part_bytes, HELD_BYTES_MAX):
+            self._copy_in_parts(source, target, head)
+        else:
+            content, answer = self._bucket.read("rename", source)
+            self._bucket.put_new("rename", target, content, answer["Metadata"].get(ID))
+
+    def _copy_in_parts(self, source: str, target: str, head: Mapping[str, Any]) -> None:
+        """Copy by several requests within the store."""
+        upload = S3Upload(self._bucket, "rename", target, head["Metadata"].get(ID))
+        try:
+            upload.copy(source, 0, int(head["ContentLength"]))
+            upload.complete()
+        except BaseException:
+            upload.abort()
+            raise
+
+    def _copies_on_condition(self, directory: str) -> bool:
+        """Return whether the store also keeps conditions of copies; the first time, try it in a directory.
+
+        Raises:
+            Unsupported: it keeps no conditions.
+        """
+        proven = self._bucket.client.proven
+        if self._bucket.name not in proven:
+            one, other = (join(directory, f".{SYSTEM_IDS.unique()}.tmp") for _ in range(2))
+            try:
+                proven[self._bucket.name] = self._try_conditions(one, other)
+            finally:
+                for path in (one, other):
+                    self._bucket.delete("create_exclusive", path)
+        return proven[self._bucket.name]
+
+    def _try_conditions(self, one: str, other: str) -> bool:
+        """Return whether conditions of copies are kept; see `_copies_on_condition`."""
+        for path in (one, other):
+            self.create_exclusive(path, b"")
+        try:
+            self.create_exclusive(one, b"2")
+        except AlreadyExists:
+            pass
+        else:
+            raise Unsupported(
+                "create_exclusive",
+                one,
+                f"the store of {self._bucket.where} overwrites what it is told not to (If-None-Match: *), so that two "
+                "writers could undo each other's commits: update it, or use another store",
+            )
+        try:
+            self._copy(one, other)
+        except (AlreadyExists, Unsupported) as error:
+            return isinstance(error, AlreadyExists)
+        return False
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open an `s3` URL; the authority names the bucket.
+
+    Raises:
+        ConfigError: it names none, a setting is wrong, or the library is not installed.
+    """
+    if not location.authority or "@" in location.authority or ":" in location.authority:
+        raise ConfigError(f"{location.url!r} names no bucket; write s3://bucket or s3://bucket/directory")
+    bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.clock)
+    _ = bucket.client
+    return S3FileSystem(bucket)
+
+
+def _milliseconds(answer: Mapping[str, Any]) -> int:
+    # Some stores tell fractions of a second in listings alone.
+    return int(answer["LastModified"].timestamp()) * 1000
+
+
+class _S3Stream(OutputStream):
+    """Sends a small file by one request when it is closed, and a large one part by part, of which nothing is seen."""
+
+    def __init__(self, path: str, bucket: S3Bucket) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._bucket = bucket
+        self._part_bytes = bucket.settings.part_bytes
+        self._identity = SYSTEM_IDS.unique()
+        self._buffer = bytearray()
+        self._upload: S3Upload | None = None
+
+    def _write(self, data: memoryview) -> None:
+        while len(self._buffer) + data.nbytes > self._part_bytes:
+            room = self._part_bytes - len(self._buffer)
+            self._buffer += data[:room]
+            data = data[room:]
+            self._send()
+        self._buffer += data
+
+    def _copy_from(self, path: str, offset: int, length: int) -> None:
+        """Copy a part, or parts; none but a file's last may be short, so what is buffered is filled up first."""
+        missing = max(0, PART_BYTES_MIN - len(self._buffer)) if self._buffer else 0
+        if length - missing < PART_BYTES_MIN:
+            missing = length
+        if missing:
+            self._write(memoryview(self._bucket.read_range("copy_from", path, offset, missing)))
+        if missing < length:
+            self._send()
+            self._started().copy(path, offset + missing, length - missing)
+
+    def _hsync(self) -> None:
+        """Never reached: the capability is missing."""
+
+    def _close(self) -> None:
+        if self._upload is None:
+            self._bucket.put_new("close", self.path, self._buffer, self._identity)
+        else:
+            self._send()
+            self._upload.complete()
+        self._buffer = bytearray()
+
+    def _abort(self) -> bool:
+        self._buffer = bytearray()
+        if self._upload is not None:
+            self._upload.abort()
+        # A close whose outcome is not known may have made it.
+        return self._bucket.discard(self.path, self._identity)
+
+    def _send(self) -> None:
+        if self._buffer:
+            part, self._buffer = self._buffer, bytearray()
+            self._started().send(part)
+
+    def _started(self) -> S3Upload:
+        if self._upload is None:
+            self._upload = S3Upload(self._bucket, "write", self.path, self._identity)
+        return self._upload
+
+
+class _S3File(InputFile):
+    def __init__(self, path: str, size_bytes: int, bucket: S3Bucket) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._bucket: S3Bucket | None = bucket
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        if self._bucket is None:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        length = min(length, self.size_bytes - offset)
+        return self._bucket.read_range("read_at", self.path, offset, length) if length > 0 else b""
+
+    def close(self) -> None:
+        """Release the file; idempotent."""
+        self._bucket = None

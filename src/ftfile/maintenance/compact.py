@@ -1,0 +1,152 @@
+"""Compaction: the small parts of each bucket become few of a good size. No reader sees another row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.durability import durability_of
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import Committed, catch_up, commit
+from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.core.errors import ConfigError
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger, log_context
+from ftfile.maintenance.merger import Merger
+from ftfile.maintenance.open_log import log_to_maintain
+from ftfile.maintenance.partition_filter import select
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.proposal import Rewrite
+
+__all__ = ("TARGET_BYTES", "CompactReport", "compact", "plan_merges")
+
+TARGET_BYTES = 128 << 20
+# A part of this share of the target is left as it is: merging it again and again would only write.
+LARGE_ENOUGH = 0.75
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What a compaction did.
+
+    Attributes:
+        version: of its record; None when there was nothing to do.
+        parts_replaced: how many parts it took.
+        parts_written: how many there are instead.
+        rows: in them, as many as before.
+        bytes_replaced: on storage.
+        bytes_written: on storage.
+        parts_lost: how many parts it had merged when others replaced or dropped them; they were not touched.
+    """
+
+    version: int | None = None
+    parts_replaced: int = 0
+    parts_written: int = 0
+    rows: int = 0
+    bytes_replaced: int = 0
+    bytes_written: int = 0
+    parts_lost: int = 0
+
+
+def compact(
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | None = None,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> CompactReport:
+    """Merge small finished parts of the same bucket and encoding into parts of about `target_bytes`.
+
+    Safe beside running queries and readers. Replaced parts are hidden at once, and can be read by readers of older
+    versions until a vacuum. The rows of a bucket keep their order where all of its parts are small.
+
+    Args:
+        path: of the directory.
+        where: buckets to look at, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default
+            all of them.
+        target_bytes: how large parts become.
+        key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, or an argument is wrong.
+        FtfileError: parts could not be merged, such as one that is not what was recorded (`CorruptData`). They are as
+            they were, and all others were merged.
+        StorageError: the store failed; nothing was changed.
+        CommitError: as for a batch write; `NotPublished` says that the compaction is recorded all the same.
+    """
+    if target_bytes < 1:
+        raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
+    log = log_to_maintain(path, key_provider, storage)
+    author = MaintenanceAuthor("compact", SYSTEM_IDS.unique())
+    with log_context(job=author.job_id):
+        with log.lock:
+            head, problems = catch_up(log, author, Policy())
+            snapshot = snapshot_at(log, head)
+            chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
+        stuck = {add_id for problem in problems for add_id in problem.add_ids}
+        plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
+        merger = Merger(log.fs, author.job_id, snapshot)
+        rewrites = merger.merge_all(plan)
+        done = _commit(log, author, rewrites) if rewrites else Committed(head.version, replayed=False)
+        report = _report(done, rewrites)
+        _log.info("compacted: %s", report)
+        error = merger.error or next((refused.error for refused in done.refused), None)
+        if error is not None:
+            raise error
+        return report
+
+
+def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
+    """Return what is to become one part each: two or more small parts, in their order, of about the target together."""
+    merges: list[list[Add]] = []
+    growing: dict[tuple[str, str], tuple[list[Add], int]] = {}
+    for add in adds:
+        if add.kind != "part" or add.length >= LARGE_ENOUGH * target_bytes:
+            continue
+        key = (add.bucket, add.encoding)
+        merge, size_bytes = growing.get(key, ([], target_bytes))
+        if size_bytes + add.length > target_bytes:
+            merge, size_bytes = [], 0
+            merges.append(merge)
+        merge.append(add)
+        growing[key] = merge, size_bytes + add.length
+    return [merge for merge in merges if len(merge) > 1]
+
+
+def _commit(log: CommitLog, author: MaintenanceAuthor, rewrites: Sequence[Rewrite]) -> Committed:
+    """Record what was merged; what others have replaced or dropped meanwhile is left out, in the extreme all of it."""
+    durability = durability_of("auto", log.fs.capabilities)
+    proposal = Proposal(author, rewrites=tuple(rewrites), metrics={"durability": durability})
+    with log.lock:
+        return commit(log, proposal, Policy())
+
+
+def _report(done: Committed, rewrites: Sequence[Rewrite]) -> CompactReport:
+    refused = {each.rewrite.inputs[0].id for each in done.refused}
+    kept = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in refused]
+    taken = [add for rewrite in kept for add in rewrite.inputs]
+    if done.record is None:
+        return CompactReport(parts_lost=len(taken))
+    replaced = {remove.id for remove in done.record.removes}
+    inputs = [add for add in taken if add.id in replaced]
+    return CompactReport(
+        version=done.version,
+        parts_replaced=len(inputs),
+        parts_written=len(done.record.adds),
+        rows=sum(add.rows for add in done.record.adds),
+        bytes_replaced=sum(add.length for add in inputs),
+        bytes_written=sum(add.length for add in done.record.adds),
+        parts_lost=len(taken) - len(inputs),
+    )

@@ -1,0 +1,91 @@
+"""Dropping buckets: all rows in them go in one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import ConfigError
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger, log_context
+from ftfile.maintenance.open_log import log_to_maintain
+from ftfile.maintenance.partition_filter import select
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
+
+__all__ = ("ALL", "DropReport", "drop")
+
+ALL = "all"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DropReport:
+    """What was dropped.
+
+    Attributes:
+        version: of its record; None when there was nothing to drop.
+        files: how many finished parts, and pieces of parts that are not finished yet.
+        rows: in them.
+        size_bytes: on storage.
+    """
+
+    version: int | None = None
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+
+
+def drop(
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | str,
+    *,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> DropReport:
+    """Remove all rows of some buckets, finished or not, in one record: a version has all of them, the next none.
+
+    Safe beside running queries: what they commit later stays. Older versions can be read until a vacuum.
+
+    Args:
+        path: of the directory.
+        where: which buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or the word
+            "all" for everything in the directory.
+        key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.
+        CommitError: as for a batch write; `NotPublished` says that the rows are dropped all the same.
+    """
+    if where != ALL and (isinstance(where, str) or not where):
+        raise ConfigError(
+            f"where={where!r} does not say what to drop: it takes values of partition columns, such as "
+            f'{{"month": "7"}}, or "{ALL}" for every row in the directory'
+        )
+    log, job_id = log_to_maintain(path, key_provider, storage), SYSTEM_IDS.unique()
+    dropped: list[Add] = []
+
+    def drops(head: LogState, snapshot: Snapshot) -> list[Add]:
+        dropped[:] = snapshot.adds.values() if isinstance(where, str) else select(head, snapshot, where)
+        return dropped
+
+    with log_context(job=job_id), log.lock:
+        done = commit(log, Proposal(MaintenanceAuthor("drop", job_id), drops=drops), Policy())
+        if done.record is None:
+            return DropReport()
+        rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)
+        report = DropReport(done.version, len(dropped), rows, size_bytes)
+        _log.info("dropped: %s", report)
+        return report

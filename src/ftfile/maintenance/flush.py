@@ -1,0 +1,278 @@
+"""Publishing what is still open: parts are made of all groups, or of those that are due, without a batch."""
+
+from __future__ import annotations
+
+import operator
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ftfile.attempt.durability import durability_of
+from ftfile.attempt.entries import rewrite_of
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.commit.publish import raise_own, roll_forward
+from ftfile.commit.sealed.opening import open_with_keys
+from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
+from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.logs import get_logger, log_context
+from ftfile.fs.registry import normalise
+from ftfile.maintenance.open_log import own_log
+from ftfile.sink.assembly.assembler import Assembler
+from ftfile.sink.naming.namer import Namer
+from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
+from ftfile.sink.publishing.settings import DEFAULT_PUBLISHING, Publishing
+from ftfile.sink.rolling.groups import by_group
+from ftfile.sink.rolling.jobs import jobs_of
+from ftfile.sink.rolling.plan import RollingPlanner
+from ftfile.sink.rolling.settings import ALL_END, RollingSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.commit.format.model import Add, DueJob, Record
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.proposal import Rewrite
+    from ftfile.fs.api import Durability
+
+__all__ = ("FlushReport", "flush")
+
+# Parts after which a record is created: those are seen, and are not made again if the flush dies.
+PARTS_PER_RECORD = 64
+# Numbers after those of the batch itself, so that names sort as rows do; and other ones after each version.
+FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """What a flush did.
+
+    Attributes:
+        files: how many it finished.
+        rows: in them.
+        version: of the log after it.
+    """
+
+    files: int
+    rows: int
+    version: int
+
+
+def flush(
+    path: str | os.PathLike[str],
+    *,
+    due_only: bool = False,
+    query_id: str | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> FlushReport:
+    """Finish the files that are open over batches, so that every reader sees their rows.
+
+    Safe beside running queries: whoever is later with the same rows gives way. What they write meanwhile stays open.
+    Repeatable.
+
+    Args:
+        path: of the directory.
+        due_only: leave those open for which no rule has fired.
+        query_id: leave those of other queries open.
+        key_provider: of an encrypted directory; see `ftfile.open`.
+        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+
+    Raises:
+        ConfigError: it is no ftfile directory.
+        FtfileError: rows could not be made files; all others were. `StillOpen` where several errors kept rows open.
+    """
+    url = normalise(os.fspath(path))
+    opened = (url, key_provider, tuple((storage or {}).items()))
+    log = own_log(path, key_provider, storage)
+    job_id = SYSTEM_IDS.unique()
+    with log_context(job=job_id):
+        return _Flush(opened, log, job_id, query_id, due_only=due_only).run()
+
+
+class _Flush:
+    """One flush: records until nothing is left to do, each with files of one query."""
+
+    def __init__(
+        self,
+        opened: tuple[str, str | None, tuple[tuple[str, str], ...]],
+        log: CommitLog,
+        job_id: str,
+        query_id: str | None,
+        *,
+        due_only: bool,
+    ) -> None:
+        self._url, self._key_provider, self._connection = opened
+        self._log = log
+        self._author = MaintenanceAuthor("flush", job_id)
+        self._query_id = query_id
+        self._due_only = due_only
+        self._last_batches: dict[str, int] = {}
+        self._errors: dict[str, Exception] = {}  # by segments that stay open
+        self._stale: set[str] = set()
+        self._files = 0
+        self._rows = 0
+
+    def run(self) -> FlushReport:
+        head = self._log.read_on(durable=True)
+        # Of a running query, what is open now: it would never end otherwise.
+        self._last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
+        while self._flush_some(head):
+            head = self._log.read_on(durable=True)
+        # An earlier flush may have died between its record and its files.
+        raise_own(roll_forward(self._log, head, Policy(), self._author), self._author)
+        for query_id in untold_queries(head):
+            hook = _publishing_of(head, query_id).on_publish
+            if hook is not None and self._query_id in {None, query_id}:
+                tell_untold(self._log, hook, self._url, query_id)
+        errors = {str(error): error for error in self._errors.values()}
+        if len(errors) > 1:
+            raise StillOpen(list(errors))
+        for error in errors.values():
+            raise error
+        return FlushReport(self._files, self._rows, self._log.read_on().version)
+
+    def _flush_some(self, head: LogState) -> bool:
+        """Create one record, if there is anything to do."""
+        queries = {segment.origin.query_id: None for segment in head.segments.values()}
+        for query_id in [query_id for query_id in queries if self._query_id in {None, query_id}]:
+            publishing = _publishing_of(head, query_id)
+            log = self._log_with(publishing.storage)
+            durability = durability_of(publishing.durability, log.fs.capabilities)
+            rewrites = self._rewrites(log, head, query_id, durability)
+            if rewrites:
+                self._commit(log, rewrites, publishing, query_id, durability)
+                return True
+        return False
+
+    def _log_with(self, storage: tuple[tuple[str, str], ...]) -> CommitLog:
+        settings = (*self._connection, *storage)
+        return CommitLog(open_with_keys(self._url, self._key_provider, settings)) if storage else self._log
+
+    def _commit(
+        self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
+    ) -> None:
+        """Create a record of the rewrites that can be published; what the others are made of stays open."""
+        done = commit(log, _proposal(self._author, rewrites, publishing, query_id, durability), Policy())
+        for refused in done.refused:
+            self._leave_open(refused.rewrite.inputs, refused.error)
+        left_out = {refused.rewrite.inputs[0].id for refused in done.refused}
+        others = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
+        self._look_for_stale(log.read_on(), done.record, others)
+        if done.record is not None:
+            self._count(done.record)
+
+    def _count(self, record: Record) -> None:
+        parts = [add for add in record.adds if add.kind == "part"]
+        self._files += len(parts)
+        self._rows += sum(part.rows for part in parts)
+        _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
+
+    def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
+        """Give up what was refused twice, though nobody took a segment of it: a vacuum may delete it at any moment."""
+        ended = {remove.id for remove in record.removes} if record is not None else set()
+        for rewrite in rewrites:
+            inputs = {segment.id for segment in rewrite.inputs}
+            if inputs & ended or inputs - head.segments.keys():
+                continue
+            if inputs & self._stale:
+                advice = (
+                    "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
+                    "longer grace"
+                )
+                self._leave_open(rewrite.inputs, StaleFiles(advice))
+            self._stale |= inputs
+
+    def _leave_open(self, segments: Iterable[Add], error: Exception) -> None:
+        for segment in segments:
+            _log.error("%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error)
+            self._errors[segment.id] = error
+
+    def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
+        """Make parts for one record."""
+        job_id = self._author.job_id
+        stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(job_id), 0, 0), durability)
+        assembler = Assembler(log.fs, stage, head.definitions, head.version)
+        rewrites: list[Rewrite] = []
+        made = 0
+        for job in self._jobs(head, query_id):
+            room = PARTS_PER_RECORD - made
+            try:
+                assembled, damaged = assembler.assemble_readable(job, partial(operator.gt, room))
+            except FtfileError as error:
+                self._leave_open(job.inputs, error)
+                continue
+            for segment_id, reason in damaged.items():
+                self._leave_open([head.segments[segment_id]], reason)
+            rewrites.append(rewrite_of(assembled))
+            made += len(assembled.parts)
+            if made >= PARTS_PER_RECORD:
+                break
+        return rewrites
+
+    def _jobs(self, head: LogState, query_id: str) -> Iterator[DueJob]:
+        """Yield what is to be done of what was open at the start; nothing that failed."""
+        wanted = {
+            segment.id: segment
+            for segment in head.segments.values()
+            if segment.origin.query_id == query_id
+            and segment.origin.last_batch <= self._last_batches.get(query_id, segment.origin.last_batch)
+            and segment.id not in self._errors
+        }
+        settings = _settings_of(head, query_id)
+        rolling = RollingSettings.from_json(settings["rolling"]) if settings else ALL_END
+        if not self._due_only:
+            for segments in by_group(wanted.values()).values():
+                yield from jobs_of(segments, "flush", rolling, SYSTEM_IDS)
+            return
+        encoding = settings["encoding"] if settings else head.encoding or ""
+        for job in RollingPlanner(query_id, encoding, rolling, SYSTEM_IDS).due_at(head, self._log.clock.now_ms()):
+            if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
+                yield replace(job, inputs=inputs)
+
+
+def _proposal(
+    author: MaintenanceAuthor,
+    rewrites: Sequence[Rewrite],
+    publishing: Publishing,
+    query_id: str,
+    durability: Durability,
+) -> Proposal:
+    """Return what is to be committed: parts of one query, called as that calls its own."""
+
+    def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
+        query = head.queries.get(query_id)
+        last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
+        namer = Namer(
+            publishing.naming,
+            f"{last_batch:010d}",
+            log.clock.now_ms(),
+            query_id,
+            FIRST_NUMBER + NUMBERS_PER_VERSION * since,
+        )
+        named = namer.settle(proposal, log, head)
+        if publishing.on_publish is None:
+            return named
+        return replace(named, memory=named.memory | note_untold(head.version + 1, query_id))
+
+    return Proposal(author, rewrites=tuple(rewrites), metrics={"durability": durability}, settle=settle)
+
+
+def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:
+    """Return how the query makes and names parts, as of its last batch; None where it left that to the defaults."""
+    query = head.queries.get(query_id)
+    return None if query is None or query.settings is None else head.definitions[query.settings]
+
+
+def _publishing_of(head: LogState, query_id: str) -> Publishing:
+    """Return how the query names and publishes its files, as of its last batch."""
+    settings = _settings_of(head, query_id)
+    return Publishing.from_json(settings) if settings else DEFAULT_PUBLISHING

@@ -1,0 +1,246 @@
+"""What may be deleted: everything that no record needs, and that is older than a horizon."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format import layout
+from ftfile.commit.log.bases import BASES_KEPT, list_bases
+from ftfile.commit.log.times import list_log, newest_at
+from ftfile.commit.moving import is_recorded
+from ftfile.commit.read.own_ranges import own_cover
+from ftfile.commit.read.ranges import contained, list_ranges
+from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.core.errors import NotFound
+from ftfile.core.logs import get_logger
+from ftfile.fs.calls.parallel import side_by_side
+from ftfile.maintenance.returned import find_removed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.commit.format.model import Remove
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("Findings", "GarbageFile", "look")
+
+_RETIRED_NAME = re.compile(r"(.+)\.retired")
+# What `create_exclusive` of a killed process leaves.
+_TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageFile:
+    """A file that nothing needs.
+
+    Attributes:
+        path: relative to the directory.
+        size_bytes: its length.
+        kind: `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final
+            name: hidden again, not deleted), `record`, `base`, `range` or `temporary`.
+        why: what makes it garbage.
+    """
+
+    path: str
+    size_bytes: int
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is not needed at a version.
+
+    Attributes:
+        log_start: the oldest record that is to be kept.
+        lacks_ranges: more records could go if ranges stood for them.
+        files: to be deleted.
+        returned: removed parts to be hidden again.
+        foreign: other files at the names of removed parts, which stay.
+        directories: of the stage, that are or will be empty; what is in a directory comes before it.
+    """
+
+    log_start: int
+    lacks_ranges: bool = False
+    files: list[GarbageFile] = field(default_factory=list)
+    returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+
+    @property
+    def needs_record(self) -> bool:
+        """Return True if there is something that may go only after a record has said so."""
+        return bool(self.files or self.returned)
+
+
+def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start: int | None = None) -> Findings:
+    """Return what is older than the horizon and neither live at the head nor was so after the horizon.
+
+    Args:
+        log: of the directory.
+        head: the newest state.
+        horizon_ms: by the store's clock.
+        now_ms: likewise.
+        log_start: the oldest record that is kept, as a record says; by default, what it may be.
+
+    Raises:
+        CorruptData: the log is damaged: nothing may be deleted.
+    """
+    listed = list_log(log.fs)
+    since = newest_at(listed, head, horizon_ms, now_ms) or 0
+    within = snapshot_at(log, head, since=max(since, head.log_start))
+    found = find_removed(log, head)
+    returned = [(remove, _returned(info)) for remove, info in found if is_recorded(log.fs, info, remove)]
+    # What came back is known, and its name reserved, for as long as the record that removed it is kept.
+    possible = head.log_start if returned else _log_start(log, head, since)
+    if log_start is None:
+        log_start = max(head.log_start, min(possible, within.ranges_to + 1))
+    own = {file.path for _, file in returned}
+    foreign = [info.path for _, info in found if info.path not in own]
+    findings = Findings(log_start, log_start < possible, returned=returned, foreign=foreign)
+    _look_at_parts(log.fs, head, within, horizon_ms, findings)
+    # One of the future was created while the store's clock was ahead.
+    old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
+    _look_at_log(log, old, findings)
+    _look_at_state(log, head, horizon_ms, findings)
+    return findings
+
+
+def _returned(info: FileInfo) -> GarbageFile:
+    return GarbageFile(info.path, info.size_bytes, "returned", "it was removed, and came back")
+
+
+def _log_start(log: CommitLog, head: LogState, since: int) -> int:
+    """Return the oldest record to keep if ranges stand for all before it: the newest older than the horizon.
+
+    Who reads at that time needs it. Both bases stand for what goes: should the newer one be lost, the older one and
+    records replace it.
+    """
+    names = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
+    bases = [name for name in names if log.bases.read(name) is not None]
+    if len(bases) < BASES_KEPT:
+        return head.log_start
+    # Names that a part to be retired has are reserved for as long as its record is kept.
+    return max(head.log_start, min(since, bases[0].version, *head.unpublished))
+
+
+def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+    directories: list[FileInfo] = []
+    found = list(_walk(fs, layout.STAGED, directories))
+    staged = {info.path: info for info in found if info.modified_ms <= horizon_ms}
+    retired = {}
+    for info in _children(fs, layout.RETIRED):
+        match = _RETIRED_NAME.fullmatch(info.path.rsplit("/", 1)[-1])
+        if match and info.modified_ms <= horizon_ms:
+            retired[match[1]] = info
+    for add in within.adds.values():
+        staged.pop(add.path, None)
+        retired.pop(add.id, None)
+    # Dead letters are in no snapshot: until they are published, only this list knows of them.
+    for add in (add for entry in head.unpublished.values() for add in entry.adds):
+        staged.pop(add.path, None)
+    for note in _look_at_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
+        del staged[note]
+    why = "it is in no record, or what was in it was removed before the horizon"
+    findings.files.extend(GarbageFile(path, info.size_bytes, "staged", why) for path, info in staged.items())
+    why = "it was removed before the horizon"
+    findings.files.extend(GarbageFile(info.path, info.size_bytes, "retired", why) for info in retired.values())
+    holding = {above for info in found if info.path not in staged for above in layout.ancestors(info.path)}
+    # A query that goes on would only have to make its own directory again.
+    holding |= {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
+    # Where directories have no time, an empty one may have been made this very moment.
+    old = {info.path for info in directories if 0 < info.modified_ms <= horizon_ms}
+    old |= {above for path in staged for above in layout.ancestors(path)} & {info.path for info in directories}
+    findings.directories.extend(sorted(old - holding, reverse=True))
+
+
+def _look_at_notes(
+    fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
+) -> list[str]:
+    """Find what was written under its final name, and never committed; return the notes of what is younger."""
+    live = {add.path for add in within.adds.values()}
+
+    def uncommitted(note: str) -> FileInfo | None:
+        try:
+            path = fs.read(note).decode()
+        except NotFound:
+            return None  # another vacuum was faster
+        return None if path in live else _file_at(fs, path)
+
+    younger = []
+    for note, info in zip(notes, side_by_side(fs, uncommitted, notes), strict=True):
+        if info is not None and info.modified_ms > horizon_ms:
+            # Nothing else tells of it.
+            younger.append(note)
+        elif info is not None:
+            findings.files.append(GarbageFile(info.path, info.size_bytes, "direct", "it is in no record"))
+    return younger
+
+
+def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
+    try:
+        return fs.stat(path)
+    except NotFound:
+        return None
+
+
+def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:
+    """Find records that are not kept, oldest first, and companions of records that were never created."""
+    why = "bases and ranges stand for it"
+    for info in sorted(old, key=lambda info: info.path):
+        name = layout.parse_log_name(info.path)
+        if name is None:
+            continue
+        if name.version < findings.log_start:
+            findings.files.append(GarbageFile(info.path, info.size_bytes, "record", why))
+        elif name.nonce is not None:
+            # One whose version nobody has yet may be about to be created.
+            record = log.read_record(name.version)
+            if record is not None and record.nonce != name.nonce:
+                lost = "its record was never created: another took its version"
+                findings.files.append(GarbageFile(info.path, info.size_bytes, "record", lost))
+
+
+def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
+    """Find bases and ranges that others replace, and what killed processes left beside them."""
+    fs, ranges = log.fs, list_ranges(log.fs)
+    own_bases = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
+    older = [name for name in list_bases(fs) if own_bases and name.version < own_bases[-1].version]
+    replaced: Mapping[str, str] = {
+        **{layout.base_path(name): "base" for name in older if name not in own_bases},
+        **{layout.range_path(name): "range" for name in contained(ranges, own_cover(log, head, ranges))},
+    }
+    for directory in (layout.META, layout.LOG, layout.STATE, layout.RANGES):
+        for info in _children(fs, directory):
+            if info.is_directory or info.modified_ms > horizon_ms:
+                continue
+            if _TEMPORARY_NAME.fullmatch(info.path.rsplit("/", 1)[-1]):
+                why = "a process was killed before it gave it its name"
+                findings.files.append(GarbageFile(info.path, info.size_bytes, "temporary", why))
+            elif info.path in replaced:
+                why = "a newer one replaces it"
+                findings.files.append(GarbageFile(info.path, info.size_bytes, replaced[info.path], why))
+
+
+def _walk(fs: FileSystem, directory: str, directories: list[FileInfo]) -> Iterator[FileInfo]:
+    """Yield the files below a directory, and note the directories."""
+    for info in _children(fs, directory):
+        if info.is_directory:
+            directories.append(info)
+            yield from _walk(fs, info.path, directories)
+        else:
+            yield info
+
+
+def _children(fs: FileSystem, directory: str) -> list[FileInfo]:
+    try:
+        return fs.list(directory)
+    except NotFound:
+        return []

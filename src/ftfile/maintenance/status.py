@@ -1,0 +1,231 @@
+"""What a directory is doing: queries, open files, what is due, and what is not published and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.format.layout import bucket_directory
+from ftfile.commit.log.hints import read_published
+from ftfile.commit.log.times import created_ms
+from ftfile.commit.places import Place, find_part
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.fs.calls.parallel import side_by_side
+from ftfile.sink.rolling.groups import GroupTotals, key_of, order_of
+from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
+from ftfile.sink.rolling.settings import ALL_END, RollingSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ftfile.commit.format.model import Add, DueJob
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState, Unpublished
+    from ftfile.commit.places import Whereabouts
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("DirectoryStatus", "OpenFile", "QueryStatus", "UnpublishedFile", "directory_status")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """A streaming query that has written here.
+
+    Attributes:
+        last_batch: its newest committed batch.
+        version: of that batch.
+        time_ms: when it was committed, by the store's clock, in milliseconds since 1970 UTC; None when its record is
+            not kept any more.
+    """
+
+    query_id: str
+    last_batch: int
+    version: int
+    time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """Rows that are committed and kept open, to become one file or a few.
+
+    Attributes:
+        partition: the sub-directory of the file; see also `FinishedFile.partition`.
+        segments: pieces.
+        rows: in them.
+        size_bytes: in them; for columnar formats an estimate.
+        first_ms: when the oldest rows were committed, in milliseconds since 1970 UTC.
+        last_ms: when the newest were.
+        reason: code of the rule that ends it, such as `size` or `age`; empty when none has fired.
+        deadline_ms: when a rule fires if nothing more comes; None for never.
+        waiting: why it is open still, in words.
+        attempts: how often making a file of it has failed.
+    """
+
+    query_id: str
+    partition: str
+    segments: int
+    rows: int
+    size_bytes: int
+    first_ms: int
+    last_ms: int
+    reason: str
+    deadline_ms: int | None
+    waiting: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnpublishedFile:
+    """A committed file that is not at its final name.
+
+    Attributes:
+        version: of its record.
+        query_id: who wrote it; None for a batch write or maintenance.
+        path: its final name.
+        problem: why publishing it would fail now; empty when the next commit publishes it.
+    """
+
+    version: int
+    query_id: str | None
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryStatus:
+    """What `Directory.status()` returns.
+
+    Attributes:
+        version: the newest one; -1 when nothing has been committed.
+        time_ms: when it was created, by the store's clock, in milliseconds since 1970 UTC; None for none.
+        oldest_version: the oldest one that is kept.
+        horizon_ms: up to when a vacuum may have deleted what no record needs; 0 when there was none.
+        queries: by query id.
+        open: files that are still open, by query and partition.
+        due: how many jobs that make files of them are waiting for the next batch, a flush or the listener.
+        unpublished: committed files that are not at their final names.
+    """
+
+    version: int
+    time_ms: int | None
+    oldest_version: int
+    horizon_ms: int
+    queries: tuple[QueryStatus, ...]
+    open: tuple[OpenFile, ...]
+    due: int
+    unpublished: tuple[UnpublishedFile, ...]
+
+
+def directory_status(log: CommitLog) -> DirectoryStatus:
+    """Return the status; reads the newest base and the records after it, and lists no directory of data.
+
+    Raises:
+        CorruptData: the log is damaged; `Directory.verify()` says how.
+    """
+    head = log.read_on()
+    queries = sorted(head.queries.items())
+    times = side_by_side(log.fs, lambda version: created_ms(log, version), [query.version for _, query in queries])
+    return DirectoryStatus(
+        version=head.version,
+        time_ms=created_ms(log, head.version) if head.version >= 0 else None,
+        oldest_version=head.log_start,
+        horizon_ms=head.horizon_ms,
+        queries=tuple(
+            QueryStatus(query_id, query.last_batch, query.version, time_ms)
+            for (query_id, query), time_ms in zip(queries, times, strict=True)
+        ),
+        open=tuple(_open_files(head, log.clock.now_ms())),
+        due=len(head.due),
+        unpublished=tuple(_unpublished(log.fs, head)),
+    )
+
+
+def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
+    groups: dict[tuple[Any, ...], list[Add]] = {}
+    for segment in head.segments.values():
+        groups.setdefault((segment.origin.query_id, segment.bucket, *key_of(segment)), []).append(segment)
+    jobs = {add.id: job for job in head.due for add in job.inputs}
+    for key in sorted(groups):
+        segments = sorted(groups[key], key=order_of)
+        found = [jobs[segment.id] for segment in segments if segment.id in jobs]
+        yield _open_file(head, segments, found, now_ms)
+
+
+def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[DueJob], now_ms: int) -> OpenFile:
+    first = segments[0]
+    totals, batch = GroupTotals(first.bucket), None
+    for segment in segments:
+        totals = totals.plus(segment, is_other_batch=segment.origin.last_batch != batch)
+        batch = segment.origin.last_batch
+    reason, deadline, problem = jobs[0].reason if jobs else "", None, ""
+    try:
+        settings = _settings_of(head, first.origin.query_id)
+        deadline = deadline_ms(settings, totals)
+        reason = reason or reason_to_end(settings, totals, now_ms) or ""
+    except (ConfigError, UserCodeError) as error:
+        problem = f"its rule cannot be asked here: {error}"
+    attempts = max((job.attempts for job in jobs), default=0)
+    return OpenFile(
+        query_id=first.origin.query_id,
+        partition=bucket_directory(first.bucket),
+        segments=totals.segments,
+        rows=totals.rows,
+        size_bytes=totals.size_bytes,
+        first_ms=totals.first_ms,
+        last_ms=totals.last_ms,
+        reason=reason,
+        deadline_ms=deadline,
+        waiting=problem or _waiting(reason, deadline, attempts, is_job=bool(jobs)),
+        attempts=attempts,
+    )
+
+
+def _waiting(reason: str, deadline: int | None, attempts: int, *, is_job: bool) -> str:
+    if is_job and attempts:
+        return f"making a file of it failed {attempts} times; the next batch, or ftfile.flush(path), tries again"
+    if is_job:
+        return "the query's next batch, or ftfile.flush(path, due_only=True), makes a file of it"
+    if reason:
+        return "the query's next commit finds it due; ftfile.flush(path, due_only=True) does so now"
+    return "no rule has fired" if deadline is None else "its deadline has not passed"
+
+
+def _settings_of(head: LogState, query_id: str) -> RollingSettings:
+    """Return the rules of a query, as of its last batch."""
+    query = head.queries.get(query_id)
+    if query is None or query.settings is None:
+        return ALL_END
+    return RollingSettings.from_json(head.definitions[query.settings]["rolling"])
+
+
+def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
+    for entry in _entries(fs, head):
+        found = side_by_side(fs, lambda add: find_part(fs, add), entry.adds)
+        for add, where in zip(entry.adds, found, strict=True):
+            problem = _problem(add, where)
+            if problem is not None and head.is_live(add, entry.version):
+                yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
+
+
+def _entries(fs: FileSystem, head: LogState) -> list[Unpublished]:
+    """Return what the hint does not say to be published."""
+    hint = read_published(fs)
+    known = hint is not None and head.includes(hint.version, hint.nonce)
+    done = hint.version if hint is not None and known else -1
+    return [entry for version, entry in sorted(head.unpublished.items()) if version > done]
+
+
+def _problem(add: Add, where: Whereabouts) -> str | None:
+    """Return why publishing would fail; empty if it would not; None for what is published, or nobody misses."""
+    there = where.found
+    if where.place is Place.STAGED:
+        return ""
+    if where.place is Place.TAKEN and there is not None:
+        return f"a foreign file of {there.size_bytes} bytes is at {there.path!r}: move it away"
+    if where.place is Place.IMPOSSIBLE:
+        return f"its name {where.fault}: ftfile.repair(path) records another one"
+    if where.place is Place.DAMAGED and there is not None:
+        return f"{there.path!r} has {there.size_bytes} bytes where {add.length} were recorded"
+    if where.place is Place.NOWHERE:
+        return "its file is gone: it was published and moved away, or deleted in the stage"
+    return None

@@ -1,0 +1,1 @@
+"""One part on storage: written through filters, read and verified."""

@@ -1,0 +1,1 @@
+"""Parts made of the segments of due groups."""

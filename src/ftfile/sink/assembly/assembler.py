@@ -1,0 +1,302 @@
+"""Assembly: parts are made of the segments of a due job, verified, and proposed; the log decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.message import Assembled, StagedPart
+from ftfile.attempt.stage import StagedFile
+from ftfile.commit.format.layout import storage_identity
+from ftfile.commit.format.model import SourceRange
+from ftfile.commit.sealed.filesystem import keys_of
+from ftfile.core.checksum import checksum
+from ftfile.core.errors import CorruptData, Unsupported
+from ftfile.core.logs import get_logger
+from ftfile.encoding.registry import format_from_definition
+from ftfile.parts.filtered_file import FilteredFile, chain_of
+from ftfile.sink.assembly.joiners import SAMPLE_BYTES, Target, make_joiner, merging_saves
+from ftfile.sink.assembly.segment_reader import Pieces
+from ftfile.sink.rolling.groups import live_bytes
+from ftfile.sink.rolling.jobs import limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+    from ftfile.attempt.stage import Stage
+    from ftfile.commit.format.model import Add, DueJob
+    from ftfile.encoding.api import Format, Limits
+    from ftfile.filters.chain import Chain
+    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.sink.assembly.joiners import PartJoiner
+    from ftfile.sink.assembly.segment_reader import Piece
+
+    GoesOn = Callable[[int], bool]
+
+__all__ = ("Assembler", "file_schema_of")
+
+_log = get_logger(__name__)
+
+
+def _always(_parts: int) -> bool:
+    return True
+
+
+def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
+    """Return the schema of the rows in the files and segments of an encoding."""
+    return arrow_schema(encoding["schema"])
+
+
+class _PartStage(Protocol):
+    """Where parts are written; see `Stage`."""
+
+    def create(self, ending: str) -> StagedFile:
+        """Start a file."""
+
+    def end(self, file: StagedFile) -> None:
+        """End a file."""
+
+    def drop(self, file: StagedFile) -> None:
+        """Remove a file."""
+
+
+class _Nowhere:
+    """A stage, and the file on it, that forgets what is written."""
+
+    path = ""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def create(self, _ending: str) -> StagedFile:
+        return StagedFile("", cast("OutputStream", _Nowhere()))
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.position += len(data)
+        return len(data)
+
+    def end(self, file: StagedFile) -> None:
+        """See `_PartStage.end`."""
+
+    def drop(self, file: StagedFile) -> None:
+        """See `_PartStage.drop`."""
+
+
+@dataclass(slots=True)
+class _OpenPart:
+    """One part being made, and where its rows come from."""
+
+    file: StagedFile
+    target: FilteredFile
+    joiner: PartJoiner
+    ranges: list[SourceRange]
+
+
+class Assembler:
+    """Does due jobs, one after the other.
+
+    Args:
+        fs: rooted at the directory.
+        stage: where parts are staged.
+        definitions: of the encodings, by key.
+        known_at: the version at which the jobs were due.
+    """
+
+    def __init__(self, fs: FileSystem, stage: Stage, definitions: Mapping[str, Any], known_at: int) -> None:
+        self._fs = fs
+        self._stage = stage
+        self._definitions = definitions
+        self._known_at = known_at
+        self._copies = True
+
+    def can_do(self, job: DueJob) -> bool:
+        """Return True if the encoding of the job's segments is known here."""
+        return job.inputs[0].encoding in self._definitions
+
+    def assemble(self, job: DueJob, goes_on: GoesOn = _always) -> Assembled:
+        """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
+
+        Args:
+            job: what is due.
+            goes_on: asked with the number of parts made before each further one; where it says no, the rest stays open.
+
+        Raises:
+            FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
+        """
+        try:
+            return self._assembled(self._stage, job, goes_on, copies=self._copies)
+        except Unsupported as error:
+            if not self._copies:
+                raise
+            # Some that speak like S3 copy no ranges.
+            _log.warning("files are made by reading what they are made of: %s", error)
+            self._copies = False
+            return self._assembled(self._stage, job, goes_on, copies=False)
+
+    def assemble_readable(self, job: DueJob, goes_on: GoesOn = _always) -> tuple[Assembled, dict[str, Exception]]:
+        """Make parts of those segments of the job that can be read; return them, and what is wrong with the others.
+
+        Raises:
+            Exception: no segment can be read, or each can, and something else failed; what was staged is dropped.
+        """
+        try:
+            return self.assemble(job, goes_on), {}
+        except Exception:
+            damaged = self._damaged(job)
+            if not 0 < len(damaged) < len(job.inputs):
+                raise
+            readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
+            return self.assemble(replace(job, inputs=readable), goes_on), damaged
+
+    def _damaged(self, job: DueJob) -> dict[str, Exception]:
+        """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""
+        damaged: dict[str, Exception] = {}
+        for segment in job.inputs:
+            try:
+                self._assembled(_Nowhere(), replace(job, inputs=(segment,)), _always, copies=False)
+            except Exception as error:
+                damaged[segment.id] = error
+        return damaged
+
+    def _assembled(self, stage: _PartStage, job: DueJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
+        encoding = self._definitions[job.inputs[0].encoding]
+        keys = keys_of(self._fs)
+        file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
+        pieces = Pieces(self._fs, job.inputs, file_format, keys, copies=copies)
+        merge = bool(chain.framing) and merging_saves(chain, pieces.sample(SAMPLE_BYTES))
+        work = _Job(stage, job, _Kind(file_format, file_schema_of(encoding), chain, merge), goes_on)
+        rest = iter(pieces)
+        try:
+            while work.wants_more() and (piece := next(rest, None)) is not None:
+                work.take(piece)
+            return work.end(self._known_at)
+        except BaseException:
+            work.drop()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What kind of parts are made."""
+
+    format: Format
+    schema: pa.Schema
+    chain: Chain
+    merge: bool
+
+    def open(self, file: StagedFile, limits: Limits) -> _OpenPart:
+        """Start a part."""
+        identity = storage_identity("part", file.path)
+        target, file_format = FilteredFile(file, self.chain, identity), self.format.for_file(identity)
+        joiner = make_joiner(file_format, self.schema, self.chain, Target(file, target), limits, merge=self.merge)
+        return _OpenPart(file, target, joiner, [])
+
+
+class _Job:
+    """One job under way."""
+
+    def __init__(self, stage: _PartStage, job: DueJob, kind: _Kind, goes_on: GoesOn) -> None:
+        self._stage = stage
+        self._job = job
+        self._kind = kind
+        self._goes_on = goes_on
+        self._limits = limits_of(job)
+        self._files: list[StagedFile] = []
+        self._open: _OpenPart | None = None
+        self._left_bytes = float(sum(map(live_bytes, job.inputs)))
+        self._left_rows = sum(segment.rows for segment in job.inputs)
+        self._parts: list[tuple[StagedPart, tuple[SourceRange, ...]]] = []
+        self._used: list[Add] = []
+        self._rests: list[Add] = []
+
+    def wants_more(self) -> bool:
+        """Return True if another segment would be put into a part."""
+        if self._open is not None or not self._parts:
+            return True
+        if not self._goes_on(len(self._parts)):
+            return False
+        limits = self._limits
+        fills_one = (limits.max_bytes is not None and self._left_bytes >= limits.max_bytes) or (
+            limits.max_rows is not None and self._left_rows >= limits.max_rows
+        )
+        return fills_one or not self._job.payload["keepTail"]
+
+    def take(self, piece: Piece) -> None:
+        """Put a segment's rows into parts, as far as they are wanted."""
+        segment = piece.segment
+        self._used.append(segment)
+        rows, start, skipped = segment.rows, 0, segment.skip_rows
+        while rows and self.wants_more():
+            if self._open is None:
+                file = self._stage.create("staged")
+                self._files.append(file)
+                self._open = self._kind.open(file, self._limits)
+            part = self._open
+            taken = part.joiner.take(piece, start, rows, skipped)
+            if taken.data_start:
+                part.ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
+                start += taken.data_start
+            elif taken.rows:
+                part.ranges.append(SourceRange(segment.id, "rows", skipped, skipped + taken.rows))
+                skipped += taken.rows
+            self._left_bytes -= live_bytes(segment) * taken.rows / segment.rows
+            self._left_rows -= taken.rows
+            rows -= taken.rows
+            if part.joiner.is_full():
+                self._finish(part)
+            elif rows:
+                raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
+        if rows == segment.rows:
+            self._used.pop()
+        elif rows:
+            # Where it begins tells what is left of a segment from what was left of it before.
+            rest_id = f"{segment.id.partition('.')[0]}.{segment.offset + start}.{skipped}"
+            rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
+            if start:
+                found = piece.data[start:]
+                rest = replace(rest, offset=segment.offset + start, length=len(found), logical_length=len(found))
+                rest = replace(rest, checksum=checksum(found))
+            self._rests.append(rest)
+
+    def end(self, known_at: int) -> Assembled:
+        """End the last part and check that no row is missing."""
+        if self._open is not None:
+            self._finish(self._open)
+        expected = sum(segment.rows for segment in self._used)
+        found = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
+        if found != expected:
+            raise CorruptData(self._used[0].path, f"{expected} rows", f"{found} rows")
+        return Assembled(
+            self._job.id,
+            self._job.reason,
+            tuple(self._used),
+            tuple(self._parts),
+            tuple(self._rests),
+            known_at,
+        )
+
+    def drop(self) -> None:
+        """Remove the parts, as far as that can be done: no record will name them."""
+        for file in self._files:
+            self._stage.drop(file)
+
+    def _finish(self, part: _OpenPart) -> None:
+        part.joiner.finish()
+        file = part.file
+        self._stage.end(file)
+        self._open = None
+        bucket = self._job.inputs[0].bucket
+        staged = StagedPart(
+            file.id,
+            file.path,
+            file.position,
+            part.target.position,
+            file.checksum,
+            part.joiner.rows,
+            bucket,
+            self._kind.chain.names,
+        )
+        self._parts.append((staged, tuple(part.ranges)))

@@ -1,0 +1,242 @@
+"""How one part takes in segments: as plain data, or as the compressed frames that they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ftfile.encoding.api import LineFormat, Taken
+from ftfile.filters.api import BadStream
+from ftfile.filters.decoded import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ftfile.attempt.stage import StagedFile
+    from ftfile.encoding.api import Format, Joiner, Limits
+    from ftfile.filters.chain import Chain
+    from ftfile.parts.filtered_file import FilteredFile
+    from ftfile.sink.assembly.segment_reader import Piece
+
+__all__ = ("SAMPLE_BYTES", "PartJoiner", "Target", "make_joiner", "merging_saves")
+
+# What is looked at to decide whether frames are small.
+SAMPLE_BYTES = 256 << 10
+# Merging costs decompressing and compressing everything.
+MERGED_SHARE_MAX = 0.9
+
+# How often a part that must not pass its limit is filled up, each time with rows for what the last frame left.
+_STRICT_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a part goes: the file, and what filters the bytes on their way there."""
+
+    file: StagedFile
+    filtered: FilteredFile
+
+    def copy(self, piece: Piece) -> None:
+        """Append a segment that may be copied."""
+        self.filtered.write_beside(lambda: piece.copy_to(self.file), piece.segment.logical_length)
+
+
+class PartJoiner(Protocol):
+    """One part being made of segments."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many are in it."""
+
+    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
+        """Take rows until the part is full: all, or fewer.
+
+        Args:
+            piece: whose.
+            start: of the data, where rows that are in no part begin.
+            rows: how many are left.
+            skip_rows: rows from `start` on that are in another part.
+
+        Raises:
+            CorruptData: the data is damaged.
+        """
+
+    def is_full(self) -> bool:
+        """Say whether the part has reached a limit."""
+
+    def finish(self) -> None:
+        """Write what is missing; does not close the file."""
+
+
+def make_joiner(
+    file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
+) -> PartJoiner:
+    """Start a part.
+
+    Args:
+        file_format: of its rows.
+        schema: of its rows.
+        chain: its filters.
+        target: where it goes.
+        limits: when it is full.
+        merge: make large frames of small ones.
+    """
+    if chain.filters and isinstance(file_format, LineFormat):
+        return _FrameJoiner(file_format, schema, chain, target, limits, merge=merge)
+    return _PlainJoiner(file_format.joiner(schema, target.filtered, limits), target)
+
+
+def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
+    """Say whether one frame of all that is in some pieces is a tenth smaller than they are."""
+    if len(sample) < 2 or not chain.framing:  # noqa: PLR2004 - there is nothing to merge
+        return False
+    try:
+        merged = chain.frame(b"".join(map(chain.open_frames, sample)))
+    except BadStream:
+        return False  # whoever takes the piece in says which it is
+    return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))
+
+
+class _PlainJoiner:
+    """Plain data by the joiner of the format."""
+
+    def __init__(self, joiner: Joiner, target: Target) -> None:
+        self._joiner = joiner
+        self._target = target
+
+    @property
+    def rows(self) -> int:
+        return self._joiner.rows
+
+    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
+        length, is_whole = piece.segment.length, not start and not skip_rows
+        if piece.may_be_copied and is_whole:
+            copied = self._joiner.take_unseen(length, rows, lambda: self._target.copy(piece))
+            if copied:
+                return Taken(rows, length)
+        data = piece.data
+        return self._joiner.take(data[start:] if start else data, rows, skip_rows)
+
+    def is_full(self) -> bool:
+        return self._joiner.is_full()
+
+    def finish(self) -> None:
+        self._joiner.finish()
+        self._target.filtered.finish()
+
+
+class _FrameJoiner:
+    """Frames as they are, but where a part must end within one, or where small ones are merged."""
+
+    def __init__(
+        self,
+        file_format: LineFormat,
+        schema: pa.Schema,
+        chain: Chain,
+        target: Target,
+        limits: Limits,
+        *,
+        merge: bool,
+    ) -> None:
+        self.rows = 0
+        self._format = file_format
+        self._chain = chain
+        self._file = target
+        self._target = target.filtered
+        self._limits = limits
+        self._merge = merge
+        self._is_full = False
+        file_format.encoder(schema, target.filtered)  # writes what stands at the head
+
+    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
+        assert not start, "the rest of a filtered segment is told by its rows"
+        segment = piece.segment
+        if piece.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
+            self._file.copy(piece)
+            self.rows += rows
+            taken = rows
+        elif not self._merge and not skip_rows and self._has_room(rows, len(piece.data)):
+            self._target.write_frames(piece.data, segment.logical_length)
+            self.rows += rows
+            taken = rows
+        else:
+            with naming(segment.path):
+                plain = self._chain.open_frames(piece.data)
+            taken = self._take_rows(plain, rows, skip_rows)
+        limits = self._limits
+        if (limits.max_rows is not None and self.rows >= limits.max_rows) or (
+            limits.max_bytes is not None and not limits.strict and self._target.reaches(limits.max_bytes)
+        ):
+            self._is_full = True
+        return Taken(taken, 0)
+
+    def is_full(self) -> bool:
+        return self._is_full
+
+    def finish(self) -> None:
+        self._target.finish()
+
+    def _has_room(self, rows: int, data_bytes: int) -> bool:
+        max_rows, max_bytes = self._limits.max_rows, self._limits.max_bytes
+        if self._limits.strict:
+            self._target.flush()  # an estimate may be too small
+        return (max_rows is None or self.rows + rows <= max_rows) and (
+            max_bytes is None or self._target.size_bytes_with(data_bytes) <= max_bytes
+        )
+
+    def _take_rows(self, plain: bytes, rows: int, skip_rows: int) -> int:
+        ends = np.concatenate(([0], self._format.row_ends(plain)))[skip_rows : skip_rows + rows + 1]
+        if self._limits.max_rows is not None:
+            ends = ends[: self._limits.max_rows - self.rows + 1]
+        view = memoryview(plain)
+        if self._limits.max_bytes is None:
+            taken = self._write(view, ends, 0, len(ends) - 1)
+        elif self._limits.strict:
+            taken = self._take_within(view, ends, self._limits.max_bytes)
+        else:
+            taken = self._take_about(view, ends, self._limits.max_bytes)
+        return taken
+
+    def _take_about(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
+        """Write rows until the part is as long as that."""
+        taken = 0
+        while taken < len(ends) - 1:
+            fitting = int(np.searchsorted(ends, ends[taken] + self._target.room(max_bytes)))
+            taken = self._write(plain, ends, taken, min(max(fitting, taken + 1), len(ends) - 1))
+            if self._target.reaches(max_bytes):
+                break
+        return taken
+
+    def _take_within(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
+        """Write as many rows as a part takes that must not become longer than that; at least one to an empty part."""
+        target, count, taken = self._target, len(ends) - 1, 0
+        if target.size_bytes_max(int(ends[-1] - ends[0])) <= max_bytes:
+            return self._write(plain, ends, 0, count)
+        target.flush()
+        for _ in range(_STRICT_ROUNDS):
+            room = target.framed_room(max_bytes)
+            end = int(np.searchsorted(ends, ends[taken] + target.room(max_bytes), side="right")) - 1
+            frame = b""
+            while end > taken and len(frame := self._chain.frame(plain[ends[taken] : ends[end]])) > room:
+                end = taken + int((end - taken) * 0.9 * max(room, 0) / len(frame))
+            if end <= taken:
+                break
+            target.write_frames(frame, int(ends[end] - ends[taken]))
+            self.rows += end - taken
+            taken = end
+            if taken == count:
+                return taken
+        if not self.rows:
+            taken = self._write(plain, ends, 0, 1)
+        self._is_full = True
+        return taken
+
+    def _write(self, plain: memoryview, ends: NDArray[np.integer], start: int, end: int) -> int:
+        self._target.write(plain[ends[start] : ends[end]])
+        self.rows += end - start
+        return end

@@ -1,0 +1,139 @@
+"""The segments of a job on their way into parts: read where somebody must see the bytes, else copied by the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format.layout import storage_identity
+from ftfile.core.checksum import checksum, matches
+from ftfile.core.errors import CorruptData
+from ftfile.encoding.api import LineFormat
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import decoded_piece, naming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ftfile.attempt.stage import StagedFile
+    from ftfile.commit.format.model import Add
+    from ftfile.encoding.api import Format
+    from ftfile.fs.api import FileSystem
+    from ftfile.keys.keys import Keys
+
+__all__ = ("Piece", "Pieces")
+
+
+class Piece:
+    """One segment.
+
+    Args:
+        fs: where it is.
+        segment: which.
+        file_format: of its rows.
+        chain: its filters.
+        copied_from: how long a range is at least that the store copies; None where it copies nothing.
+
+    Attributes:
+        may_be_copied: its bytes are bound to no place, and the store copies ranges of that length.
+    """
+
+    def __init__(
+        self, fs: FileSystem, segment: Add, file_format: Format, chain: Chain, copied_from: int | None
+    ) -> None:
+        self.segment = segment
+        self._fs = fs
+        self._format = file_format
+        self._chain = chain
+        self._data: bytes | None = None
+        self.may_be_copied = (
+            copied_from is not None and segment.length >= copied_from and chain.framing == chain.filters
+        )
+
+    @property
+    def data(self) -> bytes:
+        """Return the segment as joiners take it: the frames of lines, or what is in no filter at all.
+
+        Raises:
+            CorruptData: it is not what was committed.
+        """
+        if self._data is None:
+            self._data = self._unwrapped(self._read())
+        return self._data
+
+    def copy_to(self, file: StagedFile) -> None:
+        """Append the whole segment to a file without seeing it; what the log says of it is counted in."""
+        segment = self.segment
+        file.copy_from(segment.path, segment.offset, segment.length, segment.checksum)
+
+    def _read(self) -> bytes:
+        segment = self.segment
+        with self._fs.open(segment.path) as file:
+            data = file.read_at(segment.offset, segment.length)
+        if len(data) != segment.length or not matches(data, segment.checksum):
+            raise CorruptData(
+                segment.path,
+                f"{segment.length} bytes at {segment.offset} with {segment.checksum}",
+                f"{len(data)} bytes with {checksum(data)}",
+                "Another program changed it: restore it from a copy",
+            )
+        return data
+
+    def _unwrapped(self, data: bytes) -> bytes:
+        segment, chain = self.segment, self._chain
+        if not chain.filters:
+            return data
+        identity = storage_identity("segment", segment.path, segment.offset)
+        if not isinstance(self._format, LineFormat):
+            return decoded_piece(data, chain, identity, segment.path)
+        with naming(segment.path):
+            return chain.unseal(data, identity)
+
+
+class Pieces:
+    """All segments of a job, in order.
+
+    Args:
+        fs: where they are.
+        segments: which.
+        file_format: of their rows.
+        keys: of the directory; None where it is not encrypted.
+        copies: use the store's copies.
+    """
+
+    def __init__(
+        self, fs: FileSystem, segments: Iterable[Add], file_format: Format, keys: Keys | None, *, copies: bool
+    ) -> None:
+        self._fs = fs
+        self._segments = iter(segments)
+        self._format = file_format
+        self._keys = keys
+        capabilities = fs.capabilities
+        is_copying = copies and "copy" in capabilities.stream_capabilities
+        self._copied_from = capabilities.copy_bytes_min if is_copying else None
+        self._seen: list[Piece] = []
+
+    def sample(self, size_bytes: int) -> list[bytes]:
+        """Return what the first segments are that somebody must read, until they come to that size; at least one."""
+        sample: list[bytes] = []
+        taken = 0
+        for piece in self._rest():
+            self._seen.append(piece)
+            if piece.may_be_copied:
+                break
+            sample.append(piece.data)
+            taken += len(piece.data)
+            if taken >= size_bytes:
+                break
+        return sample
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Yield them."""
+        seen, self._seen = self._seen, []
+        while seen:
+            yield seen.pop(0)  # its bytes are kept no longer
+        yield from self._rest()
+
+    def _rest(self) -> Iterator[Piece]:
+        for segment in self._segments:
+            chain = Chain.for_reading(segment.filters, self._keys)
+            yield Piece(self._fs, segment, self._format, chain, self._copied_from)

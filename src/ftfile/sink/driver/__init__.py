@@ -1,0 +1,1 @@
+"""The driver's side: messages to one commit."""

@@ -1,0 +1,242 @@
+"""The driver's side: messages in, one commit out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.attempt.entries import add_of, rewrite_of
+from ftfile.attempt.fingerprint import FingerprintAccumulator
+from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.schema_change import check_schema_change
+from ftfile.attempt.spark_checkpoint import read_offsets
+from ftfile.commit.format.layout import dead_letter_path, staged_directory
+from ftfile.commit.format.model import Add, Fingerprint, JobAuthor, StreamAuthor
+from ftfile.commit.proposal import Proposal
+from ftfile.core.errors import ConfigError, InvalidMessages
+from ftfile.core.version import __version__
+from ftfile.sink.config import definition_key
+from ftfile.sink.naming.facts import MORE_DIGITS
+from ftfile.sink.naming.namer import Namer
+from ftfile.sink.rolling.settings import ALL_END
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.attempt.identity import WriterIdentity
+    from ftfile.attempt.message import StagedPart, StagedSegment, TaskCommit
+    from ftfile.commit.format.model import Author
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.proposal import PlanDue, Settle
+    from ftfile.fs.api import Capabilities, Durability
+    from ftfile.sink.config import SinkConfig
+
+__all__ = ("check_head", "check_messages", "check_paths", "make_proposal")
+
+# Why parts ended that a task wrote at once, where others stay open.
+LARGE = "large"
+
+# As long as those of queries, which are longer than those of files.
+_ID = "00000000-0000-0000-0000-000000000000"
+
+
+def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:
+    """Return the messages of a whole batch, by partition.
+
+    Raises:
+        InvalidMessages: one is missing, foreign, doubled, or of another version of ftfile.
+    """
+    whole = [message for message in messages if message is not None]
+    if not whole or len(whole) != len(messages):
+        raise InvalidMessages(
+            f"{len(messages) - len(whole)} of {len(messages)} tasks sent no message: nothing is committed. "
+            "trigger(continuous=...) does this with every Python sink and would lose all rows: use a micro-batch "
+            "trigger"
+        )
+    writer = whole[0].identity.writer
+    for message in whole:
+        if message.identity.writer != writer:
+            raise InvalidMessages(f"messages of {writer} and of {message.identity.writer} in one batch")
+        if message.writer_version != __version__:
+            raise InvalidMessages(
+                f"an executor runs ftfile {message.writer_version} and the driver {__version__}: "
+                "install one version everywhere"
+            )
+    if isinstance(writer, StreamIdentity) and writer.batch_id != batch_id:
+        raise InvalidMessages(f"batch {batch_id} is to be committed with the messages of batch {writer.batch_id}")
+    partitions = [message.identity.partition for message in whole]
+    if len(set(partitions)) != len(partitions):
+        raise InvalidMessages(f"two messages of one partition: {sorted(partitions)}")
+    return sorted(whole, key=lambda message: message.identity.partition)
+
+
+def make_proposal(
+    config: SinkConfig, messages: Sequence[TaskCommit], plan_due: PlanDue | None, now_ms: int, durability: Durability
+) -> Proposal:
+    """Turn checked messages into what is to be committed.
+
+    Args:
+        config: of the writer.
+        messages: of all tasks, by partition.
+        plan_due: says which parts end after the record.
+        now_ms: the driver's clock, by which ages of open parts are counted.
+        durability: of the files that the tasks wrote.
+    """
+    writer = messages[0].identity.writer
+    encoding, schema = config.encoding(), config.recorded_schema_json
+    key = definition_key(encoding)
+    definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
+    settings = None
+    if isinstance(writer, StreamIdentity) and (config.rolling is not None or config.publishing.storage):
+        rolling = (config.rolling or ALL_END).to_json()
+        settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
+        definitions[definition_key(settings)] = settings
+    return Proposal(
+        author=_author(config, writer),
+        # Parts of older rows come first.
+        rewrites=tuple(rewrite_of(assembled) for message in messages for assembled in message.assembled),
+        adds=(*_parts(messages, key), *_segments(messages, key, now_ms)),
+        letters=_letters(messages),
+        overwrite=config.overwrite,
+        plan_due=plan_due,
+        settings=definition_key(settings) if settings is not None else None,
+        claims_replay=any(message.found_committed for message in messages),
+        fingerprint=_fingerprint(messages),
+        tasks=len(messages),
+        schema=definition_key(schema),
+        encoding=definition_key(encoding),
+        definitions=definitions,
+        metrics={**_metrics(config, messages), "durability": durability},
+        check=lambda head: check_head(config, head),
+        settle=_settle(config, messages[0]),
+    )
+
+
+def check_head(config: SinkConfig, head: LogState) -> None:
+    """Refuse to follow records that this schema or these partition columns do not agree with.
+
+    An overwrite follows anything: nothing of what was written before stays.
+
+    Raises:
+        SchemaError: see `check_schema_change`.
+        ConfigError: `partitionBy` changed.
+    """
+    if config.overwrite:
+        return
+    if head.schema is not None:
+        check_schema_change(head.definitions[head.schema], config.recorded_schema_json, config.on_schema_change)
+    if head.encoding is None:
+        return
+    # That of the newest rows is that of all rows: only an overwrite may change it.
+    recorded = head.definitions[head.encoding]["partitionBy"]
+    if recorded != list(config.partition_by):
+        raise ConfigError(
+            f"partitionBy={','.join(config.partition_by) or 'no columns'}, but the directory was written with "
+            f"{','.join(recorded) or 'no columns'}: readers could not tell which columns are in the paths. Use a new "
+            "directory, or overwrite this one"
+        )
+
+
+def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
+    """Refuse names that the store does not keep, as far as they do not depend on rows: they would be committed first.
+
+    Args:
+        config: of the writer.
+        store: what it keeps.
+        planned_ms: when the batch is planned.
+
+    Raises:
+        ConfigError: see above; or below the directory, own files would have names that are too long.
+    """
+    staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
+    for path in (staged, dead_letter_path(_ID, 0, 0, _ID, config.hidden_chain.names)):
+        if fault := store.fault_of(path, MORE_DIGITS):
+            raise ConfigError(f"path={config.path!r}: a file of the sink's own would be {path!r}, which {fault}")
+    success = config.publishing.success
+    if success is not None and (fault := store.fault_of(success.name)):
+        raise ConfigError(f"successFile={success.name!r} {fault}")
+    config.foresight(store).check(config.bucketing.only_directory(planned_ms) or "")
+
+
+def _author(config: SinkConfig, writer: WriterIdentity) -> Author:
+    if not isinstance(writer, StreamIdentity):
+        return JobAuthor(writer.job_id, config.transaction)
+    found = read_offsets(config.checkpoint, writer.batch_id)
+    hash_and_offsets = (found.hash, found.offsets) if found else (None, None)
+    return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
+
+
+def _parts(messages: Sequence[TaskCommit], encoding: str) -> list[Add]:
+    """Return the parts in the order of partitions and of writing; they get their names when they are committed."""
+    return [add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts]
+
+
+def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:
+    return [
+        Add(
+            id=segment.id,
+            kind="segment",
+            path=segment.path,
+            final_path=None,
+            offset=segment.offset,
+            length=segment.length,
+            logical_length=segment.logical_length,
+            checksum=segment.checksum,
+            rows=segment.rows,
+            bucket=segment.bucket,
+            encoding=encoding,
+            origin=message.identity.origin(),
+            filters=segment.filters,
+            marks=segment.marks | {"ms": now_ms},
+        )
+        for message in messages
+        for segment in message.segments
+    ]
+
+
+def _letters(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
+    """Return the files with records that could not be written; each tells of itself all that its reader needs."""
+    letters = []
+    for message in messages:
+        writer, partition = message.identity.writer, message.identity.partition
+        for letter in message.letters:
+            path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id, letter.filters)
+            letters.append(replace(add_of(letter, "", message.identity.origin()), final_path=path))
+    return tuple(letters)
+
+
+def _settle(config: SinkConfig, message: TaskCommit) -> Settle:
+    """Return what completes a proposal at each head: names, and which directories of a stream are done."""
+    writer = message.identity.writer
+    namer = Namer(config.publishing.naming, writer.name_stem, message.planned_ms, writer.owner)
+    success = config.publishing.success if isinstance(writer, StreamIdentity) else None
+
+    def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
+        named = namer.settle(proposal, log, head)
+        return named if success is None else success.settle(named, log, head, config.bucketing.end_ms)
+
+    return settle
+
+
+def _fingerprint(messages: Sequence[TaskCommit]) -> Fingerprint:
+    first, *others = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
+    for other in others:
+        first.merge(other)
+    return Fingerprint(first.kind, first.digest(), covers_content=first.kind == "strong")
+
+
+def _metrics(config: SinkConfig, messages: Sequence[TaskCommit]) -> dict[str, Any]:
+    written: list[StagedPart | StagedSegment] = []
+    for message in messages:
+        written += (*message.parts, *message.segments)
+    is_rolling = config.rolling is not None and isinstance(messages[0].identity.writer, StreamIdentity)
+    large = sum(len(message.parts) for message in messages) if is_rolling else 0
+    bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
+    return {
+        "rows": sum(each.rows for each in written),
+        "bytes": sum(each.length for each in written),
+        **({"rolled": {LARGE: large}} if large else {}),
+        **({"badRecords": bad} if bad else {}),
+        "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
+    }

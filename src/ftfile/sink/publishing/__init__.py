@@ -1,0 +1,1 @@
+"""What happens when parts become visible."""

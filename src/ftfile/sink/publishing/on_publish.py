@@ -1,0 +1,140 @@
+"""`onPublish`: a function of the user's hears of every part that became visible, at least once.
+
+A batch that dies before its function was called is run again by Spark, finds itself in the log, and calls it then. A
+flush is not run again: its record notes that its parts are untold, and a later flush, or the next batch, tells of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.format.layout import bucket_directory
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.policy import Policy
+from ftfile.commit.proposal import Proposal
+from ftfile.commit.protocol import commit
+from ftfile.commit.read.added import added_by
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.core.user_code import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+
+__all__ = ("PublishedPart", "check_hook", "note_untold", "tell_hook", "tell_untold", "untold_queries")
+
+UNTOLD = "untold"  # table of the log: by version of a flush's record, the query whose function is to hear of it
+
+_OPTION = "onPublish"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPart:
+    """One finished file.
+
+    Attributes:
+        url: where it is.
+        path: the same, relative to the directory of the sink.
+        bucket: its sub-directory; empty for the directory itself.
+        rows: records in it.
+        size_bytes: its length.
+        query_id: the streaming query that wrote it, or the id of a batch write.
+        batch_id: the last micro-batch whose records are in it; 0 for a batch write.
+        version: of the commit.
+    """
+
+    url: str
+    path: str
+    bucket: str
+    rows: int
+    size_bytes: int
+    query_id: str
+    batch_id: int
+    version: int
+
+
+def check_hook(name: str) -> None:
+    """Check that there is such a function.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not callable(load(_OPTION, name)):
+        raise ConfigError(f"{_OPTION}={name!r} is no function")
+
+
+def tell_hook(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
+    """Call the function with the parts of a record, if it has any.
+
+    Args:
+        name: `module:function`.
+        url: of the sink's directory.
+        version: of the record, which is published.
+        adds: of it.
+
+    Raises:
+        UserCodeError: the function raised; the batch is committed.
+    """
+    parts = tuple(
+        PublishedPart(
+            url=f"{url}/{add.final_path}",
+            path=add.final_path,
+            bucket=bucket_directory(add.bucket),
+            rows=add.rows,
+            size_bytes=add.length,
+            query_id=add.origin.query_id,
+            batch_id=add.origin.last_batch,
+            version=version,
+        )
+        for add in adds
+        if add.final_path is not None
+    )
+    if not parts:
+        return
+    try:
+        load(_OPTION, name)(parts)
+    except Exception as error:
+        raise UserCodeError(
+            f"{_OPTION}={name!r} raised {error!r}. Its batch is committed, in version {version}; a streaming "
+            "query calls it again with the same files when it is started again"
+        ) from error
+
+
+def note_untold(version: int, query_id: str) -> dict[str, Any]:
+    """Return what the record of a flush changes in the log's tables."""
+    return {UNTOLD: {"set": {str(version): query_id}}}
+
+
+def untold_queries(head: LogState) -> set[str]:
+    """Return the queries whose functions have not heard of all that was flushed."""
+    return {query_id for _, query_id in head.memory.get(UNTOLD, {}).values()}
+
+
+def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
+    """Call the function with the parts of flushes that it has not heard of, and record that it has.
+
+    Parts that are not published yet wait for the next time. What is told and not recorded is told again.
+
+    Args:
+        log: of the directory.
+        name: `module:function`.
+        url: of the sink's directory.
+        query_id: whose function it is.
+
+    Raises:
+        UserCodeError: the function raised.
+        CorruptData: see `added_by`.
+        FtfileError: see `commit`.
+    """
+    head = log.read_on()
+    owners = {int(version): owner for version, (_, owner) in head.memory.get(UNTOLD, {}).items()}
+    waiting = sorted(at for at, owner in owners.items() if owner == query_id and at not in head.unpublished)
+    for version in waiting:
+        tell_hook(name, url, version, added_by(log, version))
+    if waiting:
+        told = {UNTOLD: {"drop": [str(version) for version in waiting]}}
+        commit(log, Proposal(MaintenanceAuthor(_OPTION, log.ids.unique()), memory=told), Policy())

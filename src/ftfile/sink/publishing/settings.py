@@ -1,0 +1,177 @@
+"""What happens to finished parts: names, markers, a hook, permissions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.attempt.durability import durability_of
+from ftfile.commit.sealed.opening import OWNER_ONLY
+from ftfile.core.errors import ConfigError
+from ftfile.fs.registry import open_filesystem, settings_for_others
+from ftfile.sink.naming.settings import Naming
+from ftfile.sink.publishing.on_publish import check_hook
+from ftfile.sink.publishing.success_file import SuccessFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ftfile.core.options import ParsedOptions
+
+__all__ = ("DEFAULT_PUBLISHING", "Publishing")
+
+# What each must grant: readers of the log are the writers' own processes, too.
+_PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
+
+_BLOCKS = ("replication", "blockSize")
+_CHECKSUM_BYTES = 512
+_OUT = "leave publish out"
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """The options, checked; all but the last are kept in the log for whoever finishes open parts later.
+
+    Attributes:
+        naming: how files are called.
+        on_publish: the function that hears of finished parts, as `module:function`.
+        storage: settings of the file system for what is written.
+        success: which directories are marked as done.
+        durability: as it was asked for; see `durability_of`.
+        connection: settings of the file system for this query's processes; nobody else's business, and not in the log.
+        direct: files are written under their final names.
+    """
+
+    naming: Naming
+    on_publish: str | None = None
+    storage: tuple[tuple[str, str], ...] = ()
+    success: SuccessFile | None = None
+    durability: str = "auto"
+    connection: tuple[tuple[str, str], ...] = ()
+    direct: bool = False
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
+        """Check the options.
+
+        Args:
+            parsed: the options.
+            extension: of the file format.
+
+        Raises:
+            ConfigError: see each of them.
+        """
+        if parsed["onPublish"] is not None:
+            check_hook(parsed["onPublish"])
+        _check_connection(parsed.prefixed("storage"))
+        connection = tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
+        if parsed["durability"] != "auto":
+            durability_of(parsed["durability"], open_filesystem(parsed["path"], settings=dict(connection)).capabilities)
+        naming = Naming.from_options(parsed, extension)
+        return cls(
+            naming,
+            parsed["onPublish"],
+            _storage(parsed, dict(connection)),
+            _success(parsed, extension),
+            parsed["durability"],
+            connection,
+            _direct(parsed, naming, dict(connection)),
+        )
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """Return all settings of the file system."""
+        return (*self.connection, *self.storage)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {
+            "naming": self.naming.to_json(),
+            "onPublish": self.on_publish,
+            "storage": dict(self.storage),
+            "durability": self.durability,
+        }
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Publishing:
+        """Build from `to_json()`."""
+        return cls(
+            Naming.from_json(text["naming"]),
+            text["onPublish"],
+            tuple(text["storage"].items()),
+            durability=text["durability"],
+        )
+
+
+def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
+    if parsed["successFile"] is not None:
+        return SuccessFile.checked(parsed["successFile"], parsed["successDelay"], extension)
+    if "successDelay" in parsed.given:
+        raise ConfigError("successDelay is for successFile, which is not given: set successFile=_SUCCESS")
+    return None
+
+
+def _check_connection(given: Iterable[str]) -> None:
+    own = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
+    for name in given:
+        if name in own:
+            raise ConfigError(f"storage.{name} is an option of its own: write {own[name]}")
+
+
+def _direct(parsed: ParsedOptions, naming: Naming, connection: dict[str, str]) -> bool:
+    """Return whether files are written under their final names; check that the file system can do what is asked for."""
+    how = parsed["publish"]
+    if how == "auto":
+        return False
+    capabilities = open_filesystem(parsed["path"], settings=connection).capabilities
+    if how == "rename" and not capabilities.atomic_rename:
+        raise ConfigError(f"publish=rename: the file system {capabilities.driver!r} has no rename in one step; {_OUT}")
+    if how == "copy" and capabilities.atomic_rename:
+        raise ConfigError(f"publish=copy: the file system {capabilities.driver!r} renames in one step; {_OUT}")
+    if how != "direct":
+        return False
+    if capabilities.shown != "at_close":
+        raise ConfigError(
+            f"publish=direct: the file system {capabilities.driver!r} shows files while they are written; {_OUT}"
+        )
+    if parsed["encryption"] != "none":
+        raise ConfigError(
+            "publish=direct and encryption: what is encrypted is bound to the name it is staged under; leave one out"
+        )
+    if naming.if_exists == "fail":
+        raise ConfigError("publish=direct and ifExists=fail: names are taken before the commit looks; leave one out")
+    if naming.uses_numbers:
+        raise ConfigError(
+            "publish=direct and partFileName: files are named before they are committed, so that there is no {number} "
+            "for them, and nothing for a function to go by; write a template without it"
+        )
+    return True
+
+
+def _storage(parsed: ParsedOptions, connection: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the settings of the file system, once it is known to have them."""
+    permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
+    blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
+    is_encrypted = parsed["encryption"] != "none"
+    if permissions or blocks or is_encrypted:
+        capabilities = open_filesystem(parsed["path"], settings=connection).capabilities
+        if permissions and not capabilities.permissions:
+            raise ConfigError(_not_there([*permissions], capabilities.driver, "permissions"))
+        if blocks and not capabilities.replication:
+            raise ConfigError(_not_there([*blocks], capabilities.driver, "replicas and no blocks to choose"))
+        if is_encrypted and capabilities.permissions:
+            permissions.setdefault(*OWNER_ONLY)
+    for name, least in _PERMISSIONS.items():
+        if name in parsed.given and parsed[name] & least != least:
+            raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
+    if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
+        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
+    return (*permissions.items(), *blocks.items())
+
+
+def _not_there(names: list[str], driver: str, what: str) -> str:
+    return f"{' and '.join(names)}: the file system {driver!r} has no {what}; leave it out"
+
+
+# Of a query that says nothing else.
+DEFAULT_PUBLISHING = Publishing(Naming(None, "part", "", "newName", 7 * 86_400_000, "UTC"))

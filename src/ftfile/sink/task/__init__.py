@@ -1,0 +1,1 @@
+"""The executor's side: rows to staged parts and segments."""

@@ -1,0 +1,154 @@
+"""Rows to parts: which bucket, and when a part is full."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.core.errors import UnencodableRows
+from ftfile.sink.task.spill import LaterRows
+
+if TYPE_CHECKING:
+    from ftfile.attempt.stage import OpenPart, Stage
+    from ftfile.sink.buckets.router import Router
+    from ftfile.sink.config import SinkConfig
+    from ftfile.sink.task.bad_records import BadRecords
+
+__all__ = ("PartWriter",)
+
+ROUTE_ROWS = 100_000
+
+
+class PartWriter:
+    """Spreads the rows of one attempt over parts: one for each bucket, more where one would pass a limit.
+
+    Where there are buckets, rows are collected and routed many at a time, since routing a few is slow; then each
+    bucket's rows go to its open part. When so many parts are open that more would take too much memory, or too many
+    files, the rows of further buckets wait for the end, and their parts are written one after the other.
+    """
+
+    def __init__(self, config: SinkConfig, router: Router, stage: Stage, bad: BadRecords) -> None:
+        self._config = config
+        self._router = router
+        rolling = config.rolling
+        self._max_rows = config.max_records_per_file if rolling is None else rolling.max_rows
+        self._max_bytes = config.max_bytes_per_file if rolling is None else rolling.max_bytes
+        self._schema = config.file_schema
+        self._stage = stage
+        self._bad = bad
+        self._open: dict[str, OpenPart] = {}
+        # Half of the files are left to the rest of the process.
+        files_max = min(config.format.open_files_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        # What a store buffers of each file comes on top of the rows.
+        self._open_max = files_max
+        if stage.file_bytes:
+            self._open_max = max(1, min(files_max, config.max_open_bytes // stage.file_bytes))
+        # Rows are there twice while they are sorted, and what is held comes on top.
+        self._route_bytes, self._held_max = config.max_open_bytes // 4, config.max_open_bytes // 2
+        self._parts_bytes = 0
+        self._direct: set[str] = set()
+        self._later = LaterRows(stage, self._schema, encrypted=config.encryption is not None)
+        self._collected: list[pa.RecordBatch] = []
+        self._collected_rows = 0
+        self._collected_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        if self._router.only is not None:
+            self.write_bucket(self._router.only, batch)
+            return
+        step = min(ROUTE_ROWS, int(self._route_bytes * batch.num_rows / (batch.nbytes + 1)) + 1)
+        for start in range(0, batch.num_rows, step):
+            rows = batch.slice(start, step)
+            self._collected.append(rows)
+            self._collected_rows += rows.num_rows
+            self._collected_bytes += rows.nbytes
+            if self._collected_rows >= ROUTE_ROWS or self._collected_bytes >= self._route_bytes:
+                self._route()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how much memory the unwritten rows of all buckets take."""
+        return self._later.held_bytes + self._parts_bytes
+
+    def has_room_for(self, bucket: str) -> bool:
+        """Say whether a part of the bucket is open, or can be, without more open files than there may be."""
+        return bucket in self._open or len(self._open) < self._open_max
+
+    def finish(self) -> None:
+        """End every part."""
+        self._route()
+        self._finish_all()
+        for bucket, rows in self._later.take_all():
+            if bucket not in self._open:
+                self._finish_all()
+            self.write_bucket(bucket, rows)
+        self._finish_all()
+
+    def _route(self) -> None:
+        if not self._collected:
+            return
+        rows, buckets = self._router.route(self._take_collected())
+        for bucket, start, count in buckets:
+            if len(self._direct) < self._open_max:
+                self._direct.add(bucket)
+            if bucket in self._direct:
+                self.write_bucket(bucket, rows.slice(start, count))
+            else:
+                self._later.add(bucket, rows.slice(start, count))
+                self._bound_memory()
+
+    def _take_collected(self) -> pa.RecordBatch:
+        """Return what was collected as one batch, and keep nothing of it."""
+        collected = self._collected
+        self._collected, self._collected_rows, self._collected_bytes = [], 0, 0
+        return pa.Table.from_batches(collected).combine_chunks().to_batches()[0]
+
+    def _bound_memory(self) -> None:
+        """Where too much is held, write rows that wait for later, then those of the parts that hold most."""
+        alone = len(self._open) == 1 and not self._later.held_bytes  # its encoder has bounds of its own
+        if alone or self.buffered_bytes <= self._held_max:
+            return
+        self._later.spill()
+        for part in sorted(self._open.values(), key=lambda part: part.buffered_bytes, reverse=True):
+            if self.buffered_bytes <= self._held_max // 2:
+                break
+            self._parts_bytes -= part.buffered_bytes
+            part.flush()
+
+    def write_bucket(self, bucket: str, batch: pa.RecordBatch) -> None:
+        """Take rows of one bucket, without the columns that are in its path."""
+        limit_rows, limit_bytes = self._max_rows, self._max_bytes
+        offset = 0
+        while offset < batch.num_rows:
+            part = self._part(bucket)
+            room = limit_rows - part.rows if limit_rows else batch.num_rows
+            held = part.buffered_bytes
+            try:
+                offset += part.write(batch.slice(offset, room), limit_bytes)
+            except UnencodableRows:
+                offset, batch = 0, self._bad.encodable_of(bucket, batch.slice(offset))
+                continue
+            self._parts_bytes += part.buffered_bytes - held
+            if (limit_rows and part.rows >= limit_rows) or (limit_bytes and part.size_bytes >= limit_bytes):
+                self._finish(bucket)
+        self._bound_memory()
+
+    def _finish_all(self) -> None:
+        while self._open:
+            self._finish(next(iter(self._open)))
+
+    def _part(self, bucket: str) -> OpenPart:
+        if bucket not in self._open:
+            self._open[bucket] = self._stage.open(bucket, self._config.format, self._schema, self._config.chain)
+        return self._open[bucket]
+
+    def _finish(self, bucket: str) -> None:
+        part = self._open.pop(bucket)
+        self._parts_bytes -= part.buffered_bytes
+        if part.rows:
+            self._stage.finish(part)
+        else:
+            self._stage.drop(part.file)  # none of its rows could be encoded

@@ -1,0 +1,96 @@
+"""Rows whose files are written later, one file after the other: in memory as far as they fit, else in a spill file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from ftfile.filters.decoded import naming
+from ftfile.filters.piece_cipher import PieceCipher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.attempt.stage import Stage, StagedFile
+    from ftfile.fs.api import InputFile
+
+__all__ = ("LaterRows",)
+
+_CODEC = "lz4"
+
+
+class _Piece(NamedTuple):
+    """Rows of one bucket in the spill file.
+
+    Attributes:
+        plain_bytes: how long they are when they are decompressed.
+    """
+
+    offset: int
+    length: int
+    plain_bytes: int
+
+
+class LaterRows:
+    """Keeps rows by bucket until they are asked for, each bucket's in their order.
+
+    The spill file belongs to the attempt alone: it is staged where its parts are, and gone when the rows were taken.
+
+    Args:
+        stage: of the attempt.
+        schema: of the rows.
+        encrypted: encrypt the spill file, with a key that this object alone ever has.
+    """
+
+    def __init__(self, stage: Stage, schema: pa.Schema, *, encrypted: bool = False) -> None:
+        self._stage = stage
+        self._schema = schema
+        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._pieces: dict[str, list[_Piece]] = {}
+        self._file: StagedFile | None = None
+        self._cipher = PieceCipher() if encrypted else None
+        self.held_bytes = 0
+
+    def add(self, bucket: str, rows: pa.RecordBatch) -> None:
+        """Take rows; they are copied, since a slice would keep the memory of all rows that it was cut from."""
+        rows = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in rows.columns], schema=rows.schema)
+        self._held.setdefault(bucket, []).append(rows)
+        self.held_bytes += rows.get_total_buffer_size()
+
+    def spill(self) -> None:
+        """Write what is in memory to the spill file."""
+        for bucket, batches in self._held.items():
+            if self._file is None:
+                self._file = self._stage.create("spill")
+            plain = pa.Table.from_batches(batches).combine_chunks().to_batches()[0].serialize()
+            data = pa.compress(plain, codec=_CODEC)
+            if self._cipher is not None:
+                data = self._cipher.encrypt(data, self._file.position)
+            self._pieces.setdefault(bucket, []).append(_Piece(self._file.position, len(data), plain.size))
+            self._file.write(data)
+        self._held, self.held_bytes = {}, 0
+
+    def take_all(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield all rows, bucket by bucket, and keep nothing."""
+        held, self._held, self.held_bytes = self._held, {}, 0
+        if self._file is None:
+            for bucket in [*held]:
+                yield from ((bucket, rows) for rows in held.pop(bucket))
+            return
+        with self._stage.read_back(self._file) as file:
+            for bucket, pieces in self._pieces.items():
+                yield from ((bucket, rows) for rows in self._read(file, pieces))
+                yield from ((bucket, rows) for rows in held.pop(bucket, ()))
+        for bucket in [*held]:
+            yield from ((bucket, rows) for rows in held.pop(bucket))
+        self._stage.drop(self._file)
+
+    def _read(self, file: InputFile, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            data = file.read_at(piece.offset, piece.length)
+            if self._cipher is not None:
+                with naming(file.path):
+                    data = self._cipher.decrypt(data, piece.offset)
+            plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
+            yield pa.ipc.read_record_batch(plain, self._schema)

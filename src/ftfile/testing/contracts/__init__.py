@@ -1,0 +1,1 @@
+"""Contract suites: what a driver must keep."""

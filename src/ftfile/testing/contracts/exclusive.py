@@ -1,0 +1,171 @@
+"""The promises on which the commit protocol stands, as tests: exclusive creation and renaming, hints."""
+
+# ruff: noqa: D102 - a test's name is its description, and expected values are literals
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import AlreadyExists, MissingParent, NotFound
+from ftfile.testing.contracts.races import ContractRaces
+from ftfile.testing.contracts.support import write
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("ExclusiveContract",)
+
+
+class ExclusiveContract(ContractRaces):
+    """Tests of `rename`, `create_exclusive` and `put`; a part of `FileSystemContract`."""
+
+    def test_rename_moves_the_very_file(self, filesystem: FileSystem) -> None:
+        filesystem.make_directories("a")
+        filesystem.make_directories("b")
+        write(filesystem, "a/file", b"data")
+        before = filesystem.stat("a/file")
+        filesystem.rename("a/file", "b/renamed")
+        after = filesystem.stat("b/renamed")
+        assert (after.identity, after.size_bytes) == (before.identity, before.size_bytes)
+        assert self.stored(filesystem, "b/renamed") == b"data"
+        assert not filesystem.exists("a/file")
+
+    def test_rename_never_overwrites(self, filesystem: FileSystem) -> None:
+        filesystem.make_directories("directory")
+        write(filesystem, "source", b"source")
+        write(filesystem, "target", b"target")
+        implied = filesystem.capabilities.implied_directories
+        for target in ("target", "source") if implied else ("target", "directory", "source"):
+            with pytest.raises(AlreadyExists):
+                filesystem.rename("source", target)
+        assert self.stored(filesystem, "source") == b"source"
+        assert self.stored(filesystem, "target") == b"target"
+        assert implied or filesystem.list("directory") == []
+
+    def test_rename_says_what_is_missing(self, filesystem: FileSystem) -> None:
+        write(filesystem, "file", b"data")
+        for source in ("nothing", "no-directory/nothing"):
+            for target in ("target", "no-directory/target"):
+                with pytest.raises(NotFound) as caught:
+                    filesystem.rename(source, target)
+                assert not isinstance(caught.value, MissingParent)
+                assert caught.value.path.endswith(source)
+        if not filesystem.capabilities.implied_directories:
+            for target in ("no-directory/target", "no-directory/below/target"):
+                with pytest.raises(MissingParent):
+                    filesystem.rename("file", target)
+        assert self.stored(filesystem, "file") == b"data"
+
+    def test_of_many_renames_to_one_target_one_wins(self, filesystem: FileSystem) -> None:
+        racers = self.lanes(filesystem) * self.racers
+        # Who loses keeps what it has for the next round; who wins takes another one.
+        sources = [f"sources/{number}" for number in range(racers + self.rename_rounds)]
+        held, spare = sources[:racers], deque(sources[racers:])
+        moved: dict[str, str] = {}
+
+        def enter(client: FileSystem, racer: int, number: int) -> None:
+            target = f"targets/{number}"
+            client.rename(held[racer], target)
+            moved[target] = held[racer]
+            held[racer] = spare.popleft()
+
+        for directory in ("sources", "targets"):
+            filesystem.make_directories(directory)
+        with ThreadPoolExecutor(2 * self.racers) as pool:
+            list(pool.map(write, repeat(filesystem), sources, map(str.encode, sources)))
+            self.race(filesystem, self.rename_rounds, enter)
+            contents = dict(zip(moved, pool.map(self.stored, repeat(filesystem), moved), strict=True))
+        wrong = [target for target, source in moved.items() if contents[target] != source.encode()]
+        assert not wrong
+        left = {info.path for directory in ("sources", "targets") for info in filesystem.list(directory)}
+        unexpected = left ^ {*sources, *moved} - set(moved.values())
+        assert not unexpected
+
+    def test_create_exclusive_makes_a_whole_file_and_nothing_else(self, filesystem: FileSystem) -> None:
+        filesystem.make_directories("log")
+        content = bytes(range(256)) * 1_000
+        filesystem.create_exclusive("log/0", content)
+        assert self.stored(filesystem, "log/0") == content
+        assert [info.path for info in filesystem.list("log")] == ["log/0"]
+
+    def test_create_exclusive_never_overwrites(self, filesystem: FileSystem) -> None:
+        implied = filesystem.capabilities.implied_directories
+        filesystem.make_directories("log/directory")
+        filesystem.create_exclusive("log/0", b"first")
+        for path in ("log/0",) if implied else ("log/0", "log/directory"):
+            with pytest.raises(AlreadyExists) as caught:
+                filesystem.create_exclusive(path, b"second")
+            assert caught.value.path.endswith(path)
+        assert self.stored(filesystem, "log/0") == b"first"
+        assert len(filesystem.list("log")) == (1 if implied else 2)
+        if not implied:
+            with pytest.raises(NotFound):
+                filesystem.create_exclusive("no-directory/0", b"")
+
+    def test_of_many_exclusive_creations_one_wins(self, filesystem: FileSystem) -> None:
+        def content(racer: int) -> bytes:
+            return b"racer %d " % racer * 100
+
+        paths = [f"log/{number}" for number in range(self.race_rounds)]
+        filesystem.make_directories("log")
+        winners = self.race(
+            filesystem,
+            len(paths),
+            lambda client, racer, number: client.create_exclusive(paths[number], content(racer)),
+        )
+        with ThreadPoolExecutor(self.racers) as pool:
+            found = list(pool.map(self.stored, repeat(filesystem), paths))
+        wrong = [path for path, stored, winner in zip(paths, found, winners, strict=True) if stored != content(winner)]
+        assert not wrong
+        unexpected = {info.path for info in filesystem.list("log")} ^ {*paths}
+        assert not unexpected
+
+    def test_an_exclusive_file_is_never_seen_partly_written(self, filesystem: FileSystem) -> None:
+        content = b"x" * 300_000
+        paths = [f"file-{number}" for number in range(10)]
+        other = self.second_client(filesystem)
+        stop = threading.Event()
+        sizes = set()
+
+        def watch() -> None:
+            while not stop.is_set():
+                for path in paths:
+                    if other.exists(path):
+                        sizes.add(len(other.read(path)))
+
+        with ThreadPoolExecutor(5) as pool:
+            watching = pool.submit(watch)
+            list(pool.map(filesystem.create_exclusive, paths, repeat(content)))
+            while not sizes and not watching.done():
+                pass
+            stop.set()
+            watching.result()
+        assert sizes == {len(content)}
+
+    def test_put_replaces_whatever_is_there(self, filesystem: FileSystem) -> None:
+        for content in (b"first", b"a longer second", b"3"):
+            filesystem.put("hint", content)
+            assert filesystem.stat("hint").size_bytes == len(content)
+            assert filesystem.read("hint") == content
+            self.eventually(partial(self.is_stored, filesystem, "hint", content))
+        if not filesystem.capabilities.implied_directories:
+            with pytest.raises(NotFound):
+                filesystem.put("no-directory/hint", b"")
+
+    def test_put_by_many_at_once_is_refused_to_none(self, filesystem: FileSystem) -> None:
+        def put(number: int) -> None:
+            client = self.second_client(filesystem)
+            for _ in range(10):
+                client.put("hint", b"%d" % number * (number + 1))
+                client.stat("hint")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(put, range(4)))
+        self.eventually(lambda: self.stored(filesystem, "hint") in {b"0", b"11", b"222", b"3333"})

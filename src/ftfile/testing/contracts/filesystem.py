@@ -1,0 +1,310 @@
+"""Every promise of the file-system port as tests: a driver inherits them.
+
+Binding a driver takes a subclass with one fixture; it gives a fresh, empty file system::
+
+    class TestMyFileSystem(FileSystemContract):
+        @pytest.fixture
+        def filesystem(self, tmp_path: Path) -> FileSystem:
+            return MyFileSystem(str(tmp_path))
+
+        def stored(self, filesystem: FileSystem, path: str) -> bytes:
+            return Path(filesystem.root, path).read_bytes()  # past the driver
+
+Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
+"""
+
+# ruff: noqa: D102 - a test's name is its description
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import NotADirectory, NotFound, StreamClosed, Unsupported
+from ftfile.testing.contracts.copy import CopyContract
+from ftfile.testing.contracts.exclusive import ExclusiveContract
+from ftfile.testing.contracts.output_stream import OutputStreamContract
+from ftfile.testing.contracts.support import make_directory, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("MALFORMED_PATHS", "ODD_NAMES", "FileSystemContract")
+
+ODD_NAMES = (
+    "with blank",
+    " leading and trailing ",
+    "per%20cent%",
+    "hash#question?",
+    "colon:equals=plus+and&",
+    "back\\slash",
+    "quote'\"`$(x)",
+    "[glob]{a,b}*",
+    "..three",
+    "...",
+    ".hidden.tmp",
+    "~tilde",
+    "grüße-日本語-🙂",
+    "new\nline",
+    "n" * 255,
+    "ü" * 127 + "x",
+)
+
+MALFORMED_PATHS = ("/absolute", "trailing/", "a//b", "..", "a/../b", "a/..", ".", "./a", "a/./b", "nul\0byte")
+
+
+class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
+    """All tests of a driver.
+
+    A decorator passes the suite as its driver does: nothing in it depends on the driver's name.
+
+    Attributes:
+        odd_names: that the store keeps; those that it loses without a word are left out.
+    """
+
+    odd_names: Sequence[str] = ODD_NAMES
+
+    def test_read_at_returns_any_range(self, filesystem: FileSystem, request: pytest.FixtureRequest) -> None:
+        below = self.numbers(request)
+        content = bytes(below(256) for _ in range(10_000))
+        write(filesystem, "file", content)
+        with filesystem.open("file") as file:
+            assert file.size_bytes == len(content)
+            for _ in range(200):
+                offset, length = below(len(content) + 50), below(3_000)
+                assert file.read_at(offset, length) == content[offset : offset + length]
+            assert file.read_at(0, 1 << 40) == content
+
+    def test_read_at_from_several_threads(self, filesystem: FileSystem) -> None:
+        content = b"".join(b"%08d" % number for number in range(5_000))
+        write(filesystem, "file", content)
+        with filesystem.open("file") as file, ThreadPoolExecutor(8) as pool:
+            pieces = pool.map(lambda number: file.read_at(number * 80, 80), range(500))
+            assert b"".join(pieces) == content
+
+    def test_read_after_close_fails(self, filesystem: FileSystem) -> None:
+        write(filesystem, "file", b"data")
+        file = filesystem.open("file")
+        file.close()
+        file.close()
+        with pytest.raises(StreamClosed, match="file"):
+            file.read_at(0, 1)
+
+    def test_an_open_file_has_the_length_of_its_opening(self, filesystem: FileSystem) -> None:
+        with filesystem.create("file") as stream:
+            stream.write(b"data")
+            if not stream.has_capability("hflush"):
+                pytest.skip("nobody sees a file grow")
+            stream.hflush()
+            with self.second_client(filesystem).open("file") as file:
+                stream.write(b" and more")
+                stream.hflush()
+                assert file.read_at(2, 10) == b"data"[2 : file.size_bytes]
+                assert file.read_at(file.size_bytes, 10) == b""
+
+    def test_zero_bytes(self, filesystem: FileSystem) -> None:
+        write(filesystem, "by-stream", b"")
+        filesystem.create_exclusive("exclusive", b"")
+        filesystem.put("put", b"")
+        for path in ("by-stream", "exclusive", "put"):
+            assert filesystem.stat(path).size_bytes == 0
+            assert filesystem.read(path) == b""
+            self.eventually(partial(self.is_stored, filesystem, path, b""))
+
+    def test_a_stream_and_a_file_are_called_as_they_were_asked_for(self, filesystem: FileSystem) -> None:
+        make_directory(filesystem, "directory")
+        with filesystem.create("directory/called") as stream:
+            assert stream.path == "directory/called"
+        with filesystem.open("directory/called") as file:
+            assert file.path == "directory/called"
+
+    @pytest.mark.parametrize("operation", ["open", "read", "stat", "delete"])
+    def test_what_is_missing_is_not_found(self, filesystem: FileSystem, operation: str) -> None:
+        filesystem.make_directories("directory")
+        for path in ("nothing", "directory/nothing", "no-directory/nothing"):
+            with pytest.raises(NotFound) as caught:
+                getattr(filesystem, operation)(path)
+            assert caught.value.operation in {operation, "open"}
+            assert caught.value.path.endswith(path)
+
+    @pytest.mark.parametrize("operation", ["open", "read", "delete"])
+    def test_a_directory_is_no_file(self, filesystem: FileSystem, operation: str) -> None:
+        make_directory(filesystem, "directory")
+        with pytest.raises(NotFound):
+            getattr(filesystem, operation)("directory")
+        assert filesystem.stat("directory").is_directory
+
+    def test_exists(self, filesystem: FileSystem) -> None:
+        make_directory(filesystem, "a/b")
+        write(filesystem, "a/file", b"")
+        assert [filesystem.exists(path) for path in ("", "a", "a/b", "a/file")] == [True] * 4
+        assert [filesystem.exists(path) for path in ("b", "a/c", "a/b/c")] == [False] * 3
+
+    def test_identity_tells_files_apart(self, filesystem: FileSystem) -> None:
+        write(filesystem, "one", b"same")
+        write(filesystem, "other", b"same")
+        one, other = filesystem.stat("one"), filesystem.stat("other")
+        assert self.second_client(filesystem).stat("one") == one
+        if one.identity is not None:
+            assert one.identity != other.identity
+
+    def test_make_directories_is_idempotent_and_makes_parents(self, filesystem: FileSystem) -> None:
+        for path in ("a/b/c", "a/b/c", "a", ""):
+            filesystem.make_directories(path)
+        make_directory(filesystem, "a/b/c")
+        info = filesystem.stat("a/b/c")
+        assert (info.path, info.is_directory, info.size_bytes) == ("a/b/c", True, 0)
+
+    def test_make_directories_by_many_at_once(self, filesystem: FileSystem) -> None:
+        def enter(client: FileSystem, racer: int, number: int) -> None:
+            client.make_directories(f"{number}/a/b/c")
+            client.create_exclusive(f"{number}/a/b/c/file", b"%d" % racer)
+
+        winners = self.race(filesystem, 3, enter)
+        for number, winner in enumerate(winners):
+            assert filesystem.stat(f"{number}/a/b").is_directory
+            assert filesystem.read(f"{number}/a/b/c/file") == b"%d" % winner
+
+    def test_a_file_in_the_way_of_a_directory(self, filesystem: FileSystem) -> None:
+        write(filesystem, "file", b"data")
+        if filesystem.capabilities.implied_directories:
+            pytest.skip("a file is in the way of none")
+        for path in ("file", "file/a", "file/a/b"):
+            with pytest.raises(NotADirectory):
+                filesystem.make_directories(path)
+        with pytest.raises((NotADirectory, NotFound)):
+            filesystem.create("file/a")
+        with pytest.raises((NotADirectory, NotFound)):
+            filesystem.list("file")
+
+    def test_sync_directory(self, filesystem: FileSystem) -> None:
+        filesystem.make_directories("a/b")
+        for path in ("", "a", "a/b"):
+            filesystem.sync_directory(path)
+        if filesystem.capabilities.directory_sync:
+            with pytest.raises(NotFound):
+                filesystem.sync_directory("nothing")
+
+    def test_remove_directory_takes_only_empty_ones(self, filesystem: FileSystem) -> None:
+        filesystem.make_directories("a/b")
+        write(filesystem, "a/file", b"data")
+        assert filesystem.remove_directory("a/b")
+        assert filesystem.remove_directory("a/b")
+        assert not filesystem.exists("a/b")
+        assert not filesystem.remove_directory("a")
+        assert self.stored(filesystem, "a/file") == b"data"
+        if not filesystem.capabilities.implied_directories:
+            with pytest.raises(NotADirectory):
+                filesystem.remove_directory("a/file")
+        filesystem.delete("a/file")
+        assert filesystem.remove_directory("a")
+
+    def test_listing_follows_every_change(self, filesystem: FileSystem) -> None:
+        def names(path: str) -> set[str]:
+            return {info.path for info in self.second_client(filesystem).list(path)}
+
+        make_directory(filesystem, "a/b")
+        inside = {"a/b/file"} if filesystem.capabilities.implied_directories else set()
+        assert (names(""), names("a"), names("a/b")) == ({"a"}, {"a/b"}, inside)
+        write(filesystem, "a/one", b"data")
+        filesystem.create_exclusive("a/two", b"data")
+        filesystem.put("a/three", b"data")
+        assert names("a") == {"a/b", "a/one", "a/two", "a/three"}
+        filesystem.rename("a/one", "a/b/one")
+        filesystem.delete("a/two")
+        assert (names("a"), names("a/b")) == ({"a/b", "a/three"}, {"a/b/one", *inside})
+        assert {info.path: info.is_directory for info in filesystem.list("a")} == {
+            "a/b": True,
+            "a/three": False,
+        }
+
+    def test_listing_what_is_missing(self, filesystem: FileSystem) -> None:
+        with pytest.raises(NotFound):
+            filesystem.list("nothing")
+
+    def test_odd_names(self, filesystem: FileSystem) -> None:
+        def check(name: str) -> None:
+            try:
+                self.check_name(filesystem, name)
+            except Exception as error:
+                raise AssertionError(f"the name {name!a} is not kept") from error
+
+        with ThreadPoolExecutor(filesystem.capabilities.concurrency) as pool:
+            list(pool.map(check, self.odd_names))
+
+    def check_name(self, filesystem: FileSystem, name: str) -> None:
+        """Check that files of this name, in directories of this name, are what they are called."""
+        if filesystem.capabilities.fault_of(name) is not None:
+            for refused in (filesystem.create, filesystem.stat, partial(filesystem.put, content=b"")):
+                with pytest.raises(Unsupported, match="replace it"):
+                    refused(name)
+            return
+        directory, plain = f"dir {name}"[:60], f"plain {ascii(name)[1:61].encode().hex()}"
+        path = f"{directory}/{name}"
+        filesystem.make_directories(directory)
+        write(filesystem, path, b"written")
+        filesystem.create_exclusive(name, b"created")
+        assert [info.path for info in filesystem.list(directory)] == [path]
+        assert name in {info.path for info in filesystem.list("")}
+        assert filesystem.stat(path).path == path
+        assert (self.stored(filesystem, path), self.stored(filesystem, name)) == (b"written", b"created")
+        filesystem.put(name, b"put")
+        filesystem.rename(path, plain)
+        filesystem.rename(plain, path)
+        assert (filesystem.read(path), filesystem.read(name)) == (b"written", b"put")
+        filesystem.delete(path)
+        if not filesystem.capabilities.implied_directories:
+            assert filesystem.list(directory) == []
+
+    @pytest.mark.parametrize("path", MALFORMED_PATHS)
+    def test_malformed_paths_are_refused(self, filesystem: FileSystem, path: str) -> None:
+        write(filesystem, "file", b"data")
+        calls: list[Callable[[], object]] = [
+            lambda: filesystem.create(path),
+            lambda: filesystem.open(path),
+            lambda: filesystem.read(path),
+            lambda: filesystem.stat(path),
+            lambda: filesystem.list(path),
+            lambda: filesystem.make_directories(path),
+            lambda: filesystem.sync_directory(path),
+            lambda: filesystem.remove_directory(path),
+            lambda: filesystem.rename(path, "other"),
+            lambda: filesystem.rename("file", path),
+            lambda: filesystem.create_exclusive(path, b""),
+            lambda: filesystem.put(path, b""),
+            lambda: filesystem.delete(path),
+        ]
+        for call in calls:
+            with pytest.raises(Unsupported):
+                call()
+        assert [info.path for info in filesystem.list("")] == ["file"]
+
+    def test_a_name_that_is_too_long_is_refused(self, filesystem: FileSystem) -> None:
+        for name in ("n" * 256, "ü" * 128):
+            with pytest.raises(Unsupported):
+                filesystem.create(name)
+
+    def test_delete_takes_one_file(self, filesystem: FileSystem) -> None:
+        write(filesystem, "file", b"data")
+        write(filesystem, "file-2", b"data")
+        filesystem.delete("file")
+        assert [info.path for info in filesystem.list("")] == ["file-2"]
+
+    def test_a_pickled_copy_is_a_client_of_the_same_store(self, filesystem: FileSystem) -> None:
+        write(filesystem, "file", b"data")
+        copy = self.second_client(filesystem)
+        assert copy.capabilities == filesystem.capabilities
+        assert copy.read("file") == b"data"
+        write(copy, "back", b"again")
+        assert filesystem.read("back") == b"again"
+
+    def test_capabilities_are_consistent(self, filesystem: FileSystem) -> None:
+        capabilities = filesystem.capabilities
+        assert capabilities.driver
+        assert capabilities.concurrency >= 1
+        assert capabilities.durability in {"hsync", "close", "none"}

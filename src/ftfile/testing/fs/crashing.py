@@ -1,0 +1,374 @@
+"""A file system in memory that loses power on paper: it records each step, and tells what may be left.
+
+Run a scenario on a `CrashingFileSystem`, then let `crash_states` enumerate, for each moment of it, every disk
+that a power cut may leave, and `kill_states` what a killed process leaves. Recover on the file system that a
+state gives, and check::
+
+    fs = CrashingFileSystem()
+    commit(fs, batch=0)
+    fs.note("acknowledged 0")
+    for state in crash_states(fs):
+        recovered = recover(state.filesystem())
+        assert "acknowledged 0" not in state.notes or 0 in recovered, state
+
+The file system that a state gives is a crashing one again, so recovery itself can be crashed the same way.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.errors import AlreadyExists, NotFound
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem
+from ftfile.fs.paths import parent_of, require_valid
+from ftfile.testing.clock import SeededIds
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.disk import Disk, Operation, Replay
+from ftfile.testing.fs.tree import DIRECTORY, Tree
+from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ftfile.core.clock import Clock
+    from ftfile.fs.api import InputFile, OutputStream
+    from ftfile.testing.fs.disk import Loss
+    from ftfile.testing.fs.volume import Store
+
+__all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kill_states")
+
+
+class CrashingFileSystem(PickledByReference, FileSystem):
+    """Files in memory with a journal of steps; a pickled copy is the object itself, in the same process.
+
+    Args:
+        clock: gives modification times.
+        store: what it is like. A `disk` is POSIX. In `hdfs` each change of a name is durable when the call returns,
+            content is so by `hsync` alone, what a writer buffers dies with it, and nothing tells two files apart. In
+            `webhdfs`, besides, content leaves the writer when the file is closed, in pieces, durable at the end:
+            one whose writer dies in between is short, and looks complete. In `s3` a file is there as a whole, and
+            durable, in one step, directories are there with what is in them, a rename is a copy and a deletion, and
+            ranges of any length are copied.
+        disk: what is there from the beginning, durable.
+        history: steps done since, which need not be durable; see `first_point`.
+        notes: that belong to the time before.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        store: Store = "disk",
+        disk: Disk | None = None,
+        history: Iterable[Operation] = (),
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._volume = Volume(Disk(Tree(), {}) if disk is None else disk, clock)
+        self._notes = notes
+        self._store = store
+        self._capabilities = Capabilities(
+            driver="crashing",
+            shared=False,
+            durability="hsync" if "hsync" in STREAMS[store].offered else "close",
+            directory_sync=store == "disk",
+            atomic_rename=store != "s3",
+            stream_capabilities=STREAMS[store].offered,
+            all_hosts=store == "s3",
+            shown="at_close" if store == "s3" else "at_create",
+            implied_directories=store == "s3",
+            copy_bytes_min=int(store == "s3"),
+        )
+        for operation in history:
+            self._volume.do(operation)
+        self.first_point = len(self.journal)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return those of a local disk, or of a store whose names need no sync."""
+        return self._capabilities
+
+    @property
+    def journal(self) -> list[Operation]:
+        """Return the steps done so far, oldest first."""
+        return self._volume.journal
+
+    def note(self, text: str) -> None:
+        """Write into the journal what the outside world has been told: all later states carry it."""
+        self._volume.do(Operation("note", text))
+
+    def digest(self) -> bytes:
+        """Return 16 bytes that are equal for file systems of equal names and contents."""
+        with self._volume.lock:
+            return self._volume.live.digest()
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing."""
+        with self._volume.lock:
+            if self._store == "s3":
+                require_valid("create", path)
+                return STREAMS[self._store](path, self._volume, 0)
+            self._volume.live.tree.require_free("create", path)
+            return STREAMS[self._store](path, self._volume, self._volume.create(path))
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        with self._volume.lock:
+            number = self._volume.live.tree.file_at("open", path)
+            return VolumeFile(path, self._volume, number)
+
+    def stat(self, path: str) -> FileInfo:
+        """Return what is at `path`."""
+        with self._volume.lock:
+            number = self._volume.live.tree.number_at("stat", path)
+            if number == DIRECTORY and not self._is_there(path):
+                raise NotFound("stat", path, "nothing is there")
+            return self._info(path, number)
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory."""
+        with self._volume.lock:
+            children = self._volume.live.tree.children("list", path)
+            return [self._info(child, number) for child, number in children if number or self._is_there(child)]
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; idempotent."""
+        with self._volume.lock:
+            missing = self._volume.live.tree.missing_directories("make_directories", path)
+            for directory in () if self._store == "s3" else missing:
+                self._volume.do(Operation("mkdir", directory))
+
+    def sync_directory(self, path: str) -> None:
+        """Make all names in the directory durable."""
+        with self._volume.lock:
+            if self._store == "s3":
+                require_valid("sync_directory", path)
+                return
+            self._volume.live.tree.children("sync_directory", path)
+            self._volume.do(Operation("sync_directory", path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, never over anything."""
+        with self._volume.lock:
+            number = self._volume.live.tree.file_at("rename", source)
+            if self._store == "s3":
+                require_valid("rename", target)
+                self._copy_and_delete(source, number, target)
+                return
+            self._volume.live.tree.require_free("rename", target)
+            self._volume.do(Operation("rename", source, target, number))
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole, durable file by the steps of the driver: a crash may come between any two."""
+        with self._volume.lock:
+            require_valid("create_exclusive", path)
+            if self._store == "s3":
+                self._require_free("create_exclusive", path)
+                self._volume.make_object(path, content)
+                return
+            parent = parent_of(path)
+            temporary, number = self._volume.create_temporary(parent)
+            self._volume.append(temporary, number, content)
+            self._volume.hsync(temporary, number)
+            taken = self._volume.live.tree.find(path) is not None
+            if not taken:
+                self._volume.do(Operation("link" if self._store == "disk" else "rename", temporary, path, number))
+            if taken or self._store == "disk":
+                self._volume.do(Operation("unlink", temporary))
+            if taken:
+                raise AlreadyExists("create_exclusive", path, "something is there already")
+            if self._store == "disk":
+                self._volume.do(Operation("sync_directory", parent))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there; never durable."""
+        with self._volume.lock:
+            require_valid("put", path)
+            if self._store == "s3":
+                self._volume.make_object(path, content)
+                return
+            if self._volume.live.tree.find(path) is None:
+                self._volume.live.tree.require_free("put", path)
+                self._volume.create(path)
+            self._volume.replace(path, self._volume.live.tree.file_at("put", path), content)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        with self._volume.lock:
+            self._volume.live.tree.file_at("delete", path)
+            self._volume.do(Operation("unlink", path))
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove a directory if it is empty."""
+        with self._volume.lock:
+            if self._store == "s3":
+                require_valid("remove_directory", path)
+                return not self._is_there(path)
+            if self._volume.live.tree.removable("remove_directory", path):
+                self._volume.do(Operation("rmdir", path))
+            return self._volume.live.tree.find(path) is None
+
+    def states(self) -> Iterator[tuple[int, tuple[str, ...], Replay]]:
+        """Yield each moment since `first_point`: its number, the notes until then, and the disk."""
+        replay = Replay(self._volume.base, directory_sync=self._capabilities.directory_sync)
+        notes = self._notes
+        for point, operation in enumerate([None, *self.journal]):
+            if operation is not None:
+                replay.step(operation)
+                notes += (operation.path,) * (operation.kind == "note")
+            if point >= self.first_point:
+                yield point, notes, replay
+
+    def after_power_cut(self, disk: Disk, notes: tuple[str, ...]) -> CrashingFileSystem:
+        """Return a file system like this one on `disk`, which it copies."""
+        return CrashingFileSystem(
+            clock=self._volume.clock,
+            store=self._store,
+            disk=disk.reachable(),
+            notes=notes,
+        )
+
+    def after_kill(self, point: int) -> CrashingFileSystem:
+        """Return what a process killed after `point` steps leaves: all of it, no more durable than it was."""
+        return CrashingFileSystem(
+            clock=self._volume.clock,
+            store=self._store,
+            disk=self._volume.base,
+            history=self.journal[:point],
+            notes=self._notes,
+        )
+
+    def _copy_and_delete(self, source: str, number: int, target: str) -> None:
+        inode = self._volume.live.inodes[number]
+        there = self._volume.live.tree.find(target)
+        # A rename that was left half-way is finished.
+        is_copied = there and source != target and self._volume.live.inodes[there].identity == inode.identity
+        if not is_copied:
+            self._require_free("rename", target)
+            self._volume.make_object(target, inode.content, inode.identity)
+        self._volume.do(Operation("unlink", source))
+
+    def _require_free(self, operation: str, path: str) -> None:
+        if self._volume.live.tree.find(path):
+            raise AlreadyExists(operation, path, "something is there already")
+
+    def _is_there(self, directory: str) -> bool:
+        """Say whether a directory is there; where they are implied, one is when something is in it."""
+        tree = self._volume.live.tree
+        if self._store != "s3" or not directory:
+            return True
+        return any(
+            number != DIRECTORY or self._is_there(child)
+            for child, number in (tree.children("list", directory) if directory in tree.directories else ())
+        )
+
+    def _info(self, path: str, number: int) -> FileInfo:
+        if number == DIRECTORY:
+            return FileInfo(path, 0, 0, is_directory=True)
+        inode = self._volume.live.inodes[number]
+        identity = {"disk": number, "s3": inode.identity}.get(self._store)
+        told = None if identity is None else str(identity)
+        return FileInfo(path, len(inode.content), inode.modified_ms, identity=told)
+
+
+@dataclass(frozen=True, slots=True)
+class CrashState:
+    """What one power cut may leave.
+
+    Attributes:
+        point: how many steps of the journal had been done.
+        step: the last of them.
+        notes: what the outside world had been told.
+        loss: what the power cut took.
+        disk: what is left; states share parts of it, so work on `filesystem()`.
+        origin: the file system that lost power.
+    """
+
+    point: int
+    step: Operation | None
+    notes: tuple[str, ...]
+    loss: Loss
+    disk: Disk
+    origin: CrashingFileSystem
+
+    @property
+    def description(self) -> str:
+        """Return point, last step and loss in one line."""
+        return f"power cut after step {self.point} ({self.step or 'nothing done'}): {self.loss}"
+
+    def __str__(self) -> str:
+        return self.description
+
+    def digest(self) -> bytes:
+        """Return 16 bytes that are equal for states of equal names and contents."""
+        return self.disk.digest()
+
+    def filesystem(self) -> CrashingFileSystem:
+        """Return a fresh file system on which all that was left is durable."""
+        return self.origin.after_power_cut(self.disk, self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class KillState:
+    """What a killed process leaves while the machine goes on: everything, as durable as it was.
+
+    Attributes:
+        point: how many steps of the journal had been done.
+        notes: what the outside world had been told.
+        origin: the file system in use.
+    """
+
+    point: int
+    notes: tuple[str, ...]
+    origin: CrashingFileSystem
+
+    def __str__(self) -> str:
+        return f"process killed after step {self.point}"
+
+    def filesystem(self) -> CrashingFileSystem:
+        """Return a fresh file system with the journal so far: a power cut may yet take what is not synced."""
+        return self.origin.after_kill(self.point)
+
+
+def crash_states(
+    file_system: CrashingFileSystem,
+    *,
+    limit_per_point: int | None = None,
+    seen: set[tuple[bytes, tuple[str, ...]]] | None = None,
+) -> Iterator[CrashState]:
+    """Yield what a power cut may leave, for each moment since `first_point`.
+
+    Args:
+        file_system: after the run; it is not changed.
+        limit_per_point: at most so many states of one moment: where there are more, half of them are the
+            first of the enumeration and half are drawn at random, the same in each run.
+        seen: digests with notes of states to skip; those yielded are added. The notes belong to it because
+            what is a loss after an acknowledgement is none before.
+    """
+    ids = SeededIds()
+    for point, notes, replay in file_system.states():
+        step = file_system.journal[point - 1] if point else None
+        for disk, loss in _outcomes(replay, limit_per_point, ids):
+            if seen is not None:
+                key = (disk.digest(), notes)
+                if key in seen:
+                    continue
+                seen.add(key)
+            yield CrashState(point, step, notes, loss, disk, file_system)
+
+
+def kill_states(file_system: CrashingFileSystem) -> Iterator[KillState]:
+    """Yield what a killed process leaves, for each moment since `first_point`."""
+    for point, notes, _ in file_system.states():
+        yield KillState(point, notes, file_system)
+
+
+def _outcomes(replay: Replay, limit: int | None, ids: SeededIds) -> Iterable[tuple[Disk, Loss]]:
+    if limit is None:
+        return replay.outcomes()
+    outcomes = list(itertools.islice(replay.outcomes(), limit + 1))
+    if len(outcomes) <= limit:
+        return outcomes
+    return outcomes[: limit // 2] + list(itertools.islice(replay.sample(ids), limit - limit // 2))

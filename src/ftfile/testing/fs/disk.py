@@ -1,0 +1,332 @@
+"""What a disk may hold after a power cut: a model that keeps content of files and names in directories apart.
+
+The weakest reading of POSIX that file systems of today still keep:
+
+- *Content.* What a file held at its last `hsync` is there. Bytes written later are lost, there to the half
+  (torn), or there. A file written over in place, as hints are, may also be as it was before.
+- *Names.* Each directory's changes reach the disk in their order, so a prefix of them survives;
+  `sync_directory` makes all of them durable. Changes of different directories are independent.
+- A *rename* is one change of both its directories: it survives in both or in neither, and a sync of either
+  makes it durable together with all that either directory did before it.
+- Content does not wait for names, nor names for content: a durable name may stand for an empty file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ftfile.fs.paths import parent_of
+from ftfile.testing.fs.tree import DIRECTORY, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.core.ids import IdSource
+
+__all__ = ("Disk", "Inode", "Loss", "Operation", "Replay", "apply")
+
+_DIGEST_BYTES = 16
+
+Kind = Literal[
+    "create", "link", "unlink", "rename", "mkdir", "rmdir", "write", "put", "hsync", "sync_directory", "note"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Inode:
+    """A file without a name.
+
+    Attributes:
+        identity: number of the file that it is a copy of; None where there are no copies.
+    """
+
+    content: bytes
+    modified_ms: int
+    identity: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Names, and by number the files they stand for."""
+
+    tree: Tree
+    inodes: dict[int, Inode]
+
+    def copy(self) -> Disk:
+        """Return an independent disk of equal content."""
+        return Disk(self.tree.copy(), self.inodes.copy())
+
+    def reachable(self) -> Disk:
+        """Return an independent disk with what has a name, down from the root."""
+        directories = {"": self.tree.directories[""].copy()}
+        inodes = {}
+        for path, number in self.tree.walk():
+            if number == DIRECTORY:
+                directories[path] = self.tree.directories[path].copy()
+            else:
+                inodes[number] = self.inodes[number]
+        return Disk(Tree(directories), inodes)
+
+    def digest(self) -> bytes:
+        """Return 16 bytes, equal for disks of equal names and contents; times and numbers do not count."""
+        entries = sorted(
+            path.encode("utf-8", "surrogateescape")
+            + (b"/" if number == DIRECTORY else b"\0" + _digest(self.inodes[number].content))
+            for path, number in self.tree.walk()
+        )
+        return _digest(b"\n".join(entries))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One elementary step, as the journal keeps it.
+
+    Attributes:
+        kind: what was done.
+        path: to what, or the text of a note.
+        target: the new name of a link or rename.
+        number: of the file concerned.
+        inode: what the file is after a `create`, `write` or `put`.
+    """
+
+    kind: Kind
+    path: str
+    target: str = ""
+    number: int = 0
+    inode: Inode | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path} -> {self.target}" if self.target else f"{self.kind} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a power cut took: directory changes, and bytes of files (path and `lost`, `torn`, `kept` ...)."""
+
+    changes: tuple[Operation, ...]
+    contents: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        changes = [f"not {change}" for change in self.changes]
+        contents = [f"{path} {fate}" for path, fate in self.contents if fate != "kept"]
+        return ", ".join(changes + contents) or "all kept"
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def apply(disk: Disk, operation: Operation) -> None:
+    """Do to a disk what the operation did while everything was well."""
+    _change_names(disk.tree, operation)
+    if operation.inode is not None:
+        disk.inodes[operation.number] = operation.inode
+
+
+def _change_names(tree: Tree, operation: Operation) -> None:
+    match operation.kind:
+        case "create":
+            tree.bind(operation.path, operation.number)
+        case "link":
+            tree.bind(operation.target, operation.number)
+        case "unlink":
+            tree.unbind(operation.path)
+        case "rename":
+            tree.bind(operation.target, tree.unbind(operation.path))
+        case "mkdir":
+            tree.add_directory(operation.path)
+        case "rmdir":
+            tree.remove_directory(operation.path)
+        case _:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A directory change that is not durable yet.
+
+    Attributes:
+        operation: what it was.
+        ordered: directories of which it is one change in their order.
+        enables: a directory whose own changes mean nothing without it.
+    """
+
+    operation: Operation
+    ordered: frozenset[str]
+    enables: str | None = None
+
+    @property
+    def dooms(self) -> frozenset[str]:
+        """The directories whose later changes cannot survive if this one is lost."""
+        return self.ordered if self.enables is None else self.ordered | {self.enables}
+
+
+def _change_of(operation: Operation) -> _Change | None:
+    parent = parent_of(operation.path)
+    match operation.kind:
+        case "create" | "unlink":
+            return _Change(operation, frozenset({parent}))
+        case "link":
+            return _Change(operation, frozenset({parent_of(operation.target)}))
+        case "rename":
+            return _Change(operation, frozenset({parent, parent_of(operation.target)}))
+        case "mkdir":
+            return _Change(operation, frozenset({parent}), enables=operation.path)
+        case "rmdir":
+            return _Change(operation, frozenset({parent, operation.path}))
+        case _:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Loose:
+    """A file with bytes that are not durable.
+
+    Attributes:
+        inode: what it holds.
+        path: the name by which it was written.
+        fates: by content, all that it may turn out to hold.
+    """
+
+    inode: Inode
+    path: str
+    fates: dict[bytes, str]
+
+
+class Replay:
+    """A journal played step by step from a durable disk; at any step, all that a power cut may leave.
+
+    Args:
+        base: the disk before the first operation, all of it durable.
+        directory_sync: false for stores whose names are durable at once.
+    """
+
+    def __init__(self, base: Disk, *, directory_sync: bool) -> None:
+        self._tree = base.tree.copy()
+        self._inodes = dict(base.inodes)
+        self._directory_sync = directory_sync
+        self._pending: list[_Change] = []
+        self._loose: dict[int, _Loose] = {}
+
+    def step(self, operation: Operation) -> None:
+        """Play one operation."""
+        change = _change_of(operation)
+        if change is not None:
+            self._pending.append(change)
+        if operation.kind == "create" and operation.inode is not None:
+            self._inodes[operation.number] = operation.inode
+        elif operation.kind in {"write", "put"} and operation.inode is not None:
+            self._loosen(operation, operation.inode)
+        elif operation.kind == "hsync" and operation.number in self._loose:
+            self._inodes[operation.number] = self._loose.pop(operation.number).inode
+        if operation.kind == "sync_directory":
+            self._sync(operation.path)
+        elif not self._directory_sync and change is not None:
+            self._tree = self._tree_with(self._pending)
+            self._pending = []
+
+    def outcomes(self) -> Iterator[tuple[Disk, Loss]]:
+        """Yield all that the disk may hold if power fails now, beginning with everything kept."""
+        for kept, lost in _survivals(self._pending):
+            tree = self._tree_with(kept)
+            loose = self._loose_in(tree)
+            for contents in itertools.product(*(self._loose[number].fates for number in loose)):
+                yield self._outcome(tree, lost, dict(zip(loose, contents, strict=True)))
+
+    def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
+        """Yield random outcomes, endlessly: up to four changes cut, with what follows; any contents."""
+        while True:
+            cuts = {_below(len(self._pending) + 1, ids) for _ in range(_below(5, ids))}
+            kept, lost = _survival(self._pending, cuts)
+            tree = self._tree_with(kept)
+            choices = {number: tuple(self._loose[number].fates) for number in self._loose_in(tree)}
+            contents = {number: choice[_below(len(choice), ids)] for number, choice in choices.items()}
+            yield self._outcome(tree, lost, contents)
+
+    def _loose_in(self, tree: Tree) -> list[int]:
+        return sorted({number for _, number in tree.walk() if number in self._loose}) if self._loose else []
+
+    def _outcome(self, tree: Tree, lost: tuple[Operation, ...], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
+        inodes = self._inodes.copy()
+        fates = []
+        for number, content in contents.items():
+            loose = self._loose[number]
+            inodes[number] = Inode(content, loose.inode.modified_ms)
+            fates.append((loose.path, loose.fates[content]))
+        return Disk(tree, inodes), Loss(lost, tuple(fates))
+
+    def _loosen(self, operation: Operation, inode: Inode) -> None:
+        durable = self._inodes[operation.number].content
+        before = self._loose.get(operation.number)
+        old = durable if before is None else before.inode.content
+        new = inode.content
+        half = len(new) // 2
+        fates = {new: "kept"}
+        if operation.kind == "put":
+            # Written in place: the old bytes shine through where the new ones did not arrive.
+            fates.setdefault(new[:half] + old[half:], "torn")
+            fates.setdefault(old, "as before")
+        else:
+            fates.setdefault(new[: (len(durable) + len(new)) // 2], "torn")
+        fates.setdefault(durable, "lost")
+        self._loose[operation.number] = _Loose(inode, operation.path, fates)
+
+    def _sync(self, directory: str) -> None:
+        durable, waiting = [], []
+        needed = {directory}
+        for change in reversed(self._pending):
+            if needed.isdisjoint(change.ordered):
+                waiting.append(change)
+            else:
+                durable.append(change)
+                needed |= change.ordered
+        self._tree = self._tree_with(durable[::-1])
+        self._pending = waiting[::-1]
+
+    def _tree_with(self, changes: Sequence[_Change]) -> Tree:
+        tree = Tree(self._tree.directories.copy())
+        own: set[str] = set()
+        for change in changes:
+            for directory in change.ordered - own:
+                tree.directories[directory] = dict(tree.directories.get(directory, ()))
+            own |= change.ordered
+            _change_names(tree, change.operation)
+        return tree
+
+
+def _survivals(pending: Sequence[_Change]) -> Iterator[tuple[list[_Change], tuple[Operation, ...]]]:
+    """Yield every set of changes that may survive together, and what is lost with it, all kept first."""
+    waiting: list[tuple[int, list[_Change], tuple[Operation, ...], frozenset[str]]] = [(0, [], (), frozenset())]
+    while waiting:
+        start, kept, lost, doomed = waiting.pop()
+        for number in range(start, len(pending)):
+            change = pending[number]
+            if doomed.isdisjoint(change.ordered):
+                waiting.append((number + 1, kept.copy(), (*lost, change.operation), doomed | change.dooms))
+                kept.append(change)
+            else:
+                lost += (change.operation,)
+                doomed |= change.dooms
+        yield kept, lost
+
+
+def _survival(pending: Sequence[_Change], cuts: set[int]) -> tuple[list[_Change], tuple[Operation, ...]]:
+    """Lose the changes numbered in `cuts`, and each that comes after a lost one in a directory."""
+    kept, lost = [], []
+    doomed: set[str] = set()
+    for number, change in enumerate(pending):
+        if number in cuts or not doomed.isdisjoint(change.ordered):
+            doomed |= change.dooms
+            lost.append(change.operation)
+        else:
+            kept.append(change)
+    return kept, tuple(lost)
+
+
+def _below(limit: int, ids: IdSource) -> int:
+    return int(ids.unique(), 16) % limit

@@ -1,0 +1,120 @@
+"""A file system that fails where it is told to, before or after the call took effect."""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
+from ftfile.fs.api import InputFile, OutputStream
+from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
+from ftfile.testing.fs.by_reference import PickledByReference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("STANDARD_FAULTS", "Call", "Fault", "FaultyFileSystem")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the port, of a stream (`write`, `hflush`, `hsync`, `close`) or of a file (`read_at`)."""
+
+    operation: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Which calls fail, and how.
+
+    A caller may repeat after `Unavailable` and must look after `OutcomeUnknown`; a fault that comes after the
+    effect of a change is therefore an `OutcomeUnknown` in any store that keeps the port's promises.
+
+    Attributes:
+        error: what is raised.
+        effect: whether the call is done `before` or `after` the error is raised: not at all, or wholly.
+        at: the number of the first call to fail among those that match, from 0.
+        times: how many matching calls in a row fail.
+        operations: which methods match; None means all.
+        path: shell pattern of the paths that match; `*` matches `/` as well.
+    """
+
+    error: type[StorageError]
+    effect: Literal["before", "after"] = "before"
+    at: int = 0
+    times: int = 1
+    operations: frozenset[str] | None = None
+    path: str = "*"
+
+    def matches(self, call: Call) -> bool:
+        """Say whether this fault counts the call."""
+        named = self.operations is None or call.operation in self.operations
+        return named and fnmatch.fnmatchcase(call.path, self.path)
+
+
+STANDARD_FAULTS = (
+    Fault(Unavailable),
+    Fault(PermissionDenied),
+    Fault(OutOfSpace),
+    Fault(OutcomeUnknown),
+    Fault(OutcomeUnknown, "after"),
+)
+
+
+class FaultyFileSystem(WrapperFileSystem, PickledByReference):
+    """Fails as planned and counts all calls; a pickled copy is the object itself, in the same process.
+
+    `abort` never fails: it is best effort by contract and already runs because of an error.
+
+    Args:
+        inner: the file system that does the work.
+        plan: each fault counts the calls that match it; the first one that is due is raised.
+    """
+
+    def __init__(self, inner: FileSystem, plan: Iterable[Fault] = ()) -> None:
+        super().__init__(inner)
+        self.calls: list[Call] = []
+        self.injected: list[tuple[Fault, Call]] = []
+        self._plan = tuple(plan)
+        self._seen = [0] * len(self._plan)
+        self._lock = threading.Lock()
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run `call`, or fail before or after it."""
+        fault = self._fault_of(Call(operation, path))
+        if fault is None:
+            return call()
+        if fault.effect == "after":
+            result = call()
+            if isinstance(result, OutputStream | InputFile):
+                result.close()  # nobody else can: the caller gets the error instead
+        raise fault.error(operation, path, f"injected {fault.effect} the effect")
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file whose writes may fail."""
+        return WrapperStream(super().create(path), self)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file whose reads may fail."""
+        return WrapperFile(super().open(path), self)
+
+    def _fault_of(self, call: Call) -> Fault | None:
+        with self._lock:
+            self.calls.append(call)
+            due = None
+            for index, fault in enumerate(self._plan):
+                if fault.matches(call):
+                    number = self._seen[index]
+                    self._seen[index] += 1
+                    if due is None and fault.at <= number < fault.at + fault.times:
+                        due = fault
+            if due is not None:
+                self.injected.append((due, call))
+            return due
