@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/testing.md"
 LAYERS = ("commit", "attempt", "sink", "maintenance")
+MODULES = [
+    ROOT / "src/ftfile/fs/calls/parallel.py",
+    *(path for layer in LAYERS for path in (ROOT / "src/ftfile" / layer).rglob("*.py")),
+]
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
 
@@ -46,7 +50,7 @@ def assigned(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 def numbers() -> dict[str, set[str]]:
     """Return the numeric constants of the layers' modules, each with the modules that define it."""
     found: dict[str, set[str]] = {}
-    for path in (path for layer in LAYERS for path in (ROOT / "src/ftfile" / layer).rglob("*.py")):
+    for path in MODULES:
         for target, value in (pair for node in ast.parse(path.read_text()).body for pair in assigned(node)):
             if isinstance(target, ast.Name) and CONSTANT.fullmatch(target.id) and is_number(value):
                 found.setdefault(target.id, set()).add(str(path.relative_to(ROOT / "src/ftfile")))

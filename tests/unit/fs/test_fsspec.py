@@ -489,8 +489,8 @@ def test_a_file_that_shrank_is_not_read_short() -> None:
 
 
 def test_large_files_are_sent_copied_and_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("fsspec_client", "fsspec_store"):
-        monkeypatch.setattr(f"ftfile.fs.{module}.BLOCK_BYTES", 100)
+    for module in ("client", "filesystem"):
+        monkeypatch.setattr(f"ftfile.fs.fsspec.{module}.BLOCK_BYTES", 100)
     monkeypatch.setattr("ftfile.fs.fsspec.client.READ_BYTES", 70)
     known_as("objects", Objects)
     filesystem = open_filesystem(f"objects://{next(names)}")
@@ -662,8 +662,8 @@ def test_each_row_once_whatever_change_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publish: str, effect: str
 ) -> None:
     known_as("failing", Failing)
-    for module in ("fsspec_client", "fsspec_store", "fsspec_trial"):
-        monkeypatch.setattr(f"ftfile.fs.{module}.BLOCK_BYTES", 100)
+    for module in ("client", "filesystem", "probe"):
+        monkeypatch.setattr(f"ftfile.fs.fsspec.{module}.BLOCK_BYTES", 100)
     monkeypatch.setattr("ftfile.fs.fsspec.probe.ROUNDS", 0)
     url, letters = f"failing://{next(names)}/data", "abcdefghijklmnopqrstuvwxyz"
     options = {"fileFormat": "text", "publish": publish}

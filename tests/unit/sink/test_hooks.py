@@ -58,7 +58,7 @@ def die_before_the_hook(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for module in modules or ("sink.writer", "sink.hooks"):
+    for module in modules or ("sink.writer", "sink.publishing.on_publish"):
         monkeypatch.setattr(f"ftfile.{module}.tell_hook", die)
 
 

@@ -11,6 +11,7 @@ from unittest import mock
 
 import ftfile.attempt as attempt_layer
 import ftfile.commit as commit_layer
+import ftfile.fs.calls as calls_layer
 import ftfile.maintenance as maintenance_layer
 import ftfile.sink as sink_layer
 
@@ -57,7 +58,7 @@ def modules_with(name: str) -> tuple[ModuleType, ...]:
     """
     names = [
         found.name
-        for layer in (attempt_layer, commit_layer, maintenance_layer, sink_layer)
+        for layer in (attempt_layer, calls_layer, commit_layer, maintenance_layer, sink_layer)
         for found in pkgutil.walk_packages(layer.__path__, f"{layer.__name__}.")
     ]
     found = tuple(module for each in names if name in vars(module := importlib.import_module(each)))
