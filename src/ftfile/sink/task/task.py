@@ -79,7 +79,7 @@ def write_task(
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
     names = _direct_names(config, planned, identity)
-    stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability, names and names.path)
+    stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability, names.path if names else None)
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))
