@@ -19,6 +19,7 @@ from benchmarks import (
     hdfs,
     imports,
     local_files,
+    modules,
     object_stores,
     rolling,
     row_work,
@@ -34,6 +35,7 @@ from benchmarks.spark_session import one_process_for_all
 
 BENCHMARKS = {
     "imports": imports.run,
+    "modules": modules.run,
     "rows": row_work.run,
     "commit": commit.run,
     "assembly": assembly.run,
