@@ -212,6 +212,8 @@ class _Flush:
                 continue
             for segment_id, reason in damaged.items():
                 self._leave_open([head.segments[segment_id]], reason)
+            if assembled is None:
+                continue
             rewrites.append(rewrite_of(assembled))
             made += len(assembled.parts)
             if made >= PARTS_PER_RECORD:

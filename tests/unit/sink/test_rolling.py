@@ -416,6 +416,17 @@ class TestFailures:
         assert visible(out) == [["a", "d"]]
         assert len(CommitLog(open_filesystem(out)).read_on().segments) == 2
 
+    def test_a_flush_names_each_segment_where_all_are_damaged(self, out: str) -> None:
+        query = stream(out, rolling="policy")
+        for number, letter in enumerate("ab"):
+            query.run(number, [rows_of(letter)])
+        spools = list(Path(out).rglob("*.spool"))
+        for each in spools:
+            each.write_bytes(b"x\n")
+        with pytest.raises(StillOpen) as caught:
+            ftfile.flush(out)
+        assert all(each.name in str(caught.value) for each in spools)
+
     def test_a_damaged_segment_is_an_error_for_readers(self, out: str) -> None:
         stream(out, rolling="policy").run(0, [rows_of("a")])
         self.damage(out)

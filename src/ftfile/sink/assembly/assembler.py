@@ -136,20 +136,24 @@ class Assembler:
             self._copies = False
             return self._assembled(self._stage, job, goes_on, copies=False)
 
-    def assemble_readable(self, job: DueJob, goes_on: GoesOn = _always) -> tuple[Assembled, dict[str, Exception]]:
+    def assemble_readable(
+        self, job: DueJob, goes_on: GoesOn = _always
+    ) -> tuple[Assembled | None, dict[str, Exception]]:
         """Make parts of those segments of the job that can be read; return them, and what is wrong with the others.
 
+        None where no segment can be read.
+
         Raises:
-            Exception: no segment can be read, or each can, and something else failed; what was staged is dropped.
+            Exception: each can, and something else failed; what was staged is dropped.
         """
         try:
             return self.assemble(job, goes_on), {}
         except Exception:
             damaged = self._damaged(job)
-            if not 0 < len(damaged) < len(job.inputs):
+            if not damaged:
                 raise
             readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
-            return self.assemble(replace(job, inputs=readable), goes_on), damaged
+            return self.assemble(replace(job, inputs=readable), goes_on) if readable else None, damaged
 
     def _damaged(self, job: DueJob) -> dict[str, Exception]:
         """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""

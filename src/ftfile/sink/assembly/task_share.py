@@ -51,11 +51,14 @@ def do_share(
         try:
             assembled, damaged = assembler.assemble_readable(job, has_time)
         except Exception as error:  # it must not fail the batch, whatever it is
-            _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), error)
+            assembled, damaged = None, {job.id: error}
+        if assembled is None:
+            reasons = "; ".join(dict.fromkeys(map(str, damaged.values())))
+            _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), reasons)
             failed.append(job.id)
-        else:
-            done.append(assembled)
-            failed += damaged
-            for reason in damaged.values():
-                _log.warning("a file was made without a segment that cannot be read: %s", reason)
+            continue
+        done.append(assembled)
+        failed += damaged
+        for reason in damaged.values():
+            _log.warning("a file was made without a segment that cannot be read: %s", reason)
     return tuple(done), tuple(failed)
