@@ -60,8 +60,8 @@ crash: environment ## every crash and every fault, enumerated; and the longer on
 	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
 
 .PHONY: histories
-histories: environment ## random histories of a directory, 60 of 200 steps
-	FTFILE_HISTORIES=60 $(call pytest,.venv,histories) -n 2 tests/histories
+histories: environment ## random histories of a directory, 500 of 200 steps
+	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
 
 # What is about files that are only derived from the log, and so may be gone.
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink)

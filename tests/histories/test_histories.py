@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 HISTORIES = int(os.environ.get("FTFILE_HISTORIES", "20"))
 STEPS = 200
-AT_ONCE = 10
+AT_ONCE = 5
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,17 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def collected_afterwards() -> Iterator[None]:
+    """Garbage is collected after a test: looking for it meanwhile takes a quarter of the time of a history."""
+    gc.freeze()
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()
+    gc.unfreeze()
 
 
 @pytest.fixture

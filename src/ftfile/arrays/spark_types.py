@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ _ATOMIC: dict[str, pa.DataType] = {
 _SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name != "decimal"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRECISION_MAX = 38
+_SCHEMAS_KEPT = 64
 _CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
 _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
 
@@ -77,11 +79,12 @@ class _Problems:
             raise SchemaError("the schema cannot be stored:\n  " + "\n  ".join(self.found))
 
 
+@lru_cache(_SCHEMAS_KEPT)
 def arrow_schema(schema_json: str) -> pa.Schema:
     """Return the Arrow schema for the text of a Spark `StructType.json()`.
 
     `char(n)` and `varchar(n)` become strings, TIMESTAMP becomes microseconds in UTC, TIMESTAMP_NTZ
-    microseconds without a zone. Comments and other metadata of columns are dropped.
+    microseconds without a zone. Comments and other metadata of columns are dropped. Equal texts give one object.
 
     Raises:
         SchemaError: names every column that cannot be stored, and what to do about it.

@@ -243,17 +243,20 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> No
     before = {} if name.first == 0 else log.snapshots.get(name.first - 1)
     if before is None:
         return
+    known = _forgetting({add.id: add for add in log.adds()})
     kept = [(added, None, add) for added, _, add in _adds_of(content.kept)]
-    ended = _adds_of(content.ended or ())
+    brought = [*kept, *_adds_of(content.ended or ())]
+    strange = [add for _, _, add in brought if known.get(add.id, add) != add]
+    require(not strange, "I7", f"{path} says {strange}, which records say otherwise")
     for version in range(max(name.first, content.log_start, log.start), name.last + 1):
         gone = {add_id for add_id, removed in content.removes.items() if removed <= version}
         require(gone <= before.keys(), "I7", f"{path} removes what was not live: {gone - before.keys()}")
-        found = {add_id: add for add_id, add in before.items() if add_id not in gone}
-        for added, removed, add in (*kept, *ended):
+        found = set(before.keys() - gone)
+        for added, removed, add in brought:
             if added <= version and (removed is None or removed > version):
-                found[add.id] = add
-        expected = _forgetting(log.snapshots[version])
-        require(_forgetting(found) == expected, "I7", f"{path} says {found} of version {version}, records {expected}")
+                found.add(add.id)
+        expected = log.snapshots[version].keys()
+        require(found == expected, "I7", f"{path} says {found} of version {version}, records {set(expected)}")
 
 
 def _adds_of(documents: Iterable[Document]) -> list[tuple[int, int | None, Add]]:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import (
+from ftfile.commit import layout
+from ftfile.commit.bases import write_base
+from ftfile.commit.hints import PublishedHint, write_published
+from ftfile.commit.log import CommitLog
+from ftfile.commit.merging import make_range
+from ftfile.commit.model import (
     Add,
     JobAuthor,
     MaintenanceAuthor,
@@ -23,6 +27,8 @@ from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.moving import place
+from ftfile.commit.ranges import write_range
+from ftfile.commit.record_format import encode_record
 from ftfile.core.checksum import checksum
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly
@@ -295,6 +301,30 @@ class TestI7:
         for other in (replace(state, version=1, horizon_ms=5), replace(state, nonce="other", log_start=9)):
             write_base(directory.fs, SYSTEM_IDS, other)
         check_directory(directory.fs)
+
+    @pytest.mark.parametrize("told", ["other rows", "too few", "what was removed", "what never was"])
+    def test_a_range_tells_another_story(self, directory: Directory, told: str) -> None:
+        first, second = directory.add(b"a\n", "first"), directory.add(b"b\n", "second", published=False)
+        added, more = directory.record(adds=(first,)), directory.record(adds=(second,))
+        directory.fs.make_directories(layout.RETIRED)
+        directory.fs.rename("first.txt", layout.retired_path(first.id))
+        removed = directory.record(removes=(Remove.of(first),))
+        another = replace(first, id="another", path="another", final_path="another.txt")
+        right = write_range(directory.fs, SYSTEM_IDS, make_range([added, more, removed], 0))
+        check_directory(directory.fs)
+        directory.fs.delete(layout.range_path(right))
+        records = {
+            "other rows": [replace(added, adds=(replace(first, rows=2),)), more, removed],
+            "too few": [added, replace(more, adds=()), removed],
+            "what was removed": [added, more, replace(removed, removes=())],
+            "what never was": [
+                replace(added, adds=(first, another)),
+                more,
+                replace(removed, removes=(Remove.of(first), Remove.of(another))),
+            ],
+        }[told]
+        write_range(directory.fs, SYSTEM_IDS, make_range(records, 0))
+        assert broken(directory) == "I7"
 
     def test_a_base_forgets_what_is_not_published(self, directory: Directory) -> None:
         directory.record(adds=(directory.add(b"a\n", "first", published=False),))

@@ -119,6 +119,12 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             number = self._volume.live.tree.file_at("open", path)
             return VolumeFile(path, self._volume, number)
 
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file in one go."""
+        with self._volume.lock:
+            live = self._volume.live
+            return live.inodes[live.tree.file_at("open", path)].content
+
     def stat(self, path: str) -> FileInfo:
         """Return what is at `path`."""
         with self._volume.lock:

@@ -1,23 +1,22 @@
-"""Records that were decoded already are not decoded again: a fifth of a history would be that."""
+"""Records and ranges that were decoded already are not decoded again: a fifth of a history would be that."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ftfile.commit.format.record import decode_record
+from ftfile.commit.columns import decode_adds
+from ftfile.commit.record_format import decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.commit.format.model import Record
+    from ftfile.commit.model import Add, Record
 
 __all__ = ("decode_once", "decoded_once")
-
-_KEPT = 10_000
 
 
 def decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
@@ -25,7 +24,7 @@ def decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes
     return decode_record(content, path, read_companion) if b'"companion"' in content else _decoded(content, path)
 
 
-@lru_cache(_KEPT)
+@cache
 def _decoded(content: bytes, path: str) -> Record:
     return decode_record(content, path, _no_companion)
 
@@ -34,16 +33,27 @@ def _no_companion(companion: str) -> bytes:
     raise AssertionError(companion)
 
 
+def _decode_adds_once(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
+    """Yield the adds of a range's document as `decode_adds` does."""
+    return iter(_adds(tuple(ids), rest))
+
+
+@cache
+def _adds(ids: tuple[str, ...], rest: bytes) -> tuple[Add, ...]:
+    return tuple(decode_adds(ids, rest))
+
+
+_ONCE: dict[Callable[..., Any], Callable[..., Any]] = {decode_record: decode_once, decode_adds: _decode_adds_once}
+
+
 @contextlib.contextmanager
 def decoded_once() -> Iterator[None]:
-    """Within the block, all modules that read records have `decode_once` instead of `decode_record`."""
-    readers = [
-        module
-        for name, module in sys.modules.items()
-        if name.startswith("ftfile.") and name not in {__name__, decode_record.__module__}
-        if vars(module).get("decode_record") is decode_record
-    ]
+    """Within the block, all modules that read records and ranges decode each once."""
     with contextlib.ExitStack() as stack:
-        for module in readers:
-            stack.enter_context(mock.patch.object(module, "decode_record", decode_once))
+        for name, module in list(sys.modules.items()):
+            for decode, once in _ONCE.items() if name.startswith("ftfile.") and name != __name__ else ():
+                if name != decode.__module__ and vars(module).get(decode.__name__) is decode:
+                    stack.enter_context(mock.patch.object(module, decode.__name__, once))
+        stack.callback(_decoded.cache_clear)
+        stack.callback(_adds.cache_clear)
         yield

@@ -170,7 +170,7 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
         format_options=options,
         queries=queries,
         buckets=draw.choice((10, 20)) if wide else draw.choice((1, 2, 3, 5)),
-        rows_max=draw.choice((2, 4, 4, 24)),
+        rows_max=draw.choice((2, 4, 4, 12)),
         small_limits=draw.random() < 0.6,
         steps=(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.log.log import CommitLog
@@ -133,8 +133,11 @@ class World:
         batches = range(segment.origin.first_batch, segment.origin.last_batch + 1)
         times = self.oracle.times_ms
         committed = times.get((segment.origin.query_id, batches[-1]), 0)
-        rows = self.oracle.rows[segment.id]
-        return [RowFacts(batches[-1], committed, *self.facts[row]) for row in rows]
+        facts = [RowFacts(batches[-1], committed, *self.facts[row]) for row in self.oracle.rows[segment.id]]
+        if "eventUs" in segment.marks:
+            return facts
+        # Written under other rules: nobody looked at the time in the rows, and no rule can go by it.
+        return [replace(fact, event_us=None) for fact in facts]
 
     @property
     def is_troubled(self) -> bool:
