@@ -262,10 +262,17 @@ OPEN_FOR_LONG = (
     ),
     wrong(
         "a damaged segment keeps the others of its file back",
-        "sink/assembly/assembler.py",
-        "if not 0 < len(damaged) < len(job.inputs):",
-        "if damaged:",
+        "sink/rolling/assembly.py",
+        "            if not damaged:\n",
+        "            if damaged:\n",
         f"{ROLLING}::TestFailures",
+    ),
+    wrong(
+        "a flush names one of several damaged segments of a file",
+        "sink/rolling/assembly.py",
+        "            if not damaged:\n",
+        "            if not 0 < len(damaged) < len(job.inputs):\n",
+        f"{ROLLING}::TestFailures::test_a_flush_names_each_segment_where_all_are_damaged",
     ),
     wrong(
         "each flush after a batch counts from the same number",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format import layout
-from ftfile.commit.format.record import to_checked_text
+from ftfile.commit import layout
+from ftfile.commit.bases import list_bases
+from ftfile.commit.hints import read_published
+from ftfile.commit.record_format import to_checked_text
 from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.maintenance.repair.run import repair
 from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES
+from ftfile.testing.histories.writing import require_refused
 from ftfile.testing.log_check import children
 
 if TYPE_CHECKING:
@@ -136,8 +139,23 @@ def _wrong_hint(world: World, step: Step) -> None:
     hint = {"version": 10**6, "nonce": "of another log"} if is_beyond else wrong[step.pick(0, len(wrong))]
     world.raw.put(layout.PUBLISHED_HINT, to_checked_text([json.dumps(hint).encode()]))
     if is_beyond:
-        # Until then every writer says that records are lost.
+        require_refused(world, step, layout.record_path(world.head().version + 1))
         world.call("a repair", repair, world.url, accept_lost_records=True, dry_run=False)
+
+
+def _lose_record(world: World, step: Step) -> None:
+    """Take one of the newest records away, where something tells of it, and put it back."""
+    head, hint = world.head(), read_published(world.raw)
+    lost = head.version - step.pick(1, 2)
+    bases = [name.version for name in list_bases(world.raw)]
+    told = head.version if lost < head.version else -1 if hint is None else hint.version
+    if world.is_troubled or told < lost or lost < max(0, head.log_start, *bases):
+        return
+    path = layout.record_path(lost)
+    content = world.raw.read(path)
+    world.delete(path)
+    require_refused(world, step, path)
+    world.raw.put(path, content)
 
 
 def _damage(world: World, path: str, offset: int, length: int) -> None:
@@ -199,6 +217,7 @@ HARMING = {
     "remove_ranges": _remove_ranges,
     "old_hint": _old_hint,
     "wrong_hint": _wrong_hint,
+    "lose_record": _lose_record,
     "damage_segment": _damage_segment,
     "damage_part": _damage_part,
     "delete_spool": _delete_spool,

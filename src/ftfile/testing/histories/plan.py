@@ -44,6 +44,7 @@ KINDS: dict[str, int] = {
     "remove_ranges": 1,
     "old_hint": 2,
     "wrong_hint": 1,
+    "lose_record": 1,
     "damage_segment": 2,
     "damage_part": 1,
     "delete_spool": 1,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log import CommitLog
+from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
 from ftfile.maintenance.vacuum import vacuum
 from ftfile.sink.writer import forget_logs
@@ -163,7 +164,9 @@ def _take_damaged_for_foreign(world: World) -> None:
     finals = {add.final_path for add in world.live_parts()}
     for path, add in world.oracle.removed.items():
         if add.id in world.damaged and path not in finals and path not in world.foreign and world.raw.exists(path):
-            world.foreign[path] = world.raw.read(path)
+            content = world.raw.read(path)
+            require(not matches(content, add.checksum), "L3", f"{path!r} is removed, and as it was")
+            world.foreign[path] = content
 
 
 def _check_all(world: World) -> None:

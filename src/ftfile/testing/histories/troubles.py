@@ -55,11 +55,16 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
 
     Args:
         inner: the file system that does the work.
+
+    Attributes:
+        trouble: None while nothing fails.
+        failed: something did since this was set to False.
     """
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
         self.trouble: Trouble | None = None
+        self.failed = False
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, or fail before or after it."""
@@ -82,4 +87,5 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
             return call()
         if trouble.effect == "after":
             call()
+        self.failed = True
         raise trouble.error(operation, paths[0], f"it fails for a while, {trouble.effect} the effect")

@@ -171,7 +171,7 @@ class World:
             of_damage: the call reads what may be damaged.
         """
         text = str(error)
-        if self.is_troubled:
+        if self.is_troubled and self.fs.failed:
             return True
         blocking = {path for path in self.foreign if path in text}
         if blocking:
@@ -181,6 +181,7 @@ class World:
 
     def call(self, what: str, action: Any, *args: Any, of_damage: bool = False, **more: Any) -> Any:
         """Return what the action returns, or the error that has a reason; any other is a violation of L3."""
+        self.fs.failed = False
         try:
             return action(*args, **more)
         except FtfileError as error:

@@ -11,6 +11,7 @@ from ftfile.core.errors import (
     BatchGap,
     CommitError,
     CommitOutcomeUnknown,
+    CorruptData,
     FtfileError,
     InvalidMessages,
     ReplayMismatch,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ftfile.testing.histories.plan import Step
     from ftfile.testing.histories.world import PlayedQuery, Tasks, World
 
-__all__ = ("WRITING", "run_batch")
+__all__ = ("WRITING", "require_refused", "run_batch")
 
 _OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
 _OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
@@ -112,6 +113,21 @@ def run_batch(world: World, step: Step, *, empty: bool = False) -> None:
     _end_batch(world, played, world.call("a batch", played.query.run, played.next_batch, tasks))
 
 
+def require_refused(world: World, step: Step, lost: str) -> None:
+    """Run a batch in a new process while a record is lost: it must be an error that names it."""
+    played = _played(world, step)
+    tasks = _start_batch(world, step, played)
+    played.query.restart()
+    try:
+        played.query.run(played.next_batch, tasks)
+    except CorruptData as error:
+        require(lost in str(error), "I1", f"{lost!r} is lost, and a batch says {error!r}")
+    else:
+        raise InvariantViolation("I1", f"{lost!r} is lost, and a batch is committed")
+    finally:
+        forget_logs()
+
+
 def _empty_batch(world: World, step: Step) -> None:
     run_batch(world, step, empty=True)
 
@@ -168,7 +184,13 @@ def _zombie(world: World, step: Step) -> None:
         pass
     except FtfileError as error:
         expected = isinstance(error, CommitError) and "another" in str(error)
+        # A vacuum may have taken its files.
+        expected |= isinstance(error, CorruptData) and not world.raw.exists(error.path)
         require(expected or world.explains(error), "L3", f"a late commit raised {error!r}")
+    else:
+        world.oracle.follow(world.clock.now_ms())
+        done = (played.query.query_id, batch) in world.oracle.done
+        require(done, "I3", f"the late batch {batch} returned, and is not in the log")
 
 
 def _replay(world: World, step: Step) -> None:
@@ -240,14 +262,19 @@ def _transaction(world: World, step: Step) -> None:
             return
     if not isinstance(done, FtfileError):
         world.oracle.follow(world.clock.now_ms())
-        last = max((v for a, v in (k for k in world.oracle.done if isinstance(k, tuple)) if a == app), default=-1)
-        require(last >= version, "I3", "a transaction returned, and is not in the log")
+        require((app, version) in world.oracle.done, "I3", "a transaction returned, and is not in the log")
 
 
 def _is_provable(world: World, app: str, version: int) -> bool:
-    """Return True unless the transaction is in the log and its record is not kept: then nothing proves equal rows."""
+    """Return True if a transaction can be told from another: its record is kept, it is its application's last, or new.
+
+    One that was left out, or whose record is not kept, is refused.
+    """
     recorded = world.oracle.done.get((app, version))
-    return recorded is None or recorded >= world.head().log_start
+    if recorded is not None and recorded >= world.head().log_start:
+        return True
+    last = world.head().transactions.get(app)
+    return last is None or version > last.last or (recorded is not None and version == last.last)
 
 
 def _overwrite(world: World, step: Step) -> None:
