@@ -16,7 +16,7 @@ OTHER_PYTHONS := 3.10
 NEWER_PYTHONS := 3.12 3.13
 
 # Of the unit tests, what the inner loop need not wait for.
-LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_matrix.py sink/test_memory_of_tasks.py)
+LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_large_limits.py sink/test_matrix.py sink/test_memory_of_tasks.py)
 LONGER += tests/unit/testing/test_page.py tests/unit/fs/test_broken_lines.py
 
 # Tests start hundreds of Pythons: each would compile all of ftfile where that is forbidden to write down what it made.

@@ -174,6 +174,13 @@ QUERIES = (
         f"{TOGETHER}::TestQueries::test_each_calls_its_files_its_own_way",
     ),
     wrong(
+        "a batch write does the jobs of streams",
+        "sink/rolling/share.py",
+        "if job.inputs[0].origin.query_id == stage.owner]",
+        "]",
+        f"{TOGETHER}::TestQueries::test_a_batch_write_leaves_them_to_their_query",
+    ),
+    wrong(
         "jobs are dealt to one task of the next batch",
         "sink/rolling/plan.py",
         '{"tasks": record.tasks}',

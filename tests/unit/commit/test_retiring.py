@@ -204,11 +204,15 @@ class TestForeignFiles:
         assert not driver.fs.exists(old.final_path or "")
         assert driver.text(layout.retired_path(old.id)) == b"row\n"
 
-    def test_content_is_compared_piece_by_piece(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(moving, "PIECE_BYTES", 5)
-        add = driver.stage(0, b"0123456789ab")
+    @pytest.mark.parametrize("piece_bytes", [5, moving.PIECE_BYTES])
+    def test_content_is_compared_piece_by_piece(
+        self, driver: Driver, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+    ) -> None:
+        monkeypatch.setattr(moving, "PIECE_BYTES", piece_bytes)
+        content = bytes(2 * piece_bytes + 1)
+        add = driver.stage(0, content + b"b")
         assert is_recorded(driver.fs, driver.fs.stat(add.path), add)
-        other = driver.stage(0, b"0123456789aB")
+        other = driver.stage(0, content + b"B")
         assert not is_recorded(driver.fs, driver.fs.stat(other.path), add)
         assert not is_recorded(driver.fs, replace(driver.fs.stat(add.path), path="gone"), add)
 

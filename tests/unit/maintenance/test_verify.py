@@ -204,14 +204,17 @@ class TestBounds:
         assert found.found.startswith(f"{NAMES_TOLD + 1} files, among them 'foreign-00.txt'")
         assert f"foreign-{NAMES_TOLD:02d}" not in found.found
 
-    def test_more_records_than_are_folded_together(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(history, "RECORDS_AT_ONCE", 3)
+    @pytest.mark.parametrize(("at_once", "batches"), [(3, 25), (history.RECORDS_AT_ONCE, 300)])
+    def test_more_records_than_are_folded_together(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, at_once: int, batches: int
+    ) -> None:
+        monkeypatch.setattr(history, "RECORDS_AT_ONCE", at_once)
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 9 * bases.RECORD_COST_BYTES)
-        for batch in range(25):
+        for batch in range(batches):
             world.driver.commit_new(batch)
         assert len(bases.list_bases(world.fs)) == 2
         report = world.verify()
-        assert (report.findings, report.records) == ((), 25)
+        assert (report.findings, report.records) == ((), batches)
 
 
 class TestParts:

@@ -81,17 +81,20 @@ class TestATakenFile:
         query.restart()
         self.assert_refused(query, 10)
 
-    def test_after_more_records_of_others_than_are_followed(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(live_names, "FOLLOWED_MAX", 2)
+    @pytest.mark.parametrize("followed", [2, live_names.FOLLOWED_MAX])
+    def test_after_more_records_of_others_than_are_followed(
+        self, out: str, monkeypatch: pytest.MonkeyPatch, followed: int
+    ) -> None:
+        monkeypatch.setattr(live_names, "FOLLOWED_MAX", followed)
         query = MicroBatch(out, COLUMNS, NUMBERED)
         other = MicroBatch(out, COLUMNS, LATEST | {"onNewQuery": "continue"}, query_id="another")
         query.run(0, row(0))
         other.run(0, row(0))
-        for batch in range(1, 4):
+        for batch in range(1, followed + 2):
             other.run(batch, [[]])
         Path(out, "latest.parquet").unlink()
         assert live_names.live_names(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
-        self.assert_refused(other, 4)
+        self.assert_refused(other, followed + 2)
 
     def test_within_so_many_they_are_read_one_by_one(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, NUMBERED)

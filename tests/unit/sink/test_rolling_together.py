@@ -120,6 +120,17 @@ class TestQueries:
         shares = [one.run_task(planned, identity, partition, []).assembled for partition in range(3)]
         assert [len(done) for done in shares] == [4, 4, 0]
 
+    def test_a_batch_write_leaves_them_to_their_query(self, out: str) -> None:
+        one = query_of(out, maxBatchesPerFile="1")
+        one.run(0, [rows_of("x0")])
+        due = due_of(out, "a")
+        # It reads the log, to see whether it was committed before.
+        query_of(out, rolling="batch", txnAppId="app", txnVersion="0").run_job("job", [rows_of("y0")])
+        assert due_of(out, "a") == due
+        assert list(visible(out).values()) == [["y0"]]
+        one.run(1, [[]])
+        assert sorted(visible(out).values()) == [["x0"], ["y0"]]
+
     def test_records_do_not_repeat_for_ever_what_a_query_that_is_gone_left_due(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

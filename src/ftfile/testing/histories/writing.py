@@ -18,6 +18,7 @@ from ftfile.core.errors import (
     StaleFiles,
 )
 from ftfile.core.ids import SYSTEM_IDS
+from ftfile.sink.rolling import plan
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.histories.oracle import Claim
 from ftfile.testing.histories.world import rules_of
@@ -39,7 +40,7 @@ _EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
 def _rows(world: World, draw: random.Random, name: str) -> Tasks:
     history = world.history
     tasks: Tasks = []
-    for _ in range(draw.choice((1, 1, 2, 3))):
+    for _ in range(draw.choice((1, 1, 1, 1, 2, 3))):
         rows = []
         for _ in range(draw.randrange(history.rows_max + 1)):
             bucket = draw.randrange(history.buckets)
@@ -103,6 +104,12 @@ def _watch(world: World, played: PlayedQuery) -> None:
         for segment in world.open_segments().values()
         if segment.origin.query_id == played.query.query_id and segment.id not in world.damaged
     ]
+    done, query_id = world.oracle.done, played.query.query_id
+    batch = played.next_batch - 1
+    before = done.get((query_id, batch - 1), done[query_id, batch])
+    if done[query_id, batch] - before > plan.AWAITED_RECORDS:
+        old = (segment.id for segment in mine if segment.origin.last_batch < batch)
+        played.watch.forgotten |= {add_id.partition(".")[0] for add_id in old}
     played.watch.after_batch(played.rules, mine, world.clock.now_ms())
 
 

@@ -1,0 +1,88 @@
+"""Beyond limits of open files as they are, which other tests set to a few."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit.log import CommitLog
+from ftfile.commit.model import Add, DueJob, Origin
+from ftfile.commit.shared_map import SharedMap
+from ftfile.commit.state import LogState, QueryState
+from ftfile.core.errors import NameCollision
+from ftfile.fs.memory import MemoryFileSystem
+from ftfile.sink.rolling import plan
+from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX
+from ftfile.testing.checker import check_directory
+from ftfile.testing.clock import ManualClock
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.mounting import mounted
+from ftfile.testing.repeatable import repeatable
+from ftfile.upkeep import flush as flushing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Iterator[MemoryFileSystem]:
+    yield MemoryFileSystem(request.node.name)
+    MemoryFileSystem.drop(request.node.name)
+
+
+def test_a_final_row_beyond_a_thousand_segments(store: MemoryFileSystem) -> None:
+    with mounted(store) as url:
+        query = MicroBatch(url, {"word": "string", "last": "boolean"}, {"fileFormat": "text", "finalizeColumn": "last"})
+        query.run(0, [[{"word": f"w{task}", "last": task == 1000}] for task in range(1001)])
+        query.run(1, [[], []])  # of as many tasks the first two have a job each
+    head = CommitLog(store).read_on()
+    assert not head.segments
+    report = check_directory(store)
+    assert sorted(add.rows for add in report.live.values()) == [1, 1000]
+
+
+def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> None:
+    tasks, buckets = 101, 100
+    assert tasks * buckets > DUE_SEGMENTS_MAX
+    clock = ManualClock()
+    with repeatable(clock), mounted(store) as url:
+        options = {"fileFormat": "text", "partitionBy": "k", "rolloverInterval": "1h"}
+        query = MicroBatch(url, {"word": "string", "k": "string"}, options)
+        query.run(0, [[{"word": f"w{task}", "k": f"{k}"} for k in range(buckets)] for task in range(tasks)])
+        clock.advance(3600)
+        named = []
+        for batch in range(1, 4):
+            query.run(batch, [[]])
+            named.append(Counter(len(job.inputs) for job in CommitLog(store).read_on().due))
+    assert named == [{tasks: DUE_SEGMENTS_MAX // tasks}, {tasks: 1}, {}]
+    report = check_directory(store)
+    assert [add.rows for add in report.live.values()] == [tasks] * buckets
+
+
+def test_jobs_of_a_query_that_is_gone() -> None:
+    segment = Add("a", "segment", "a", None, 1, 1, "", 1, "", "text", Origin("query", 0, 0))
+    job = DueJob("job", (segment,), "age")
+    for version, is_awaited in ((plan.AWAITED_RECORDS - 1, True), (plan.AWAITED_RECORDS, False)):
+        head = LogState(version, queries=SharedMap({"query": QueryState(0, 0, "run", None, None, 0)}))
+        assert plan._is_awaited(job, head) is is_awaited  # noqa: SLF001
+
+
+def test_a_name_of_a_flush_that_a_batch_of_more_files_has(store: MemoryFileSystem) -> None:
+    """The flush says so, and leaves the rows open; with the next batch there are other names."""
+    with mounted(store) as url:
+        names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
+        query = MicroBatch(url, {"word": "string"}, {"fileFormat": "text", "rolling": "policy"} | names)
+        query.run(0, [[{"word": "a"}]])
+        file = f"part-{0:010d}-{flushing.FIRST_NUMBER + flushing.NUMBERS_PER_VERSION}.txt"
+        # As if the batch had had so many: the flush is one version later.
+        query.options = {"fileFormat": "text", "partFileName": file, "ifExists": "fail"}
+        query.run_job("job", [[{"word": "b"}]])
+        query.options = {"fileFormat": "text", "rolling": "policy"} | names
+        with pytest.raises(NameCollision, match=file):
+            flushing.flush(url)
+        assert check_directory(store).live_rows == Counter([b"a", b"b"])
+        query.run(1, [[]])
+        assert flushing.flush(url).files == 1
+    assert check_directory(store).visible_rows == Counter([b"a", b"b"])
