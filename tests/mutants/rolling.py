@@ -175,7 +175,7 @@ QUERIES = (
     ),
     wrong(
         "a batch write does the jobs of streams",
-        "sink/rolling/share.py",
+        "sink/assembly/task_share.py",
         "if job.inputs[0].origin.query_id == stage.owner]",
         "]",
         f"{TOGETHER}::TestQueries::test_a_batch_write_leaves_them_to_their_query",
@@ -269,14 +269,14 @@ OPEN_FOR_LONG = (
     ),
     wrong(
         "a damaged segment keeps the others of its file back",
-        "sink/rolling/assembly.py",
+        "sink/assembly/assembler.py",
         "            if not damaged:\n",
         "            if damaged:\n",
         f"{ROLLING}::TestFailures",
     ),
     wrong(
         "a flush names one of several damaged segments of a file",
-        "sink/rolling/assembly.py",
+        "sink/assembly/assembler.py",
         "            if not damaged:\n",
         "            if not 0 < len(damaged) < len(job.inputs):\n",
         f"{ROLLING}::TestFailures::test_a_flush_names_each_segment_where_all_are_damaged",

@@ -10,31 +10,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftfile.commit import keeping, layout, merging, ranges
-from ftfile.commit.columns import Columns, decode_adds, decode_columns, encode_columns
-from ftfile.commit.fold import after
-from ftfile.commit.keeping import extend_ranges
-from ftfile.commit.layout import RangeName
-from ftfile.commit.log import CommitLog
-from ftfile.commit.merging import clip, make_range, merge
-from ftfile.commit.model import MaintenanceAuthor, Record
-from ftfile.commit.range_format import encode_range
-from ftfile.commit.ranges import contained, cover, list_ranges, reach, read_range, write_range
-from ftfile.commit.record_format import encode_record
-from ftfile.commit.snapshot import read_records, snapshot_at, take_snapshot
-from ftfile.commit.state import LogState
+from ftfile.commit import post_commit as keeping
+from ftfile.commit.format import layout
+from ftfile.commit.format.columns import Columns, decode_adds, decode_columns, encode_columns
+from ftfile.commit.format.layout import RangeName
+from ftfile.commit.format.model import MaintenanceAuthor, Record
+from ftfile.commit.format.range import encode_range
+from ftfile.commit.format.record import encode_record
+from ftfile.commit.log.fold import after
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.state import LogState
+from ftfile.commit.post_commit import extend_ranges
+from ftfile.commit.read import merging, ranges
+from ftfile.commit.read.merging import clip, make_range, merge
+from ftfile.commit.read.ranges import contained, cover, list_ranges, reach, read_range, write_range
+from ftfile.commit.read.snapshot import read_records, snapshot_at, take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.memory import MemoryFileSystem
-from ftfile.fs.metered import MeteredFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.upkeep import ranges as merging_all
+from ftfile.maintenance import ranges as merging_all
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.random_log import RandomLog, forgetting, plain_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.range_format import Range
+    from ftfile.commit.format.range import Range
     from ftfile.fs.api import FileSystem, InputFile
     from tests.unit.commit.conftest import Driver
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.log import CommitLog
-from ftfile.commit.model import Add, DueJob, Origin
-from ftfile.commit.shared_map import SharedMap
-from ftfile.commit.state import LogState, QueryState
+from ftfile.commit.format.model import Add, DueJob, Origin
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.shared_map import SharedMap
+from ftfile.commit.log.state import LogState, QueryState
 from ftfile.core.errors import NameCollision
-from ftfile.fs.memory import MemoryFileSystem
+from ftfile.maintenance import flush as flushing
 from ftfile.sink.rolling import plan
 from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.mounting import mounted
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep import flush as flushing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit import layout
-from ftfile.commit.bases import write_base
-from ftfile.commit.hints import PublishedHint, write_published
-from ftfile.commit.log import CommitLog
-from ftfile.commit.merging import make_range
-from ftfile.commit.model import (
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import (
     Add,
     JobAuthor,
     MaintenanceAuthor,
@@ -27,8 +23,8 @@ from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.moving import place
-from ftfile.commit.ranges import write_range
-from ftfile.commit.record_format import encode_record
+from ftfile.commit.read.merging import make_range
+from ftfile.commit.read.ranges import write_range
 from ftfile.core.checksum import checksum
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly

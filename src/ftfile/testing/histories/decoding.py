@@ -8,13 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ftfile.commit.columns import decode_adds
-from ftfile.commit.record_format import decode_record
+from ftfile.commit.format.columns import decode_adds
+from ftfile.commit.format.record import decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.commit.model import Add, Record
+    from ftfile.commit.format.model import Add, Record
 
 __all__ = ("decode_once", "decoded_once")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ftfile.commit import layout
-from ftfile.commit.bases import list_bases
-from ftfile.commit.hints import read_published
-from ftfile.commit.record_format import to_checked_text
+from ftfile.commit.format import layout
+from ftfile.commit.format.record import to_checked_text
+from ftfile.commit.log.bases import list_bases
+from ftfile.commit.log.hints import read_published
 from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.maintenance.repair.run import repair
 from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES

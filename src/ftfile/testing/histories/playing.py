@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log import CommitLog
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
 from ftfile.maintenance.vacuum import vacuum
+from ftfile.maintenance.verify.run import verify
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.clock import ManualClock, SeededIds
@@ -25,8 +26,6 @@ from ftfile.testing.histories.writing import WRITING, run_batch
 from ftfile.testing.liveness import check_published, check_state_size, check_vacuumed
 from ftfile.testing.log_check import InvariantViolation, require
 from ftfile.testing.repeatable import repeatable
-from ftfile.upkeep.vacuum import vacuum
-from ftfile.upkeep.verify.run import verify
 
 if TYPE_CHECKING:
     from ftfile.testing.histories.plan import History
