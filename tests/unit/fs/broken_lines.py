@@ -112,10 +112,7 @@ class Server:
                 if not isinstance(answer, Answer):
                     answer = answer(self.address)
                 if answer.takes is None:
-                    for length in _lengths(file, headers):
-                        for start in range(0, length, MIB):
-                            self._ended.wait(answer.step_s)
-                            file.read(min(MIB, length - start))
+                    self._take(connection, file, headers, answer.step_s)
                 else:
                     file.read(answer.takes)
                 self._ended.wait(answer.before_s)
@@ -128,6 +125,14 @@ class Server:
                     if answer.ending == "reset":
                         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     return
+
+    def _take(self, connection: socket.socket, file: BufferedReader, headers: dict[str, str], step_s: float) -> None:
+        if "expect" in headers:
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        for length in _lengths(file, headers):
+            for start in range(0, length, MIB):
+                self._ended.wait(step_s)
+                file.read(min(MIB, length - start))
 
 
 def _headers(file: BufferedReader) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,8 @@ from ftfile.fs.registry import open_filesystem
 from tests.unit.fs.broken_lines import Answer, Server, listing, reply, status_of_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from ftfile.fs.api import FileSystem
     from tests.unit.fs.broken_lines import Step
@@ -249,6 +250,60 @@ class TestNothingSent:
             with pytest.raises(Unavailable, match="can't start new thread"):
                 fs.put("file", CONTENT)
         assert not server.requests
+
+
+class TestHeldUp:
+    """A DataNode answers some connections only when its own calls to a dead NameNode have ended."""
+
+    LONG = Answer(before_s=60, takes=0)
+
+    @pytest.fixture
+    def opened_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Server], FileSystem]:
+        """What opens the file system of a service with a dead NameNode, which it knows by then."""
+
+        def opened_at(server: Server) -> FileSystem:
+            settings = {
+                "dfs.nameservices": "ns",
+                "dfs.ha.namenodes.ns": "dead,active",
+                "dfs.namenode.http-address.ns.dead": "127.0.0.1:1",
+                "dfs.namenode.http-address.ns.active": server.address,
+            }
+            each = (f"<property><name>{name}</name><value>{text}</value></property>" for name, text in settings.items())
+            (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{''.join(each)}</configuration>")
+            monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+            fs = open_filesystem("webhdfs://ns/out", policy=RetryPolicy(attempts=1))
+            fs.stat("file")
+            return fs
+
+        return opened_at
+
+    @pytest.fixture(autouse=True)
+    def quick(self) -> Iterator[None]:
+        began_s = time.monotonic()
+        yield
+        assert time.monotonic() - began_s < 15, "it waited for what is held up"
+
+    def test_reading_begins_anew(self, opened_at: Callable[[Server], FileSystem]) -> None:
+        with Server(LENGTH["webhdfs"], placed, self.LONG, placed, Answer(reply(CONTENT))) as server:
+            assert opened_at(server).read("file") == CONTENT
+
+    def test_writing_begins_anew_and_never_replaces(self, opened_at: Callable[[Server], FileSystem]) -> None:
+        """An upload that was given up begins when its connection is looked at; by then the file is there."""
+        there, removed = LENGTH["webhdfs"], Answer(reply(DONE))
+        steps: list[Step] = [there, placed, self.LONG, placed, WRITTEN]
+        steps += [there, removed, placed, self.LONG, removed, placed, WRITTEN]
+        with Server(*steps) as server, opened_at(server).create("file") as stream:
+            stream.write(CONTENT)
+        asked = [line.split("?")[0] for line in server.requests]
+        assert len(asked) == len(steps)
+        assert sum(line.startswith("DELETE") for line in asked) == 2
+        assert not [line for line in server.requests if "overwrite=true" in line]
+
+    def test_one_that_takes_content_may_take_its_time(self, opened_at: Callable[[Server], FileSystem]) -> None:
+        slow = Answer(reply(status="201 Created"), before_s=2)
+        with Server(LENGTH["webhdfs"], Answer(reply(DONE)), placed, slow) as server:
+            opened_at(server).put("hint", CONTENT)
+        assert len(server.requests) == 4
 
 
 class TestSlow:

@@ -12,6 +12,7 @@ from ftfile.fs.calls import deadline
 from ftfile.fs.hdfs.name_services import NameService
 from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.native.nodes import NameNodes, NoNameNodeError, SilentError
+from ftfile.fs.hdfs.webhdfs import nodes as webhdfs_nodes
 from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError, WebNodes
 
 if TYPE_CHECKING:
@@ -169,6 +170,28 @@ class TestWeb:
         assert query == {"op": "CREATE", "namenoderpcaddress": "two:8020", "createflag": ""}
         found.note_answer("http://one:9870")
         assert found.direct("http://two:9870", PLACE) == PLACE
+
+    def test_a_datanode_has_a_limit_for_some_time_after_one_was_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = WebNodes(WEB)
+        assert found.first_word_s() == 0
+        found.note_silence("http://one:9870")
+        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_S
+        monkeypatch.setattr(webhdfs_nodes, "HELD_UP_S", 0.0)
+        assert found.first_word_s() == 0
+
+    def test_a_datanode_that_is_but_slow_is_given_longer(self) -> None:
+        found = WebNodes(WEB)
+        found.note_silence("http://one:9870")
+        for _ in range(10):
+            found.note_datanode(heard=False)
+        assert 10 < found.first_word_s() < 20
+        found.note_datanode(heard=True)
+        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_S
+
+    def test_the_only_namenode_holds_up_none(self) -> None:
+        found = WebNodes({"http://one:9870": "one:8020"})
+        found.note_silence("http://one:9870")
+        assert found.first_word_s() == 0
 
     def test_one_without_an_rpc_address_is_not_named(self) -> None:
         found = WebNodes({"http://one:9870": "", "http://two:9870": ""})

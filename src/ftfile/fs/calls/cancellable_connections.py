@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ("Line", "make_cuttable")
+__all__ = ("Line", "hasten", "make_cuttable")
 
 _this_thread = threading.local()
 
@@ -102,6 +102,12 @@ def _line_of_this_thread() -> Line | None:
     if line is not None and line.is_cut:
         raise ConnectionAbortedError("nobody waits for the answer")
     return line
+
+
+def hasten(silence_s: float) -> None:
+    """Let answers that this thread's call waits for from now on be silent for so long at most."""
+    if (line := _line_of_this_thread()) is not None:
+        line.silence_s = min(line.silence_s, silence_s)
 
 
 def make_cuttable(pool_classes: dict[str, Any]) -> dict[str, Any]:

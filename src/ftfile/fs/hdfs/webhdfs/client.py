@@ -16,7 +16,7 @@ from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
 from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
-from ftfile.fs.calls.cancellable_connections import Line, make_cuttable
+from ftfile.fs.calls.cancellable_connections import Line, hasten, make_cuttable
 from ftfile.fs.calls.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.fs.calls.error_translation import Translation
 from ftfile.fs.hdfs.errors import READING, expired, no_ticket, remote_error
@@ -43,7 +43,7 @@ class _ReplyLost(Exception):
     """A change was sent, and nobody knows what became of it."""
 
 
-class _ShortError(requests.ConnectionError):
+class _ShortError(requests.RequestException):
     """Fewer bytes came than were to."""
 
 
@@ -68,6 +68,12 @@ class _Session(requests.Session):
             response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
         except requests.RequestException as error:
             require_tls(node, error)
+            asked = node if error.request is None else self._nodes.node_of(str(error.request.url))
+            if not asked:
+                self._nodes.note_datanode(heard=False)
+                # Another NameNode knows of no better DataNode.
+                kind = _ShortError if isinstance(error, _ShortError) else requests.RequestException
+                raise kind(f"a DataNode: {scrub(str(error))}") from None
             self._nodes.note_silence(node)
             # Its text, and what it comes from, show the URL with the token.
             text = scrub(str(error))
@@ -79,11 +85,15 @@ class _Session(requests.Session):
             raise _ReplyLost(text) from None
         if response.ok:
             self._nodes.note_answer(node)
+        if response.history:
+            self._nodes.note_datanode(heard=True)
         return response
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
         """Return where an answer sends us."""
         place = super().get_redirect_target(response)
+        if place and (first_word_s := self._nodes.first_word_s()):
+            hasten(first_word_s)
         return place and self._nodes.direct(self._nodes.node_of(str(response.url)), place)
 
     def require_answer(self, node: str) -> None:
@@ -128,13 +138,16 @@ class _Session(requests.Session):
         promised = response.headers.get("Content-Length")
         try:
             content = self._content(response, line, promised)
+        except requests.RequestException as error:
+            error.request = response.request
+            raise
         except TimeoutError as error:
-            raise requests.ReadTimeout(str(error)) from error
+            raise requests.ReadTimeout(str(error), request=response.request) from error
         except NoThreadError as error:
-            raise requests.ConnectionError(str(error)) from error
+            raise requests.ConnectionError(str(error), request=response.request) from error
         # Older versions of the library below do not look.
         if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
-            raise _ShortError(f"{len(content)} of {promised} bytes came")
+            raise _ShortError(f"{len(content)} of {promised} bytes came", request=response.request)
         return response
 
     def _content(self, response: requests.Response, line: Line, promised: str | None) -> bytes:
@@ -217,15 +230,21 @@ class WebClient(Client):  # type: ignore[misc] # the package ships no types
             raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
         return data
 
-    def upload(self, path: str, parameters: dict[str, str], timeout_s: float) -> Upload:
-        """Begin to send the content of a new file to the DataNode that the NameNode names."""
+    def upload(self, path: str, parameters: dict[str, str], timeout_s: float, first_word_s: float) -> Upload:
+        """Begin to send the content of a new file to the DataNode that the NameNode names; see `Upload`."""
         response = self._create(path, createparent="false", **parameters)
         place = response.headers.get("Location")
         if place is None:
             raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
         node = self.nodes.node_of(str(response.url))
         look = functools.partial(self._session.require_answer, node)
-        return Upload(self.nodes.direct(node, str(place)), timeout_s, look)
+        try:
+            upload = Upload(self.nodes.direct(node, str(place)), timeout_s, look, first_word_s)
+        except requests.ConnectTimeout:
+            self.nodes.note_datanode(heard=False)
+            raise
+        self.nodes.note_datanode(heard=True)
+        return upload
 
 
 class _InsecureClient(WebClient, InsecureClient):  # type: ignore[misc]

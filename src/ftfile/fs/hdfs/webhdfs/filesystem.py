@@ -117,7 +117,9 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self.do("read", path, lambda: self._client.content(full, 0, None))
 
     def _put(self, path: str, full: str, content: bytes) -> None:
-        self.do("put", path, lambda: self._write_whole(full, content))
+        # While a NameNode is silent the old one is deleted first, and another writer may come between.
+        with contextlib.suppress(AlreadyExists):
+            self.do("put", path, lambda: self._write_whole(full, content))
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run a call of the library once; each of its requests has its time limit."""
@@ -174,6 +176,11 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def upload(self, full: str, *, overwrite: bool) -> Upload:
         """Begin to write a file, which is there, empty, at some moment before this upload is finished."""
+        first_word_s = self._client.nodes.first_word_s()
+        if first_word_s and overwrite:
+            # An upload that is given up may begin yet: it must not replace what a later one wrote.
+            self._client.remove(full)
+            overwrite = False
         # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
         flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
         parameters = {
@@ -185,7 +192,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
             parameters["replication"] = str(self._settings.replication)
         if self._settings.block_size is not None:
             parameters["blocksize"] = str(self._settings.block_size)
-        return self._client.upload(full, parameters, self._settings.timeout_s)
+        return self._client.upload(full, parameters, self._settings.timeout_s, first_word_s)
 
     def _connect(self) -> WebClient:
         surroundings = self._settings.surroundings

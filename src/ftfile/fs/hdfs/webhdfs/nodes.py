@@ -22,6 +22,11 @@ __all__ = ("SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
 
 # In seconds, how long what was found out is believed.
 BELIEVED_S = 2.0
+# A call of a DataNode to a silent NameNode ends after two minutes, and until then it may hold up others.
+HELD_UP_S = 180.0
+# Of the first word of a DataNode meanwhile, in seconds; it doubles so many times.
+FIRST_WORD_S = 0.5
+UNHEARD_MAX = 5
 
 # How a DataNode is told which NameNode to ask for a file.
 _ADDRESS = "namenoderpcaddress"
@@ -46,7 +51,8 @@ class WebNodes:
         self._rpc_addresses = dict(rpc_addresses)
         self.order = deque(rpc_addresses)
         self.lock = threading.Lock()
-        self._silent: set[str] = set()
+        self._silent: dict[str, float] = {}
+        self._unheard = 0
         self._looking = threading.Lock()
         self._found: dict[str, tuple[float, str]] = {}
 
@@ -58,12 +64,13 @@ class WebNodes:
         """Take note that a server has answered as the active one."""
         self._found.pop(node, None)
         if len(self._rpc_addresses) > 1:
-            self._silent.discard(node)
+            self._silent.pop(node, None)
             self._prefer(node)
 
     def note_silence(self, node: str) -> None:
         """Take note that a server cannot be reached, or does not answer."""
-        self._silent.add(node)
+        if len(self._rpc_addresses) > 1:
+            self._silent[node] = SYSTEM_CLOCK.monotonic_s()
 
     def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
         """Return if a server answers, or no other one is active; `is_active` asks one.
@@ -96,6 +103,20 @@ class WebNodes:
         self._prefer(active)
         return f"NameNode {node} is silent, and {active} is active"
 
+    def first_word_s(self) -> float:
+        """Return how long a DataNode may be silent, in seconds; 0 for no limit.
+
+        One that waits for a silent NameNode answers some of its connections meanwhile, and others not at all.
+        """
+        now_s = SYSTEM_CLOCK.monotonic_s()
+        if all(now_s - noted_s >= HELD_UP_S for noted_s in [*self._silent.values()]):
+            return 0.0
+        return FIRST_WORD_S * 2**self._unheard
+
+    def note_datanode(self, *, heard: bool) -> None:
+        """Take note that a DataNode has answered, or was given up: one that is but slow is given longer."""
+        self._unheard = 0 if heard else min(self._unheard + 1, UNHEARD_MAX)
+
     def direct(self, node: str, place: str) -> str:
         """Return the URL of a DataNode as it is to be asked.
 
@@ -103,7 +124,7 @@ class WebNodes:
         first of its own configuration, for each file.
         """
         address = self._rpc_addresses.get(node)
-        if not address or not self._silent - {node}:
+        if not address or not self._silent.keys() - {node}:
             return place
         parts = urllib.parse.urlsplit(place)
         query = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)

@@ -35,12 +35,14 @@ class Upload:
         place: URL at the DataNode.
         timeout_s: of each step, and of each `DATA_BYTES`.
         look: raises where waiting for the DataNode is in vain.
+        first_word_s: how long the DataNode may be silent before content is sent; 0 for no limit.
 
     Raises:
-        ConnectTimeout: the DataNode cannot be reached, and nothing was sent.
+        ConnectTimeout: the DataNode cannot be reached, and nothing was sent; or it is silent, and may yet begin an
+            empty file.
     """
 
-    def __init__(self, place: str, timeout_s: float, look: Callable[[], object] | None = None) -> None:
+    def __init__(self, place: str, timeout_s: float, look: Callable[[], object], first_word_s: float) -> None:
         self._timeout_s = timeout_s
         self._look = look
         parts = urllib.parse.urlsplit(place)
@@ -55,11 +57,24 @@ class Upload:
         except OSError as error:
             require_tls(f"DataNode {parts.netloc}", error)
             raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
-        self._connection.sock.settimeout(timeout_s)
         self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
         self._connection.putheader("Content-Type", "application/octet-stream")
         self._connection.putheader("Transfer-Encoding", "chunked")
+        if first_word_s:
+            self._connection.putheader("Expect", "100-continue")
         self._connection.endheaders()
+        # A handshake of TLS was a word of the same thread of the DataNode.
+        if first_word_s and parts.scheme == "http":
+            self._hear(parts.netloc, first_word_s)
+        self._connection.sock.settimeout(timeout_s)
+
+    def _hear(self, place: str, first_word_s: float) -> None:
+        self._connection.sock.settimeout(first_word_s)
+        try:
+            self._connection.sock.recv(1, socket.MSG_PEEK)  # that it may go on, or why not
+        except OSError as error:
+            self.cut()
+            raise requests.ConnectTimeout(f"DataNode {place} is silent: {error}") from error
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         """Send what comes next.
