@@ -107,8 +107,12 @@ class Proxy:
         finally:
             self.rate = rate
 
-    def draw(self) -> tuple[str | None, float]:
-        """Return what becomes of the next exchange, None for nothing, and a number from 0 to 1 that says how."""
+    def draw(self, request: bytes) -> tuple[str | None, float]:  # noqa: ARG002 - for those that choose
+        """Return what becomes of the next exchange, None for nothing, and a number from 0 to 1 that says how.
+
+        Args:
+            request: its beginning.
+        """
         with self._lock:
             self.exchanges += 1
             chance, fault, how = self._random.random(), self._random.choice(self._faults), self._random.random()
@@ -157,7 +161,7 @@ class Proxy:
                     return
                 if not asking:
                     asking = True
-                    fault, how = self.draw()
+                    fault, how = self.draw(data)
                 if fault in {"refuse", "reset"}:
                     if fault == "reset":
                         server.sendall(data[: round(how * len(data))])

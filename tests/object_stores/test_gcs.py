@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -83,45 +84,64 @@ def hasty() -> Iterator[None]:
 
 
 class SwallowingOne(Proxy):
-    """Swallows the reply to the exchange with which `left` comes to nothing."""
+    """Swallows the reply to the exchange with which `left` comes to nothing; it counts those that `pattern` matches."""
 
     def __init__(self, port: int) -> None:
         self.left = 10**9
+        self.pattern = b""
         super().__init__(port, 0, 0.0)
 
     def __enter__(self) -> SwallowingOne:  # noqa: PYI034
         return self
 
-    def draw(self) -> tuple[str | None, float]:
-        self.left -= 1
-        return ("swallow" if self.left == 0 else None), 0.0
+    def draw(self, request: bytes) -> tuple[str | None, float]:
+        with self._lock:
+            self.left -= re.match(self.pattern, request) is not None
+            return ("swallow" if self.left == 0 else None), 0.0
+
+
+# Of both operations: the requests, of which the client sends some together, and whether one more makes up for a loss.
+REQUESTS = {
+    "create_exclusive": {rb"POST /upload/\S*ifGenerationMatch": True, rb"POST /upload/\S*upload_id": False},
+    "rename": {
+        rb"GET /storage/": True,
+        rb"GET /download/": True,
+        rb"POST /upload/\S*ifGenerationMatch": True,
+        rb"POST /upload/\S*upload_id": False,
+        rb"DELETE /storage/": True,
+    },
+}
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("operation", ["create_exclusive", "rename"])
+@pytest.mark.parametrize("operation", REQUESTS)
 def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, directory: str, operation: str) -> None:
     """gcsfs sends the end of an upload again, and the emulator has forgotten the upload by then."""
-    found: list[StorageError] = []
     with SwallowingOne(store.port) as proxy:
         settings = store.settings_at(f"http://{proxy.address}")
         fs = open_filesystem(f"{store.url}/{directory}", settings=settings)
-        for lost in range(1, 12):
-            fs.create_exclusive(f"source-{lost}", b"content")
-            proxy.left = lost
+        for number, (pattern, is_made_up_for) in enumerate(REQUESTS[operation].items()):
+            source, target = f"source-{number}", f"target-{number}"
+            fs.create_exclusive(source, b"content")
+            proxy.pattern, proxy.left = pattern, 1
+            error: StorageError | None = None
             try:
                 if operation == "rename":
-                    fs.rename(f"source-{lost}", f"target-{lost}")
+                    fs.rename(source, target)
                 else:
-                    fs.create_exclusive(f"target-{lost}", b"content")
-            except StorageError as error:
-                found.append(error)
-            else:
-                assert (f"source-{lost}" in store.names(directory)) == (operation == "create_exclusive")
-            # It took effect, whatever was said of it.
-            assert f"target-{lost}" in store.names(directory)
+                    fs.create_exclusive(target, b"content")
+            except StorageError as raised:
+                error = raised
+            assert proxy.left <= 0, f"no request was {pattern!r}"
             proxy.left = 10**9
-    assert {type(error) for error in found} == {OutcomeUnknown}
-    assert all("upload_id=..." in str(error) for error in found)
+            # It took effect, whatever was said of it.
+            assert target in store.names(directory)
+            if is_made_up_for:
+                assert error is None
+                assert (source in store.names(directory)) == (operation == "create_exclusive")
+            else:
+                assert type(error) is OutcomeUnknown
+                assert "upload_id=..." in str(error)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -93,7 +93,7 @@ def test_a_seed_says_what_becomes_of_each(port: int) -> None:
     drawn = []
     for seed in (1, 1, 2):
         with Proxy(port, seed, 0.5) as proxy:
-            drawn.append([proxy.draw() for _ in range(100)])
+            drawn.append([proxy.draw(b"") for _ in range(100)])
             assert 30 < proxy.faults < 70
             assert set(proxy.counts) <= set(FAULTS)
     assert drawn[0] == drawn[1] != drawn[2]
