@@ -27,6 +27,7 @@ __all__ = ("SecuredCluster", "why_not_secured")
 SERVER, WEB = f"hdfs/localhost@{REALM}", f"HTTP/localhost@{REALM}"
 SECRET = "changeit"
 FETCHER = "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher"
+TOKEN_TOOL = "org.apache.hadoop.security.token.DtUtilShell"
 
 
 def why_not_secured() -> str:
@@ -114,6 +115,10 @@ class SecuredCluster(MiniCluster):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0 or not path.exists():
             raise CannotStart(f"no token came: {done.stdout}{done.stderr}")
+
+    def write_as_protobuf(self, path: Path) -> None:
+        """Write a file of tokens anew, in the form that `hadoop dtutil` prefers."""
+        self._run_to_end("dtutil", TOKEN_TOOL, "append", "-format", "protobuf", str(path), conf=self.conf)
 
     def _write_conf(self, directory: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> None:
         super()._write_conf(directory, core, hdfs)

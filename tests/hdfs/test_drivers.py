@@ -194,7 +194,12 @@ def test_a_token_is_shown_with_every_request(
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"nonsense", "no token file"), (b"HDTS\x01...", "protobuf form"), (b"HDTS\x00\x01\x01a\x05id", "cut short")],
+    [
+        (b"nonsense", "no token file"),
+        (b"HDTS\x02...", "no token file"),
+        (b"HDTS\x01\x0b\x0a...", "cut short"),
+        (b"HDTS\x00\x01\x01a\x05id", "cut short"),
+    ],
 )
 def test_a_token_file_that_cannot_be_read_is_named(
     cluster: MiniCluster, content: bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -61,13 +61,21 @@ def url(
     return root + new_directory()
 
 
+@pytest.fixture(scope="module")
+def fetched(secured: SecuredCluster, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of tokens that nobody changes."""
+    directory = tmp_path_factory.mktemp("tokens")
+    kdc.ticket(directory / "cache", OWNER)
+    secured.fetch_token(directory / "tokens", directory / "cache")
+    return directory / "tokens"
+
+
 @pytest.fixture
-def tokens(url: str, secured: SecuredCluster, kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tokens(url: str, fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of tokens, which is all that the process has."""
     del url
-    kdc.ticket(tmp_path / "fetching", OWNER)
     path = tmp_path / "tokens"
-    secured.fetch_token(path, tmp_path / "fetching")
+    shutil.copy(fetched, path)
     monkeypatch.setenv(FILE_VARIABLE, str(path))
     return path
 
@@ -116,6 +124,13 @@ def test_a_token_is_enough_by_whichever_name_of_the_host(
     checked(url, *(f"{letter}{number}" for letter in "ab" for number in range(len(urls))))
     assert "delegation=" not in caplog.text.replace("delegation=…", "")
     del tokens, tmp_path
+
+
+def test_a_token_may_be_in_either_form(url: str, tokens: Path, secured: SecuredCluster) -> None:
+    secured.write_as_protobuf(tokens)
+    assert tokens.read_bytes().startswith(b"HDTS\1")
+    MicroBatch(url, COLUMNS, TEXT).run(0, [rows("a"), rows("b")])
+    checked(url, "a", "b")
 
 
 def test_a_damaged_token_is_refused(url: str, tokens: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ftfile.core.errors import ConfigError
+from ftfile.fs.hdfs import tokens as hadoop_tokens
 from ftfile.fs.hdfs.tokens import find_token, lack_of_tokens
 from ftfile.fs.registry import open_filesystem
 
@@ -26,6 +28,24 @@ def tokens(*services: str, kind: str = RPC) -> bytes:
     """Return what is in a file of tokens for these services."""
     each = (field("alias") + field("who") + field(f"S3CRET of {name}") + field(kind) + field(name) for name in services)
     return b"HDTS\x00" + bytes([len(services)]) + b"".join(each) + b"\x00"
+
+
+def message(**fields: bytes) -> bytes:
+    """Return a protobuf message of fields `f1`, `f2` and so on, each shorter than 128 bytes."""
+    return b"".join(bytes([int(name[1:]) << 3 | 2, len(content)]) + content for name, content in fields.items())
+
+
+def protobuf_tokens(*services: str) -> bytes:
+    """Return the same in the form that `hadoop dtutil` writes."""
+    each = (
+        message(
+            f1=b"alias",
+            f2=message(f1=b"who", f2=f"S3CRET of {name}".encode(), f3=RPC.encode(), f4=name.encode()),
+        )
+        for name in services
+    )
+    content = b"".join(message(f1=one) for one in each) + message(f2=message(f1=b"key", f3=b"S3CRET"))
+    return b"HDTS\x01" + bytes([len(content) & 0x7F | 0x80, len(content) >> 7]) + content
 
 
 CONTENT = tokens("namenode:8020")
@@ -93,9 +113,25 @@ def test_others_tokens_are_an_error_that_lists_them_and_shows_none(file: Path) -
         open_filesystem("webhdfs://namenode:9870/out")
 
 
-def test_what_is_cut_short_has_no_token_and_says_so(file: Path) -> None:
+def test_both_forms_say_the_same(file: Path) -> None:
+    file.write_bytes(protobuf_tokens("other:8020", "namenode:8020"))
+    found = find_token("namenode:8020", ["namenode:8020"], native=True)
+    file.write_bytes(tokens("other:8020", "namenode:8020"))
+    assert found is not None
+    assert found == find_token("namenode:8020", ["namenode:8020"], native=True)
+
+
+@pytest.mark.parametrize("length", [0, 111, 112, 127, 128, 255, 256, 70_000])
+def test_lengths_are_read_as_they_are_written(length: int) -> None:
+    written = hadoop_tokens._number(length)  # noqa: SLF001
+    assert hadoop_tokens._read_number(io.BytesIO(written)) == length  # noqa: SLF001
+    assert (len(written) == 1) == (length < 128), "Hadoop itself writes it so"
+
+
+@pytest.mark.parametrize("content", [CONTENT, protobuf_tokens("namenode:8020")], ids=["java", "protobuf"])
+def test_what_is_cut_short_has_no_token_and_says_so(file: Path, content: bytes) -> None:
     # The count of secret keys, at the end, is not read.
-    for length in range(len(CONTENT) - 1):
-        file.write_bytes(CONTENT[:length])
+    for length in range(len(content) - 1):
+        file.write_bytes(content[:length])
         with pytest.raises(ConfigError, match="HADOOP_TOKEN_FILE_LOCATION"):
             find_token("namenode:8020", ["namenode:8020"])

@@ -19,12 +19,13 @@ __all__ = ("FILE_VARIABLE", "Token", "find_token", "has_tokens", "lack_of_tokens
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 
 _MAGIC = b"HDTS"
-_WRITABLE = 0
 _NATIVE_KIND = "HDFS_DELEGATION_TOKEN"
 _KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
 _LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
+# The only kind of field in the protobuf form.
+_LENGTH_DELIMITED = 2
 # Smaller numbers are one byte; below, a byte tells the sign and how many follow.
-_ONE_BYTE_MIN, _POSITIVE_MIN = -112, -120
+_ONE_BYTE_MIN, _ONE_BYTE_MAX, _POSITIVE_MIN = -112, 127, -120
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -116,16 +117,20 @@ def _places(address: str) -> set[tuple[str, str]]:
 
 
 def _read_tokens(data: bytes) -> list[Token]:
-    """Take Hadoop's `Credentials` apart: a count, then name and token of each.
+    """Take Hadoop's `Credentials` apart, in either form.
 
     Raises:
         ValueError: it is none, or of another form.
     """
-    if data[:4] != _MAGIC or len(data) <= len(_MAGIC):
+    form = _FORMS.get(data[4:5])
+    if data[:4] != _MAGIC or form is None:
         raise ValueError("it is no token file of Hadoop")
-    if data[4] != _WRITABLE:
-        raise ValueError("it is in Hadoop's protobuf form; have it written in the Java form (hdfs dtutil -format java)")
-    stream = io.BytesIO(data[5:])
+    return form(data[5:])
+
+
+def _tokens_of_java(data: bytes) -> list[Token]:
+    """Return the tokens of the form that Spark and YARN write: a count, then name and token of each."""
+    stream = io.BytesIO(data)
     tokens = []
     for _ in range(_read_number(stream)):
         _read_bytes(stream)  # the alias
@@ -135,6 +140,41 @@ def _read_tokens(data: bytes) -> list[Token]:
         kind, service = _read_bytes(stream).decode(), _read_bytes(stream).decode()
         tokens.append(Token(stream.getvalue()[start : stream.tell()], kind, service))
     return tokens
+
+
+def _tokens_of_protobuf(data: bytes) -> list[Token]:
+    """Return the tokens of the form that `hadoop dtutil` writes: one message after its length."""
+    stream = io.BytesIO(data)
+    tokens = []
+    # CredentialsProto.tokens, CredentialsKVProto.token, and all that a TokenProto has.
+    for each in _fields(_read(stream, _read_varint(stream))).get(1, ()):
+        for token in _fields(each).get(2, ()):
+            parts = [_fields(token).get(number, [b""])[-1] for number in (1, 2, 3, 4)]
+            content = b"".join(_number(len(part)) + part for part in parts)
+            tokens.append(Token(content, parts[2].decode(), parts[3].decode()))
+    return tokens
+
+
+_FORMS = {b"\0": _tokens_of_java, b"\1": _tokens_of_protobuf}
+
+
+def _fields(message: bytes) -> dict[int, list[bytes]]:
+    """Return the fields of a protobuf message that has none but strings, bytes and messages, by number."""
+    stream, fields = io.BytesIO(message), dict[int, list[bytes]]()
+    while stream.tell() < len(message):
+        key = _read_varint(stream)
+        if key & 7 != _LENGTH_DELIMITED:
+            raise ValueError("it has fields that no token has")
+        fields.setdefault(key >> 3, []).append(_read(stream, _read_varint(stream)))
+    return fields
+
+
+def _read_varint(stream: io.BytesIO) -> int:
+    value = shift = 0
+    while (byte := _read(stream, 1)[0]) & 0x80:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return value | byte << shift
 
 
 def _read_bytes(stream: io.BytesIO) -> bytes:
@@ -155,3 +195,11 @@ def _read_number(stream: io.BytesIO) -> int:
     if first < _POSITIVE_MIN:
         raise ValueError("a length is negative")
     return int.from_bytes(_read(stream, _ONE_BYTE_MIN - first), "big")
+
+
+def _number(value: int) -> bytes:
+    """Return what `_read_number` reads."""
+    if value <= _ONE_BYTE_MAX:
+        return bytes([value])
+    size = (value.bit_length() + 7) // 8
+    return bytes([(_ONE_BYTE_MIN - size) & 0xFF]) + value.to_bytes(size, "big")
