@@ -19,7 +19,7 @@ from tests.hdfs.secured import SecuredCluster, why_not_secured
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ftfile.fs.api import FileSystem
@@ -162,6 +162,22 @@ def test_a_tls_that_is_not_believed_is_a_setting(
     monkeypatch.delenv("REQUESTS_CA_BUNDLE")
     with pytest.raises(ConfigError, match="REQUESTS_CA_BUNDLE"):
         opened(url).put("hint", b"data")
+
+
+@pytest.mark.parametrize("call", [lambda fs: fs.stat("file"), lambda fs: fs.put("hint", b"data")], ids=["stat", "put"])
+@pytest.mark.parametrize("url", ["hdfs"], indirect=True)  # sets the process up
+def test_a_port_of_the_other_kind_is_named(
+    url: str, secured: SecuredCluster, kdc: Kdc, tmp_path: Path, call: Callable[[FileSystem], object]
+) -> None:
+    del url
+    kdc.ticket(tmp_path / "cache", OWNER)
+    plain, secure = (each.rpartition("/")[2] for each in (secured.web_url, secured.secure_web_url))
+    began_s = time.monotonic()
+    with pytest.raises(ConfigError, match=f"{plain}: what answers speaks no TLS.*webhdfs://"):
+        call(open_filesystem(f"swebhdfs://{plain}/out"))
+    with pytest.raises(ConfigError, match=f"{secure}: the server speaks TLS.*swebhdfs://"):
+        call(open_filesystem(f"webhdfs://{secure}/out"))
+    assert time.monotonic() - began_s < 10
 
 
 @pytest.mark.skipif(not THOROUGH, reason="takes minutes: FTFILE_THOROUGH=1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socketserver
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import urllib3
 
-from ftfile.core.errors import OutcomeUnknown, StorageError, Unavailable
+from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls import deadline
 from ftfile.fs.registry import open_filesystem
@@ -316,6 +317,29 @@ class TestSlow:
             prove(fs)
             fs.rename("file", "other")
         assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("call", READING)
+@pytest.mark.parametrize("scheme", ["s3", "webhdfs"])
+def test_what_speaks_another_protocol_has_not_answered(scheme: str, call: str) -> None:
+    with Server(Answer(b"\x15\x03\x01\x00\x02\x02\x46", ending="close")) as server, pytest.raises(Unavailable):
+        READING[call](opened(scheme, server))
+
+
+class PlainHttp(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1 << 16)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_plain_http_where_tls_is_asked_for_is_a_setting() -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), PlainHttp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        fs = open_filesystem(f"swebhdfs://{address}/out", policy=RetryPolicy(attempts=1))
+        with pytest.raises(ConfigError, match=f"{address}: what answers speaks no TLS.*webhdfs://"):
+            fs.put("hint", CONTENT)
+        server.shutdown()
 
 
 class TestShort:

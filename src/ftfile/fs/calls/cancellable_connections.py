@@ -55,6 +55,9 @@ class _Reader:
         self.line = self._file.readline(*limit)
         return self.line
 
+    def close(self) -> None:
+        self._file.close()
+
 
 class _Answer(http.client.HTTPResponse):
     """Headers that end with the connection are no headers: Python takes those that came for all."""

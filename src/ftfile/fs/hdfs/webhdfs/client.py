@@ -67,14 +67,15 @@ class _Session(requests.Session):
         try:
             response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
         except requests.RequestException as error:
-            require_tls(node, error)
-            asked = node if error.request is None else self._nodes.node_of(str(error.request.url))
+            asked_url = url if error.request is None else str(error.request.url)
+            require_tls(asked_url, error)
+            asked = self._nodes.node_of(asked_url)
             if not asked:
                 self._nodes.note_datanode(heard=False)
                 # Another NameNode knows of no better DataNode.
                 kind = _ShortError if isinstance(error, _ShortError) else requests.RequestException
                 raise kind(f"a DataNode: {scrub(str(error))}") from None
-            self._nodes.note_silence(node)
+            self._nodes.note_silence(asked)
             # Its text, and what it comes from, show the URL with the token.
             text = scrub(str(error))
             # The NameNode makes nothing: it says where to.

@@ -6,14 +6,13 @@ import logging
 import os
 import re
 import ssl
-from typing import TYPE_CHECKING, Any
+import urllib.parse
+from typing import Any
 
 import requests
 
 from ftfile.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ftfile.fs.tls import speaks_tls, tls_fault
 
 __all__ = ("NoTicketError", "kerberos_auth", "require_tls", "scrub", "tls_context")
 
@@ -22,8 +21,7 @@ _SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
 _LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_", "hdfs.client")
 # What they say of an error that is raised, too.
 _NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual|b'<html>")
-# How a server of TLS begins its answer to one who speaks plain HTTP, as it is shown.
-_ALERT = r"\x15\x03"
+_BUNDLE = "REQUESTS_CA_BUNDLE"
 
 
 class NoTicketError(Exception):
@@ -77,38 +75,26 @@ def kerberos_auth() -> requests.auth.AuthBase:
 
 def tls_context() -> ssl.SSLContext:
     """Return how the certificates of DataNodes are checked: as `requests` checks those of NameNodes."""
-    bundle = (
-        os.environ.get("REQUESTS_CA_BUNDLE")
-        or os.environ.get("CURL_CA_BUNDLE")
-        or requests.utils.DEFAULT_CA_BUNDLE_PATH
-    )
+    bundle = os.environ.get(_BUNDLE) or os.environ.get("CURL_CA_BUNDLE") or requests.utils.DEFAULT_CA_BUNDLE_PATH
     return ssl.create_default_context(
         cafile=None if os.path.isdir(bundle) else bundle, capath=bundle if os.path.isdir(bundle) else None
     )
 
 
-def require_tls(place: str, error: BaseException) -> None:
-    """Return unless an error says that TLS cannot come about.
+def require_tls(url: str, error: BaseException) -> None:
+    """Return unless no request can get through to a server, since one side speaks TLS as the other does not.
+
+    Args:
+        url: of the server.
+        error: of a request, of which nothing was sent then.
 
     Raises:
-        ConfigError: it does; nothing was sent.
+        ConfigError: it says what to change.
     """
-    text = " ".join(map(str, _causes(error)))
-    if "CERTIFICATE_VERIFY_FAILED" in text or "certificate verify failed" in text:
-        raise ConfigError(
-            f"the certificate of {place} is not believed: let REQUESTS_CA_BUNDLE name a file with that of its "
-            f"authority, on executors too (spark.executorEnv.REQUESTS_CA_BUNDLE): {scrub(str(error))}"
-        ) from None
-    if "BadStatusLine" in text and _ALERT in text:
-        raise ConfigError(f"{place} speaks TLS: write swebhdfs:// in the place of webhdfs://") from None
-    if any(isinstance(each, ssl.SSLError | requests.exceptions.SSLError) for each in _causes(error)):
-        raise ConfigError(
-            f"{place} speaks no TLS that is understood here; perhaps it speaks plain HTTP, which is webhdfs://: "
-            f"{scrub(str(error))}"
-        ) from None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+    place = "://".join(urllib.parse.urlsplit(url)[:2])
+    fault = tls_fault(error, _BUNDLE)
+    # What answered by silence is left alone.
+    if fault is None and not isinstance(error, requests.Timeout | TimeoutError) and speaks_tls(place):
+        fault = "the server speaks TLS at this port"
+    if fault is not None:
+        raise ConfigError(f"{place}: {fault}; webhdfs:// is for ports of plain HTTP, swebhdfs:// for those of TLS")

@@ -55,7 +55,7 @@ class Upload:
         try:
             self._connection.connect()
         except OSError as error:
-            require_tls(f"DataNode {parts.netloc}", error)
+            require_tls(place, error)
             raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
         self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
         self._connection.putheader("Content-Type", "application/octet-stream")
