@@ -21,17 +21,31 @@ if TYPE_CHECKING:
 
 __all__ = ()
 
+# The fault of each round happens so much later in the batch.
+STEP_S = 0.05
+
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.hdfs.figures", description=main.__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="silences by each driver; kills and hand-overs: a third")
+    parser.add_argument("--without", choices=("processes", "host"), help="leave out faults of processes, or of a host")
     options = parser.parse_args()
-    fewer = -(-options.rounds // 3)
-    kinds = {"silent": (silence, options.rounds), "killed": (kill, fewer), "handed over": (HaCluster.hand_over, fewer)}
+    if options.without != "processes":
+        _measure_processes(options.rounds)
+    if options.without != "host":
+        _measure_host(options.rounds)
+
+
+def _measure_processes(rounds: int) -> None:
+    fewer = -(-rounds // 3)
+    kinds = {"silent": (silence, rounds), "killed": (kill, fewer), "handed over": (HaCluster.hand_over, fewer)}
     with HaCluster() as ha:
         for scheme in ("hdfs", "webhdfs"):
             _measure(ha, scheme, kinds)
+
+
+def _measure_host(rounds: int) -> None:
     if why_no_dead_host():
         print(f"dead host: {why_no_dead_host()}")
         return
@@ -51,8 +65,8 @@ def main() -> None:
                 ha.hand_over()
                 ha.wait_until_ready()
 
-            for scheme in ("hdfs", "webhdfs"):
-                _measure(ha, scheme, {"dead host": (die, options.rounds)}, revive)
+            for scheme in ("webhdfs", "hdfs"):
+                _measure(ha, scheme, {"dead host": (die, rounds)}, revive)
     finally:
         host.remove()
 
@@ -70,9 +84,14 @@ def _measure(
     batch = 0
     for name, (fault, rounds) in kinds.items():
         times_s, next_s = [], []
-        for _ in range(rounds):
+        for number in range(rounds):
             batch += 1
-            times_s.append(run_under(query, batch, lambda: fault(ha), f"a{batch}", f"b{batch}"))  # noqa: B023
+
+            def happen(fault: Callable[[HaCluster], object] = fault, after_s: float = number * STEP_S) -> None:
+                time.sleep(after_s)
+                fault(ha)
+
+            times_s.append(run_under(query, batch, happen, f"a{batch}", f"b{batch}"))
             batch += 1
             began_s = time.monotonic()
             query.run(batch, [rows(f"a{batch}"), rows(f"b{batch}")])

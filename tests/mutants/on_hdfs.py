@@ -10,6 +10,7 @@ CHECKSUM = "tests/unit/fs/test_hadoop_checksum.py"
 DURABILITY = "tests/unit/sink/test_durability.py"
 DEADLINE = "tests/unit/fs/test_deadline.py"
 NODES = "tests/unit/fs/test_namenodes.py"
+HELD_UP = "tests/unit/fs/test_broken_lines.py::TestHeldUp"
 TOKENS = "tests/unit/fs/test_hadoop_tokens.py"
 
 ON_HDFS = (
@@ -170,6 +171,20 @@ ON_HDFS = (
         "fs/hdfs/webhdfs/nodes.py",
         "if active is None:",
         "active = active or node\n        if False:",
+        NODES,
+    ),
+    wrong(
+        "an upload that was given up may replace what a later one wrote",
+        "fs/webhdfs.py",
+        "if first_word_s and overwrite:",
+        "if False:",
+        HELD_UP,
+    ),
+    wrong(
+        "a DataNode that is slow is never given longer",
+        "fs/webhdfs_nodes.py",
+        "self._unheard = 0 if heard else",
+        "self._unheard = 0 if True else",
         NODES,
     ),
     wrong(

@@ -69,15 +69,14 @@ class _Session(requests.Session):
         except requests.RequestException as error:
             asked_url = url if error.request is None else str(error.request.url)
             require_tls(asked_url, error)
+            # Its text, and what it comes from, show the URL with the token.
+            text = scrub(str(error))
             asked = self._nodes.node_of(asked_url)
             if not asked:
                 self._nodes.note_datanode(heard=False)
                 # Another NameNode knows of no better DataNode.
-                kind = _ShortError if isinstance(error, _ShortError) else requests.RequestException
-                raise kind(f"a DataNode: {scrub(str(error))}") from None
+                raise (_ShortError if isinstance(error, _ShortError) else requests.RequestException)(text) from None
             self._nodes.note_silence(asked)
-            # Its text, and what it comes from, show the URL with the token.
-            text = scrub(str(error))
             # The NameNode makes nothing: it says where to.
             if _was_never_sent(error) or more.get("params", {}).get("op") == "CREATE":
                 raise requests.ConnectTimeout(text) from None
