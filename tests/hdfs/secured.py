@@ -53,7 +53,7 @@ class SecuredCluster(MiniCluster):
         keytab = str(kdc.add("hdfs/localhost", "HTTP/localhost"))
         tls_port, data_tls_port = free_ports(2)
         self.secure_web_url = f"swebhdfs://localhost:{tls_port}"
-        self._tls = kdc.directory / "tls"
+        self._tls = kdc.directory / f"tls-{tls_port}"
         _make_certificate(self._tls)
         self.authority = self._tls / "authority.pem"
         core = {

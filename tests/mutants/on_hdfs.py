@@ -105,7 +105,7 @@ ON_HDFS = (
     ),
     wrong(
         "what HDFS stores as other bytes is compared with what was sent",
-        "fs/hdfs/webhdfs/filesystem.py",
+        "fs/hdfs/file_checksum.py",
         'if status.get("encBit") or',
         "if",
         CHECKSUM,
@@ -175,14 +175,14 @@ ON_HDFS = (
     ),
     wrong(
         "an upload that was given up may replace what a later one wrote",
-        "fs/webhdfs.py",
+        "fs/hdfs/webhdfs/filesystem.py",
         "if first_word_s and overwrite:",
         "if False:",
         HELD_UP,
     ),
     wrong(
         "a DataNode that is slow is never given longer",
-        "fs/webhdfs_nodes.py",
+        "fs/hdfs/webhdfs/nodes.py",
         "self._unheard = 0 if heard else",
         "self._unheard = 0 if True else",
         NODES,

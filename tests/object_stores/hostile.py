@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ftfile
-from ftfile.core.errors import FtfileError
+from ftfile.core.errors import FtfileError, StorageError
 from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
@@ -40,6 +40,7 @@ ROWS = 4
 # Of each large row: more than a store takes by one request.
 LARGE_BYTES = 6 << 20
 TRIES_MAX = 30
+TRIALS_MAX = 3
 KILLED_AFTER_S = (0.3, 3.0)
 END_TIMEOUT_S = 600.0
 # How many times shorter they wait.
@@ -237,6 +238,13 @@ def hasten() -> Callable[[], None]:
 if __name__ == "__main__":
     hasten()
     stream = Stream(**json.loads(sys.argv[1]))
-    stream.prove()
+    for left in reversed(range(TRIALS_MAX)):
+        try:
+            stream.prove()
+            break
+        except StorageError:
+            # A call that is given so little time may have no answer on a busy machine.
+            if not left:
+                raise
     print("proven", flush=True)
     stream.run()

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("HadoopChecksum", "digest_of")
+__all__ = ("HadoopChecksum", "checksum_for", "digest_of")
 
 CHUNK_BYTES = 512
 BUFFER_BYTES = 32
@@ -89,3 +89,13 @@ class HadoopChecksum:
                 self._blocks += self._block.digest()
                 self._block = hashlib.md5(usedforsecurity=False)
                 self._block_left = self._block_bytes
+
+
+def checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
+    """Return what computes the checksum of a file with such a status, or None where HDFS has one of other bytes.
+
+    Those of an encryption zone are of the encrypted content, those of erasure coding of stripes.
+    """
+    if status.get("encBit") or status.get("ecBit") or status.get("ecPolicy"):
+        return None
+    return HadoopChecksum(int(status["blockSize"]))

@@ -25,7 +25,7 @@ from ftfile.core.logs import get_logger
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.hdfs.base import HadoopFileSystem
 from ftfile.fs.hdfs.environment import current_user, is_kerberos
-from ftfile.fs.hdfs.file_checksum import HadoopChecksum, digest_of
+from ftfile.fs.hdfs.file_checksum import checksum_for, digest_of
 from ftfile.fs.hdfs.settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
 from ftfile.fs.hdfs.webhdfs.client import Answers, Upload, connect
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.core.clock import Clock
+    from ftfile.fs.hdfs.file_checksum import HadoopChecksum
     from ftfile.fs.hdfs.webhdfs.client import WebClient
     from ftfile.fs.location import Location
 
@@ -230,7 +231,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def _compare(self, path: str, full: str, content: bytes) -> None:
         status = self.do("stat", path, lambda: self._client.status(full))
         self._require_length(path, int(status["length"]), len(content))
-        checksum = _checksum_for(status)
+        checksum = checksum_for(status)
         if content and checksum is not None:
             checksum.update(content)
             self.verify("create_exclusive", path, full, checksum)
@@ -311,7 +312,7 @@ class _WebStream(OutputStream):
     def _started(self, operation: str) -> Upload:
         if self._upload is None:
             status, self._upload = self._fs.begin(operation, self.path, self._full)
-            self._empty_file, self._checksum = int(status["fileId"]), _checksum_for(status)
+            self._empty_file, self._checksum = int(status["fileId"]), checksum_for(status)
         return self._upload
 
     def _send(self, upload: Upload, data: bytearray | memoryview) -> None:
@@ -337,16 +338,6 @@ class _WebFile(InputFile):
     def close(self) -> None:
         """Release the file; idempotent."""
         self._fs = None
-
-
-def _checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
-    """Return what computes the checksum of a file with such a status, or None where HDFS has one of other bytes.
-
-    Those of an encryption zone are of the encrypted content, those of erasure coding of stripes.
-    """
-    if status.get("encBit") or status.get("ecBit") or status.get("ecPolicy"):
-        return None
-    return HadoopChecksum(int(status["blockSize"]))
 
 
 def _info(path: str, status: dict[str, Any]) -> FileInfo:

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 
 from ftfile.core.errors import ConfigError
-from ftfile.fs.tls import speaks_tls, tls_fault
+from ftfile.fs.calls.tls import speaks_tls, tls_fault
 
 __all__ = ("NoTicketError", "kerberos_auth", "require_tls", "scrub", "tls_context")
 
