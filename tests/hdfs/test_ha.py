@@ -117,10 +117,10 @@ def test_a_host_that_is_dead_is_left_for_the_other(seed: int, monkeypatch: pytes
                 query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
                 query.run(0, [rows("a"), rows("b")])
                 assert run_under(query, 1, die, "c", "d") < 2 * PROMISED_S
-                # Nobody waits for it any more.
+                # Nobody waits for it any more, but by WebHDFS for a DataNode that does.
                 began_s = time.monotonic()
                 query.run(2, [rows("e")])
-                assert time.monotonic() - began_s < PROMISED_S / 3
+                assert time.monotonic() - began_s < PROMISED_S / 2
                 checked(url, "a", "b", "c", "d", "e")
                 if number < len(schemes) - 1:
                     host.mend()

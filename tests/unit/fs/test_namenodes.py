@@ -103,7 +103,10 @@ class TestNative:
             found.run(0.5, lambda: client.get_file_info("/"), client)
         assert found.client() is client
 
-    def test_a_long_call_of_one_that_answers_is_left_alone(self, servers: Servers) -> None:
+    def test_a_long_call_of_one_that_answers_is_left_alone(
+        self, servers: Servers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(hdfs_native_nodes, "PULSE_S", 5.0)  # on a busy machine, too
         found = nodes(servers)
         client = found.client()
         waiting = threading.Event()

@@ -111,7 +111,7 @@ class WebNodes:
         now_s = SYSTEM_CLOCK.monotonic_s()
         if all(now_s - noted_s >= HELD_UP_S for noted_s in [*self._silent.values()]):
             return 0.0
-        return FIRST_WORD_S * 2**self._unheard
+        return FIRST_WORD_S * (1 << self._unheard)
 
     def note_datanode(self, *, heard: bool) -> None:
         """Take note that a DataNode has answered, or was given up: one that is but slow is given longer."""
