@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.format.record import IS_SEALED, decode_record
-from ftfile.commit.known_paths import KnownPaths
 from ftfile.commit.log.bases import RECORD_COST_BYTES, OwnBases
+from ftfile.commit.log.caches import KnownPaths, RecentRecords
 from ftfile.commit.log.create import create_record, outcome_unknown
-from ftfile.commit.log.finding import find_batch
 from ftfile.commit.log.fold import Fold, after
 from ftfile.commit.log.log_end import is_end
-from ftfile.commit.log.recent_records import RecentRecords
 from ftfile.commit.log.state import LogState
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import (
@@ -175,7 +173,7 @@ class CommitLog:
             StorageError: it was certainly not created.
         """
         with self.lock:
-            self.recent.keep()
+            self.recent.is_kept = True
             follows = self._state is not None and self._state.version == record.version - 1
             made = after(self._state, record) if self._state is not None and follows else None
             size_bytes = create_record(self, record)
@@ -218,10 +216,6 @@ class CommitLog:
                 return None
             raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
         return record, sum(map(len, read))
-
-    def find_batch(self, query_id: str, batch_id: int) -> Record | None:
-        """Return the record of a batch, or None when there is none or it is not kept any more."""
-        return find_batch(self, self.read_on(), query_id, batch_id)
 
     def _start(self) -> LogState:
         """Return the cached state if its record is still there, else the newest base, else the empty log."""
