@@ -21,7 +21,7 @@ from ftfile.commit.format.model import (
     StreamAuthor,
     Transaction,
 )
-from ftfile.commit.log import bases, create, fold, log
+from ftfile.commit.log import bases, fold, log, records
 from ftfile.commit.log import state as states
 from ftfile.commit.log import tables as memory
 from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
@@ -228,7 +228,7 @@ class TestTries:
 
         with pytest.raises(CommitOutcomeUnknown):
             driver.commit(0, driver.stage(0), log=CommitLog(Lost(driver.fs), clock=ManualClock()))
-        assert len(tried) == create.CREATE_TRIES
+        assert len(tried) == records.CREATE_TRIES
         driver.commit_new(0)
 
     def test_to_read_on(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

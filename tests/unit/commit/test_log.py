@@ -132,7 +132,7 @@ def test_large_batches_go_through_the_log(driver: Driver, monkeypatch: pytest.Mo
     adds = tuple(driver.stage(0) for _ in range(40))
     record = Record(0, "n", driver.author(0), 0, adds=adds)
     driver.log.prepare_directory()
-    monkeypatch.setattr("ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100))
     assert driver.log.create(record)
     assert driver.log.read_record(0) == record
     assert driver.fs.exists(layout.companion_path(0, "n"))

@@ -178,7 +178,7 @@ class TestOldBatches:
 
 @pytest.fixture
 def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100))
 
 
 @pytest.mark.usefixtures("_all_are_large")

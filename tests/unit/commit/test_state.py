@@ -256,7 +256,7 @@ class TestWhenBasesAreDue:
     ) -> None:
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 20_000)
         small = functools.partial(encode_record, companion_from=1000)
-        monkeypatch.setattr("ftfile.commit.log.create.encode_record", small)
+        monkeypatch.setattr("ftfile.commit.log.records.encode_record", small)
         driver.commit(0, *(driver.stage(0) for _ in range(100)))
         (written,) = list_bases(driver.fs)
         driver.fs.delete(layout.base_path(written))

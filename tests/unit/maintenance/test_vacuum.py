@@ -497,7 +497,7 @@ class TestLog:
 
     def test_with_records_goes_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            "ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100)
+            "ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100)
         )
         self.fill(world, 12)
         world.days(8)
@@ -511,7 +511,7 @@ class TestLog:
     def test_records_go_before_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Who finds a record without its adds looks whether the record is still there."""
         monkeypatch.setattr(
-            "ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100)
+            "ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100)
         )
         self.fill(world, 12)
         world.days(8)

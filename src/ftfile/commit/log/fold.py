@@ -153,7 +153,7 @@ class Fold:
                 self._reserved.set(remove.final_path, version)
         if len(self._removed) > REMOVED_KEPT:
             last = len(self._removed) - REMOVED_KEPT // 2 - 1
-            ((_, forgotten),) = itertools.islice(self._removed.items(), last, last + 1)
+            ((_, forgotten),) = itertools.islice(self._removed.oldest(), last, last + 1)
             kept = {add_id: at for add_id, at in self._removed.items() if at > forgotten}
             self._removed = SharedMap(kept).draft()
             self._removed_since = forgotten + 1

@@ -6,7 +6,7 @@ A state is the fold of all records up to its version; see `commit.fold`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.model import Add, DueJob, Fingerprint, JobAuthor, Remove, StreamAuthor
 from ftfile.commit.log.shared_map import SharedMap
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.tables import Memory
 
 __all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished", "has_author")
-
-V_co = TypeVar("V_co", covariant=True)
 
 # Queries that tasks are told of; a batch of another one is written, and the commit finds it again.
 VIEW_QUERIES = 256
@@ -163,11 +161,9 @@ class LogState:
         return LogView(self.version, self.nonce, last_batches, transactions)
 
 
-class _Lookup(Protocol[V_co]):
-    def get(self, key: str, /) -> V_co | None: ...
-
-
-def has_author(author: Author, queries: _Lookup[QueryState], transactions: _Lookup[TransactionState]) -> bool:
+def has_author(
+    author: Author, queries: SharedMap[str, QueryState], transactions: SharedMap[str, TransactionState]
+) -> bool:
     """Return True if these queries and transactions show that an author is in the log; see `LogState.has`."""
     if isinstance(author, StreamAuthor):
         query = queries.get(author.query_id)
