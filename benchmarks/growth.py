@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarks.report import Cell, Table, percentile
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, Fingerprint, Origin, StreamAuthor
+from ftfile.commit.format.model import Add, Body, Fingerprint, Origin, StreamAuthor
 from ftfile.commit.log.bases import encode_base
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.checksum import checksum
@@ -70,7 +68,7 @@ class _Writer:
         author = StreamAuthor("query", "run", self.batches, f"{self.batches}", None)
         fingerprint = Fingerprint("content/1", f"{self.batches}", covers_content=True)
         began = time.perf_counter()
-        commit(self.log, Proposal(author, adds=adds, fingerprint=fingerprint, tasks=2), Policy())
+        commit(self.log, author, lambda *_: Body(adds=adds, tasks=2), fingerprint=fingerprint)
         self.batches += 1
         return (time.perf_counter() - began) * 1000
 

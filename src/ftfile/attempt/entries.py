@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin
-from ftfile.commit.proposal import Rewrite
+from ftfile.commit.rewrites import Rewrite
 
 if TYPE_CHECKING:
     from ftfile.attempt.message import Assembled, StagedPart
@@ -44,4 +44,4 @@ def rewrite_of(assembled: Assembled) -> Rewrite:
         first, last = min(each.first_batch for each in origins), max(each.last_batch for each in origins)
         origin = Origin(segments[0].origin.query_id, first, last)
         parts.append(add_of(part, segments[0].encoding, origin, ranges))
-    return Rewrite(segments, (*parts, *assembled.rests), assembled.known_at, assembled.reason)
+    return Rewrite(segments, (*parts, *assembled.rests), assembled.read_version, assembled.reason)

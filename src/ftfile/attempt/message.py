@@ -71,7 +71,7 @@ class Assembled:
         inputs: the segments that are used up by it, wholly or in part.
         parts: made of them, each with the ranges it took.
         rests: what is left of the inputs: later ranges of the same spools.
-        known_at: the version at which the inputs were live.
+        read_version: the version at which the inputs were live.
         reason: why the parts ended.
     """
 
@@ -80,7 +80,7 @@ class Assembled:
     inputs: tuple[Add, ...]
     parts: tuple[tuple[StagedPart, tuple[SourceRange, ...]], ...]
     rests: tuple[Add, ...]
-    known_at: int
+    read_version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.commit.live_names import live_names, may_repeat
-from ftfile.core.errors import ConfigError, NameCollision, NotFound
+from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.core.errors import ConfigError, NameCollision
 from ftfile.fs.calls.parallel import side_by_side
 from ftfile.fs.paths import shape_fault
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ftfile.commit.format.model import Add
+    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.log.caches import KnownPaths
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("FinalPaths",)
+__all__ = ("FOLLOWED_MAX", "FinalPaths", "live_names")
+
+# Records that are read one by one for the names of live parts; of more, a snapshot costs less.
+FOLLOWED_MAX = 256
 
 
 class FinalPaths:
@@ -35,15 +39,13 @@ class FinalPaths:
         log: of the directory.
         head: the state that the record follows.
         adds: every add that may be claimed; the store is asked about all of them at once.
-        names_repeat: names may lack what makes them unique, and each must be new to the directory.
     """
 
-    def __init__(self, log: CommitLog, head: LogState, adds: Iterable[Add], *, names_repeat: bool) -> None:
+    def __init__(self, log: CommitLog, head: LogState, adds: Iterable[Add]) -> None:
         store = log.fs.capabilities
         paths = {add.id: add.final_path for add in adds if add.final_path is not None}
         faults = {path: shape_fault(path) or store.fault_of(path) for path in paths.values()}
         self._faults = {path: fault for path, fault in faults.items() if fault is not None}
-        self._names_repeat = names_repeat
         self._reserved = head.reserved
         # Recorded, and not published yet.
         self._waiting = {_path_of(add) for entry in head.unpublished.values() for add in entry.adds}
@@ -53,11 +55,11 @@ class FinalPaths:
         self._files = _files_among(log, head, {directory for path in valid for directory in _above(path)})
         self._taken: AbstractSet[str] = frozenset()
         self._live: AbstractSet[str] = frozenset()
-        repeating = [path for add_id, path in paths.items() if names_repeat and may_repeat(add_id, path)]
+        repeating = [path for add_id, path in paths.items() if _may_repeat(add_id, path)]
         if repeating:
             self._live = live_names(log, head)
             asked = [path for path in repeating if path not in self._faults and self._files.isdisjoint(_above(path))]
-            found = side_by_side(log.fs, lambda path: _look(log.fs, path), asked)
+            found = side_by_side(log.fs, lambda path: stat_or_none(log.fs, path), asked)
             self._taken = {path for path, info in zip(asked, found, strict=True) if info is not None}
 
     def claim(self, adds: Sequence[Add]) -> None:
@@ -94,12 +96,50 @@ class FinalPaths:
             _refuse(path, "another part of this batch has it")
         if path in self._directories:
             _refuse(path, "it is also a directory of this batch")
-        if self._names_repeat and path in self._reserved:
+        if path in self._reserved:
             _refuse(path, f"a part that version {self._reserved[path]} removed had it")
         if path in self._taken or path in self._waiting:
             _refuse(path, "a file of that name is there")
         if path in self._live:
             _refuse(path, "a part of the directory has it, though its file was moved or deleted")
+
+
+def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
+    """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow.
+
+    Raises:
+        CorruptData: see `snapshot_at`.
+    """
+    known = log.known_paths
+    if not _read_on(log, head, known):
+        adds = snapshot_at(log, head).adds.values()
+        known.live = {add.final_path for add in adds if add.final_path and _may_repeat(add.id, add.final_path)}
+    known.version, known.nonce = head.version, head.nonce
+    return known.live
+
+
+def _read_on(log: CommitLog, head: LogState, known: KnownPaths) -> bool:
+    """Take in the records up to the head; False if they do not follow what is known, or are too many."""
+    version, nonce, known.version = known.version, known.nonce, -1
+    if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
+        return False
+    for following in range(version + 1, head.version + 1):
+        record = log.recent.records.get(following) or log.read_record(following)
+        if record is None or record.after != nonce:
+            return False
+        _apply(record, known.live)
+        nonce = record.nonce
+    return nonce == head.nonce
+
+
+def _apply(record: Record, paths: set[str]) -> None:
+    paths.difference_update(remove.final_path for remove in record.removes if remove.final_path)
+    paths.update(add.final_path for add in record.adds if add.final_path and _may_repeat(add.id, add.final_path))
+
+
+def _may_repeat(add_id: str, final_path: str) -> bool:
+    """Return True if the name lacks what makes it unique."""
+    return layout.unique_part(add_id) not in final_path
 
 
 def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
@@ -123,7 +163,9 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
                 absent.add(directory)
             else:
                 asked.append(directory)
-        for directory, info in zip(asked, side_by_side(log.fs, lambda path: _look(log.fs, path), asked), strict=True):
+        for directory, info in zip(
+            asked, side_by_side(log.fs, lambda path: stat_or_none(log.fs, path), asked), strict=True
+        ):
             if info is not None and info.is_directory:
                 known.remember(directory)
                 continue
@@ -141,13 +183,6 @@ def _path_of(add: Add) -> str:
 def _above(path: str) -> list[str]:
     """Return the directories above a path, deepest first, without the root."""
     return layout.ancestors(layout.parent(path))[:-1]
-
-
-def _look(fs: FileSystem, path: str) -> FileInfo | None:
-    try:
-        return fs.stat(path)
-    except NotFound:
-        return None
 
 
 def _refuse(path: str, why: str) -> None:

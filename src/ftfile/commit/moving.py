@@ -9,6 +9,7 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32, require_known
 from ftfile.core.errors import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import Unpublished
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("clear_stage", "is_recorded", "look", "place", "retire", "sync_names")
+__all__ = ("clear_stage", "is_recorded", "place", "retire", "sync_names")
 
 # Of a file that is compared, in memory at once.
 PIECE_BYTES = 4 << 20
@@ -104,14 +105,6 @@ def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
             _log.debug("left %s behind: %s", directory, error)
 
 
-def look(fs: FileSystem, path: str) -> FileInfo | None:
-    """Return what is at a path; None for nothing, also where a file is in the place of its directory."""
-    try:
-        return fs.stat(path)
-    except (NotFound, NotADirectory):
-        return None
-
-
 def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read: bool = True) -> bool:
     """Return True if a file is the recorded part.
 
@@ -140,9 +133,9 @@ def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read
 def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     assert remove.final_path is not None, f"{remove.id} is no part"
     hidden = layout.retired_path(remove.id)
-    found = look(fs, remove.final_path)
+    found = stat_or_none(fs, remove.final_path)
     if found is None:
-        return _Step.NOWHERE if first and look(fs, hidden) is None else _Step.DONE
+        return _Step.NOWHERE if first and stat_or_none(fs, hidden) is None else _Step.DONE
     if not is_recorded(fs, found, remove, read=not first):
         return _Step.FOREIGN
     try:
@@ -151,7 +144,7 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
         _log.debug("somebody else has retired %s", remove.final_path)
     except AlreadyExists:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
-        if first and not _is_same(found, look(fs, hidden)) and not is_recorded(fs, found, remove):
+        if first and not _is_same(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
             return _Step.FOREIGN
         _delete(fs, remove.final_path)
     return _Step.DONE
@@ -166,7 +159,7 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
     except AlreadyExists:
         _settle_both(fs, add, add.final_path)
     except NotFound:
-        target = look(fs, add.final_path)
+        target = stat_or_none(fs, add.final_path)
         if target is None:
             return _Step.NOWHERE
         if target.size_bytes != add.length:
@@ -179,7 +172,7 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
 
 def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
     """Both names exist: fine when they are one file, or when the final one has the recorded content."""
-    source, target = look(fs, add.path), look(fs, final_path)
+    source, target = stat_or_none(fs, add.path), stat_or_none(fs, final_path)
     if target is None:
         raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
     if source is None:

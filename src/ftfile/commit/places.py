@@ -6,16 +6,17 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.commit.moving import is_recorded, look
-from ftfile.core.errors import NotADirectory, NotFound, Unsupported
+from ftfile.commit.moving import is_recorded
+from ftfile.core.errors import Unsupported
 from ftfile.fs.paths import require_valid
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Remove
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("Place", "Whereabouts", "children", "find_part", "has_content", "walk")
+__all__ = ("Place", "Whereabouts", "find_part", "has_content")
 
 
 class Place(enum.Enum):
@@ -51,12 +52,12 @@ def find_part(fs: FileSystem, add: Add) -> Whereabouts:
     """Return where a part is. It may move from staged to final and from there to retired while one looks."""
     assert add.final_path is not None, f"part {add.id} has no final name"
     if (fault := _fault(fs, add.final_path)) is not None:
-        staged = look(fs, add.path)
+        staged = stat_or_none(fs, add.path)
         return _retired(fs, add) if staged is None else Whereabouts(Place.IMPOSSIBLE, staged, fault)
-    final = look(fs, add.final_path)
-    staged = look(fs, add.path) if add.path != add.final_path else None
+    final = stat_or_none(fs, add.final_path)
+    staged = stat_or_none(fs, add.path) if add.path != add.final_path else None
     if final is None and staged is None:
-        final = look(fs, add.final_path)
+        final = stat_or_none(fs, add.final_path)
     if final is None and staged is None:
         return _retired(fs, add)
     if final is None:
@@ -69,29 +70,8 @@ def find_part(fs: FileSystem, add: Add) -> Whereabouts:
 
 def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
     """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
-    found = look(fs, path)
+    found = stat_or_none(fs, path)
     return found is not None and is_recorded(fs, found, recorded)
-
-
-def children(fs: FileSystem, directory: str) -> list[FileInfo]:
-    """Return what is directly in a directory; nothing where there is none."""
-    try:
-        return fs.list(directory)
-    except (NotFound, NotADirectory):
-        return []
-
-
-def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
-    """Return all files below a directory, by path."""
-    found: dict[str, FileInfo] = {}
-    waiting = [directory]
-    while waiting:
-        for info in children(fs, waiting.pop()):
-            if info.is_directory:
-                waiting.append(info.path)
-            else:
-                found[info.path] = info
-    return found
 
 
 def _fault(fs: FileSystem, path: str) -> str | None:
@@ -109,14 +89,14 @@ def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:
     if staged.size_bytes != add.length:
         return Whereabouts(Place.DAMAGED, staged)
     for directory in layout.ancestors(layout.parent(add.final_path or ""))[:-1]:
-        above = look(fs, directory)
+        above = stat_or_none(fs, directory)
         if above is not None and not above.is_directory:
             return Whereabouts(Place.TAKEN, above)
     return Whereabouts(Place.STAGED, staged)
 
 
 def _retired(fs: FileSystem, add: Add) -> Whereabouts:
-    hidden = look(fs, layout.retired_path(add.id))
+    hidden = stat_or_none(fs, layout.retired_path(add.id))
     return Whereabouts(Place.NOWHERE) if hidden is None else Whereabouts(Place.RETIRED, hidden)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("extend_ranges", "keep_base", "keep_up")
+__all__ = ("extend_ranges", "keep_base", "post_commit")
 
 # A range is due at every 64th version, and as soon as this committer remembers 256 KiB of records.
 RANGE_EVERY = 64
@@ -32,7 +32,7 @@ PAUSES_MAX = 6
 _log = get_logger(__name__)
 
 
-def keep_up(log: CommitLog, head: LogState) -> None:
+def post_commit(log: CommitLog, head: LogState) -> None:
     """Write a range and a base when they are due."""
     recent = log.recent
     if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
@@ -62,7 +62,7 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
     records: list[Record] = []
     read_again = 0
     for version in range(max(first, head.log_start), head.version + 1):
-        record = log.recent.get(version)
+        record = log.recent.records.get(version)
         if record is None:
             if read_again == GAP_RECORDS:
                 break

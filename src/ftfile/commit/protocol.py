@@ -6,28 +6,33 @@ repeated by anybody. docs/protocol.md says why each step stands where it does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.format.model import Body, Record
 from ftfile.commit.lineage import lineage_start
-from ftfile.commit.post_commit import keep_up
-from ftfile.commit.prepare import check_staged, prepare
-from ftfile.commit.publish import raise_own, roll_forward, wait_for_removed
-from ftfile.commit.replay import check_replay
+from ftfile.commit.policy import Policy
+from ftfile.commit.post_commit import post_commit
+from ftfile.commit.publish import raise_own, require_removed_published, roll_forward
+from ftfile.commit.read.snapshot import Snapshot, snapshot_at
+from ftfile.commit.replay import check_replay, fingerprint_mac
+from ftfile.commit.staged import check_staged
 from ftfile.core.errors import InvalidMessages
-from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from ftfile.commit.format.model import Author, Record
+    from ftfile.commit.format.model import Author, Fingerprint
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.policy import Policy
-    from ftfile.commit.proposal import Proposal, Refused
     from ftfile.commit.publish import Problem
 
-__all__ = ("Committed", "catch_up", "commit")
+__all__ = ("Committed", "Prepare", "catch_up", "commit", "record_of")
 
-_log = get_logger(__name__)
+# Returns what the record after this head says; None if there is nothing to record. It is called for every head that is
+# tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
+Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,62 +43,102 @@ class Committed:
         version: of the log then.
         replayed: the batch had been there before.
         record: what was created; None if nothing was.
-        refused: rewrites that were left out because their parts cannot get their names.
     """
 
     version: int
     replayed: bool
     record: Record | None = field(default=None, compare=False, repr=False)
-    refused: tuple[Refused, ...] = ()
 
 
-def commit(log: CommitLog, proposal: Proposal, policy: Policy) -> Committed:
-    """Make a batch part of the directory exactly once, and publish it; repeatable with the same batch.
+def commit(
+    log: CommitLog,
+    author: Author,
+    prepare: Prepare,
+    policy: Policy = Policy(),  # noqa: B008 - it is frozen
+    *,
+    fingerprint: Fingerprint | None = None,
+    claims_replay: bool = False,
+) -> Committed:
+    """Make what an author prepares part of the directory exactly once, and publish it; repeatable for the same batch.
 
-    Maintenance that has come to nothing is not recorded.
+    Args:
+        log: of the directory.
+        author: of the record.
+        prepare: returns what the record says.
+        policy: what to do in the cases that the user decides.
+        fingerprint: of the batch's rows.
+        claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
+        ConfigError: the store does not keep the path of a part.
+        NameCollision: such a path is taken, or needs a directory where a file is.
         StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
     """
     nonce = log.ids.unique()
     while True:
         head = log.read_on(durable=True)
         log.prepare_directory()
-        problems = roll_forward(log, head, policy, proposal.author)
-        raise_own(problems, proposal.author)
-        if head.finds(proposal.author):
-            check_replay(log, head, proposal.author, proposal.fingerprint, policy)
+        problems = roll_forward(log, head, policy, author)
+        raise_own(problems, author)
+        if head.has(author):
+            check_replay(log, head, author, fingerprint, policy)
             return Committed(head.version, replayed=True)
-        if proposal.claims_replay:
+        if claims_replay:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
-        start = lineage_start(head, proposal.author, policy)
-        proposal.check_head(head)
-        settled = proposal.settled(log, head)
-        check_staged(log.fs, (*settled.adds, *settled.letters), head.horizon_ms)
-        prepared = prepare(log, head, settled, nonce, start)
-        record = prepared.record
-        for left_out in prepared.refused:
-            _log.warning("rows stay where they are: %s", left_out.error)
-        if record is None:
-            return Committed(head.version, replayed=False, refused=prepared.refused)
-        wait_for_removed(problems, record)
+        start = lineage_start(head, author, policy)
+        body = prepare(head, partial(snapshot_at, log, head))
+        if body is None:
+            return Committed(head.version, replayed=False)
+        _require_publishable(log, head, body)
+        record = replace(
+            record_of(log, head, body, author, nonce),
+            lineage_start=start,
+            fingerprint=fingerprint_mac(log.fs, fingerprint, author),
+        )
+        require_removed_published(problems, record)
         if (after := log.create(record)) is not None:
             break
     # Committed. From here on we may die: whoever comes next rolls forward.
-    problems = roll_forward(log, after, policy, proposal.author, tried=problems, created=record.version)
-    raise_own(problems, proposal.author, record.version)
-    keep_up(log, after)
-    return Committed(record.version, replayed=False, record=record, refused=prepared.refused)
+    problems = roll_forward(log, after, policy, author, tried=problems, created=record.version)
+    raise_own(problems, author, record.version)
+    post_commit(log, after)
+    return Committed(record.version, replayed=False, record=record)
 
 
-def catch_up(log: CommitLog, author: Author, policy: Policy) -> tuple[LogState, list[Problem]]:
+def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
     """Publish what is recorded, as every commit does first, for those who may then find nothing to commit.
 
     Returns:
         The head, and what could not be published.
     """
     head = log.read_on(durable=True)
-    problems = roll_forward(log, head, policy, author)
+    problems = roll_forward(log, head, Policy(), author)
     raise_own(problems, author)
     return head, problems
+
+
+def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
+    """Return the record that follows a head."""
+    said = {each.name: getattr(body, each.name) for each in fields(Body)}
+    said["due"] = head.jobs_left(body.removes) if body.due is None else body.due
+    said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
+    return Record(head.version + 1, nonce, author, log.clock.now_ms(), after=head.nonce, **said)
+
+
+def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
+    """Check the files and final paths of all that is added; nothing is committed that could not be published.
+
+    Raises:
+        CommitError: see `check_staged`.
+        ConfigError: see `FinalPaths.claim`.
+        NameCollision: likewise.
+    """
+    adds = (*body.adds, *body.letters)
+    parts = [add for add in adds if add.kind == "part"]
+    assert len({add.id for add in adds}) == len(adds), "two adds with one id"
+    assert len({add.path for add in parts}) == len(parts), "two parts in one file"
+    # What is left of a segment lies where that lies, which is safe as long as one of them is live.
+    kept = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
+    check_staged(log.fs, [add for add in adds if add.path not in kept], head.horizon_ms)
+    FinalPaths(log, head, adds).claim(adds)

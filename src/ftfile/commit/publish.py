@@ -30,10 +30,10 @@ __all__ = (
     "Problem",
     "publish",
     "raise_own",
+    "require_removed_published",
     "roll_forward",
     "skip_published",
     "still_live",
-    "wait_for_removed",
 )
 
 FIRST_WAIT_S = 0.05
@@ -109,7 +109,7 @@ def raise_own(problems: Sequence[Problem], author: Author, version: int | None =
         _log.warning("version %d, of another writer, is not wholly published: %s", problem.version, problem.error)
 
 
-def wait_for_removed(problems: Sequence[Problem], record: Record) -> None:
+def require_removed_published(problems: Sequence[Problem], record: Record) -> None:
     """Refuse a record that removes what is not published yet: publishing it later would bring it back."""
     removed = {remove.id for remove in record.removes}
     for problem in problems:
@@ -145,7 +145,7 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool
             return _problem(entry, _missing_error(entry, missing), missing) if missing else None
 
 
-def still_live(log: CommitLog, adds: Sequence[Add], known_at: int) -> list[Add]:
+def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
     """Return those of the adds that no record has removed since: read the log again before calling one missing.
 
     One of a version so long ago that the log's state does not tell is taken for removed.
@@ -153,7 +153,7 @@ def still_live(log: CommitLog, adds: Sequence[Add], known_at: int) -> list[Add]:
     if not adds:
         return []
     head = log.read_on(durable=True)
-    return [add for add in adds if head.is_live(add, known_at)]
+    return [add for add in adds if head.is_live(add, read_version)]
 
 
 def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
-from ftfile.commit.log.finding import find_batch, find_transaction
-from ftfile.commit.sealed.fingerprint import as_recorded
+from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import ReplayMismatch
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftfile.commit.format.model import Author, Fingerprint, Record, Transaction
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.policy import Policy
+    from ftfile.fs.api import FileSystem
 
-__all__ = ("check_replay",)
+__all__ = ("check_replay", "find_batch", "fingerprint_mac")
 
 _UNPROVEN = "its rows are not, or cannot be shown to be, those it was committed with"
 
@@ -71,7 +73,7 @@ def _problem(
     if recorded is None:
         return f"{_UNPROVEN}: the log does not keep its record any more"
     before, offsets_hash = recorded.fingerprint, author.offsets_hash if isinstance(author, StreamAuthor) else None
-    now = as_recorded(log.fs, fingerprint, author, before)
+    now = fingerprint_mac(log.fs, fingerprint, author, before)
     if offsets_hash is None or recorded.offsets_hash is None:
         return _difference(before, now)
     if offsets_hash != recorded.offsets_hash:
@@ -143,4 +145,98 @@ def _recorded_transaction(log: CommitLog, head: LogState, transaction: Transacti
     last = head.transactions[transaction.app_id]
     if transaction.version == last.last:
         return _Recorded(None, last.fingerprint)
-    return _Recorded.of(find_transaction(log, head, transaction))
+    return _Recorded.of(_find_transaction(log, head, transaction))
+
+
+def find_batch(log: CommitLog, head: LogState, query_id: str, batch_id: int) -> Record | None:
+    """Return the record of a batch, or None when there is none or it is not kept any more."""
+
+    def number_of(author: Author) -> int | None:
+        return author.batch_id if isinstance(author, StreamAuthor) and author.query_id == query_id else None
+
+    last = head.queries.get(query_id)
+    return None if last is None else _find(log, head, number_of, batch_id, last.last_batch, last.version)
+
+
+def _find_transaction(log: CommitLog, head: LogState, transaction: Transaction) -> Record | None:
+    """Return the record of a transaction, or None when there is none or it is not kept any more."""
+
+    def number_of(author: Author) -> int | None:
+        found = author.transaction if isinstance(author, JobAuthor) else None
+        return found.version if found is not None and found.app_id == transaction.app_id else None
+
+    last = head.transactions.get(transaction.app_id)
+    return None if last is None else _find(log, head, number_of, transaction.version, last.last, last.version)
+
+
+def _find(
+    log: CommitLog,
+    head: LogState,
+    number_of: Callable[[Author], int | None],
+    wanted: int,
+    last: int,
+    last_version: int,
+) -> Record | None:
+    """Look for an author's number, which only goes up, among the records that are kept.
+
+    Args:
+        log: of the directory.
+        head: its state.
+        number_of: the number of an author, None for others.
+        wanted: which number.
+        last: the newest number.
+        last_version: its version.
+    """
+    low, high = head.log_start, last_version
+    # With one record for each number it is there; else halves are looked at.
+    version = high - (last - wanted)
+    while low <= high and wanted <= last:
+        version = version if low <= version <= high else (low + high) // 2
+        at = version
+        number = None
+        while at >= low:
+            record = log.read_record(at)
+            if record is None:
+                return None
+            number = number_of(record.author)
+            if number is not None:
+                break
+            at -= 1
+        if number is None or number < wanted:
+            low = version + 1
+        elif number > wanted:
+            high = at - 1
+        else:
+            # Records that are not kept any more may be dead ones.
+            return record if log.read_on().log_start <= at else None
+        version = -1
+    return None
+
+
+def fingerprint_mac(
+    fs: FileSystem, fingerprint: Fingerprint | None, author: Author, recorded: Fingerprint | None = None
+) -> Fingerprint | None:
+    """Return a fingerprint as records have it: in an encrypted directory under a MAC, so that it confirms no guess.
+
+    Args:
+        fs: of the directory.
+        fingerprint: of a batch's rows.
+        author: of the batch.
+        recorded: the fingerprint it is to be compared with; None for a new record.
+
+    Raises:
+        ConfigError: the key is not to be had.
+    """
+    if fingerprint is None or not isinstance(fs, SealedFileSystem):
+        return fingerprint
+    like = None if recorded is None else recorded.digest
+    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, _batch(author), like))
+
+
+def _batch(author: Author) -> str:
+    """Return what is the same whenever the batch comes again."""
+    if isinstance(author, StreamAuthor):
+        return f"{author.query_id}/{author.batch_id}"
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        return f"{author.transaction.app_id}/{author.transaction.version}"
+    return author.job_id

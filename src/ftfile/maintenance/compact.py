@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.durability import durability_of
-from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import Committed, catch_up, commit
 from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.proposal import Rewrite
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.rewrites import Rewrite
 
 __all__ = ("TARGET_BYTES", "CompactReport", "compact", "plan_merges")
 
@@ -92,17 +92,17 @@ def compact(
     author = MaintenanceAuthor("compact", SYSTEM_IDS.unique())
     with log_context(job=author.job_id):
         with log.lock:
-            head, problems = catch_up(log, author, Policy())
+            head, problems = catch_up(log, author)
             snapshot = snapshot_at(log, head)
             chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
         stuck = {add_id for problem in problems for add_id in problem.add_ids}
         plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
         merger = Merger(log.fs, author.job_id, snapshot)
         rewrites = merger.merge_all(plan)
-        done = _commit(log, author, rewrites) if rewrites else Committed(head.version, replayed=False)
-        report = _report(done, rewrites)
+        done, accepted = _commit(log, author, rewrites)
+        report = _report(done, accepted, rewrites)
         _log.info("compacted: %s", report)
-        error = merger.error or next((refused.error for refused in done.refused), None)
+        error = merger.error or next((refused.error for refused in accepted.refused), None)
         if error is not None:
             raise error
         return report
@@ -125,19 +125,30 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
     return [merge for merge in merges if len(merge) > 1]
 
 
-def _commit(log: CommitLog, author: MaintenanceAuthor, rewrites: Sequence[Rewrite]) -> Committed:
+def _commit(
+    log: CommitLog, author: MaintenanceAuthor, rewrites: Sequence[Rewrite]
+) -> tuple[Committed | None, Accepted]:
     """Record what was merged; what others have replaced or dropped meanwhile is left out, in the extreme all of it."""
     durability = durability_of("auto", log.fs.capabilities)
-    proposal = Proposal(author, rewrites=tuple(rewrites), metrics={"durability": durability})
+    accepted = Accepted()
+
+    def prepare(head: LogState, _: object) -> Body | None:
+        nonlocal accepted
+        accepted = accept_rewrites(log, head, rewrites)
+        if not accepted.rewrites:
+            return None
+        return Body(adds=accepted.adds, removes=accepted.removes, metrics={"durability": durability})
+
     with log.lock:
-        return commit(log, proposal, Policy())
+        done = commit(log, author, prepare) if rewrites else None
+    return done, accepted
 
 
-def _report(done: Committed, rewrites: Sequence[Rewrite]) -> CompactReport:
-    refused = {each.rewrite.inputs[0].id for each in done.refused}
+def _report(done: Committed | None, accepted: Accepted, rewrites: Sequence[Rewrite]) -> CompactReport:
+    refused = {each.rewrite.inputs[0].id for each in accepted.refused}
     kept = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in refused]
     taken = [add for rewrite in kept for add in rewrite.inputs]
-    if done.record is None:
+    if done is None or done.record is None:
         return CompactReport(parts_lost=len(taken))
     replaced = {remove.id for remove in done.record.removes}
     inputs = [add for add in taken if add.id in replaced]

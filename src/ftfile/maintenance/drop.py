@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
+from ftfile.commit.format.model import Body, MaintenanceAuthor, Remove
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import SYSTEM_IDS
@@ -17,7 +15,7 @@ from ftfile.maintenance.partition_filter import select
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
@@ -77,12 +75,13 @@ def drop(
     log, job_id = log_to_maintain(path, key_provider, storage), SYSTEM_IDS.unique()
     dropped: list[Add] = []
 
-    def drops(head: LogState, snapshot: Snapshot) -> list[Add]:
-        dropped[:] = snapshot.adds.values() if isinstance(where, str) else select(head, snapshot, where)
-        return dropped
+    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        live = snapshot()
+        dropped[:] = live.adds.values() if isinstance(where, str) else select(head, live, where)
+        return Body(removes=tuple(map(Remove.of, dropped))) if dropped else None
 
     with log_context(job=job_id), log.lock:
-        done = commit(log, Proposal(MaintenanceAuthor("drop", job_id), drops=drops), Policy())
+        done = commit(log, MaintenanceAuthor("drop", job_id), prepare)
         if done.record is None:
             return DropReport()
         rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)

@@ -12,12 +12,10 @@ from ftfile.attempt.durability import durability_of
 from ftfile.attempt.entries import rewrite_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
-from ftfile.commit.protocol import commit
-from ftfile.commit.publish import raise_own, roll_forward
+from ftfile.commit.protocol import catch_up, commit
+from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
 from ftfile.core.ids import SYSTEM_IDS
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, DueJob, Record
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.proposal import Rewrite
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.fs.api import Durability
 
 __all__ = ("FlushReport", "flush")
@@ -128,7 +126,7 @@ class _Flush:
         while self._flush_some(head):
             head = self._log.read_on(durable=True)
         # An earlier flush may have died between its record and its files.
-        raise_own(roll_forward(self._log, head, Policy(), self._author), self._author)
+        head, _ = catch_up(self._log, self._author)
         for query_id in untold_queries(head):
             hook = _publishing_of(head, query_id).on_publish
             if hook is not None and self._query_id in {None, query_id}:
@@ -161,10 +159,26 @@ class _Flush:
         self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
     ) -> None:
         """Create a record of the rewrites that can be published; what the others are made of stays open."""
-        done = commit(log, _proposal(self._author, rewrites, publishing, query_id, durability), Policy())
-        for refused in done.refused:
+        accepted = Accepted()
+
+        def prepare(head: LogState, _: object) -> Body | None:
+            nonlocal accepted
+            named = _namer(publishing, query_id, log, head).name(log, head, rewrites)
+            accepted = accept_rewrites(log, head, named.rewrites, refused=named.refused)
+            if not accepted.rewrites:
+                return None
+            untold = {} if publishing.on_publish is None else note_untold(head.version + 1, query_id)
+            return Body(
+                adds=accepted.adds,
+                removes=accepted.removes,
+                metrics={"durability": durability, **accepted.metrics()},
+                memory=named.memory | untold,
+            )
+
+        done = commit(log, self._author, prepare)
+        for refused in accepted.refused:
             self._leave_open(refused.rewrite.inputs, refused.error)
-        left_out = {refused.rewrite.inputs[0].id for refused in done.refused}
+        left_out = {refused.rewrite.inputs[0].id for refused in accepted.refused}
         others = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
         self._look_for_stale(log.read_on(), done.record, others)
         if done.record is not None:
@@ -241,31 +255,12 @@ class _Flush:
                 yield replace(job, inputs=inputs)
 
 
-def _proposal(
-    author: MaintenanceAuthor,
-    rewrites: Sequence[Rewrite],
-    publishing: Publishing,
-    query_id: str,
-    durability: Durability,
-) -> Proposal:
-    """Return what is to be committed: parts of one query, called as that calls its own."""
-
-    def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
-        query = head.queries.get(query_id)
-        last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
-        namer = Namer(
-            publishing.naming,
-            f"{last_batch:010d}",
-            log.clock.now_ms(),
-            query_id,
-            FIRST_NUMBER + NUMBERS_PER_VERSION * since,
-        )
-        named = namer.settle(proposal, log, head)
-        if publishing.on_publish is None:
-            return named
-        return replace(named, memory=named.memory | note_untold(head.version + 1, query_id))
-
-    return Proposal(author, rewrites=tuple(rewrites), metrics={"durability": durability}, settle=settle)
+def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:
+    """Return what calls parts as their query calls its own, at a head."""
+    query = head.queries.get(query_id)
+    last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
+    first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since
+    return Namer(publishing.naming, f"{last_batch:010d}", log.clock.now_ms(), query_id, first_index)
 
 
 def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:

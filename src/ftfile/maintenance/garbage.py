@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.bases import BASES_KEPT, list_bases
-from ftfile.commit.log.times import list_log, newest_at
+from ftfile.commit.log.times import newest_at
 from ftfile.commit.moving import is_recorded
 from ftfile.commit.read.own_ranges import own_cover
 from ftfile.commit.read.ranges import contained, list_ranges
@@ -93,7 +94,7 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start
     Raises:
         CorruptData: the log is damaged: nothing may be deleted.
     """
-    listed = list_log(log.fs)
+    listed = list_or_empty(log.fs, layout.LOG)
     since = newest_at(listed, head, horizon_ms, now_ms) or 0
     within = snapshot_at(log, head, since=max(since, head.log_start))
     found = find_removed(log, head)

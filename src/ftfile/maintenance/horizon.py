@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.hints import store_now_ms
 from ftfile.commit.log.times import created_ms, time_text
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
@@ -53,19 +52,15 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
         if horizon_ms <= store_now_ms(log.fs):
             return False
         author = MaintenanceAuthor(LOWERING, job_id)
-        first = commit(log, Proposal(author, horizon_ms=horizon_ms), Policy()).version
+        first = commit(log, author, partial(_repeat, horizon_ms)).version
         now_ms = store_now_ms(log.fs)
 
-        def require_no_other(head: LogState, first: int = first) -> None:
-            if _horizons_since(log, first, head.version):
-                raise _OtherHorizonError
+        def lower(head: LogState, _: object, first: int = first, now_ms: int = now_ms) -> Body | None:
+            return None if _horizons_since(log, first, head.version) else Body(horizon_ms=now_ms)
 
-        try:
-            commit(log, Proposal(author, horizon_ms=now_ms, lowers_horizon=True, check=require_no_other), Policy())
-        except _OtherHorizonError:
-            continue
-        _log.warning("the horizon %s lay in the future, and is %s now", time_text(horizon_ms), time_text(now_ms))
-        return True
+        if commit(log, author, lower).record is not None:
+            _log.warning("the horizon %s lay in the future, and is %s now", time_text(horizon_ms), time_text(now_ms))
+            return True
     raise CommitError("the horizon lies in the future, and others change it at the same time: try again later")
 
 
@@ -74,8 +69,8 @@ def is_horizon_taken_back(log: CommitLog, version: int) -> bool:
     return LOWERING in _horizons_since(log, version, log.read_on(durable=True).version)
 
 
-class _OtherHorizonError(Exception):
-    """Another record has set a horizon meanwhile."""
+def _repeat(horizon_ms: int, head: LogState, _: object) -> Body:
+    return Body(horizon_ms=max(head.horizon_ms, horizon_ms))
 
 
 def _horizons_since(log: CommitLog, version: int, head: int) -> set[str]:

@@ -13,8 +13,8 @@ from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.layout import parent, storage_identity, unique_part
 from ftfile.commit.format.model import Origin
-from ftfile.commit.proposal import Rewrite
 from ftfile.commit.read.snapshot import open_add
+from ftfile.commit.rewrites import Rewrite
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Retry

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.hints import store_now_ms
 from ftfile.commit.moving import retire
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
-from ftfile.commit.protocol import commit
-from ftfile.commit.publish import raise_own, roll_forward, skip_published
+from ftfile.commit.protocol import catch_up, commit
+from ftfile.commit.publish import skip_published
 from ftfile.commit.read.ranges import cover, is_joined, list_ranges
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
@@ -117,7 +115,7 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
     author = MaintenanceAuthor("vacuum", job_id)
     if not dry_run:
         lower_horizon(log, job_id)
-        raise_own(roll_forward(log, log.read_on(durable=True), Policy(), author), author)
+        catch_up(log, author)
     now_ms = store_now_ms(log.fs)
     wanted_ms = now_ms - grace_ms
     # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
@@ -133,8 +131,12 @@ def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> Vac
         _merge(log, head, needed=findings.lacks_ranges)
         return VacuumReport(None, horizon_ms, head.log_start, ())
     needed = findings.lacks_ranges or findings.log_start > head.log_start
-    proposal = Proposal(author, horizon_ms=horizon_ms, log_start=findings.log_start)
-    version = commit(log, proposal, Policy()).version
+    log_start = findings.log_start
+
+    def prepare(head: LogState, _: object) -> Body:
+        return Body(horizon_ms=max(head.horizon_ms, horizon_ms), log_start=log_start)
+
+    version = commit(log, author, prepare).version
     # Whoever commits from here on knows the horizon. What was committed before is found needed at this second look.
     head, findings = _look(log, horizon_ms, now_ms, recorded=True)
     if is_horizon_taken_back(log, version):

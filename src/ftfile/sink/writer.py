@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.directory_marker import check_place, mark_place
-from ftfile.attempt.durability import durability_of
 from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.spark_checkpoint import read_query_id
@@ -18,6 +17,7 @@ from ftfile.commit.lineage import check_known_query
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.added import added_by
+from ftfile.commit.replay import find_batch
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.message import TaskCommit
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.proposal import PlanDue
     from ftfile.commit.protocol import Committed
     from ftfile.sink.config import SinkConfig
 
@@ -136,10 +135,15 @@ class SinkWriter:
         with _context(writer):
             with log.lock:
                 planner = self._planner(writer)
-                durability = durability_of(self.config.publishing.durability, log.fs.capabilities)
-                plan_due, now_ms = _plan_due(planner, whole), log.clock.now_ms()
-                proposal = make_proposal(self.config, whole, plan_due, now_ms, durability)
-                done = commit(log, proposal, self.config.policy)
+                batch = make_proposal(self.config, whole, log, planner)
+                done = commit(
+                    log,
+                    batch.author,
+                    batch.prepare,
+                    self.config.policy,
+                    fingerprint=batch.fingerprint,
+                    claims_replay=batch.claims_replay,
+                )
             _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
             if planner is not None and planner.in_progress and self.config.rolling is not None:
                 self._tell_of_open(planner)
@@ -258,18 +262,13 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
         query = head.queries.get(writer.query_id)
         if query is None or query.last_batch < writer.batch_id:
             return None
-        record = log.find_batch(writer.query_id, writer.batch_id)
+        record = find_batch(log, head, writer.query_id, writer.batch_id)
         return query.version if record is None else record.version
     for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
         record = log.read_record(version)
         if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
             return version
     return None
-
-
-def _plan_due(planner: RollingPlanner | None, messages: Sequence[TaskCommit]) -> PlanDue | None:
-    failed = frozenset(job for message in messages for job in message.failed)
-    return None if planner is None else lambda head, record, left: planner.plan(head, record, left, failed)
 
 
 def _definitions_due(head: LogState) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
-from ftfile.commit.places import Place, children, find_part, walk
+from ftfile.commit.places import Place, find_part
 from ftfile.fs.calls.parallel import side_by_side
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _STATES: dict[Place, FileState] = {
 def file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     """Return the state of each part; lists the stage and every directory of theirs once, and looks for what is odd."""
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
-    listed = side_by_side(fs, lambda directory: children(fs, directory), directories)
+    listed = side_by_side(fs, lambda directory: list_or_empty(fs, directory), directories)
     sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
     staged = walk(fs, layout.STAGED)
     found = [

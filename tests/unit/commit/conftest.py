@@ -9,18 +9,51 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, Fingerprint, Origin, Record, StreamAuthor
+from ftfile.commit.format.model import Add, Body, Fingerprint, Origin, Record, Remove, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.rewrites import Accepted, Rewrite, accept_rewrites
 from ftfile.core.checksum import checksum
 from ftfile.fs.local.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.commit.format.model import Author
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
 
 _NUMBERS = itertools.count(1)
+
+
+def rows(digest: str = "same") -> Fingerprint:
+    return Fingerprint("content/1", digest, covers_content=True)
+
+
+class Saying:
+    """What a test's record says; rewrites are accepted, and overwrites found out, as of each head.
+
+    Args:
+        log: of the directory.
+        rewrites: offered.
+        fields: others of the body.
+    """
+
+    def __init__(self, log: CommitLog, rewrites: tuple[Rewrite, ...] = (), **fields: Any) -> None:
+        self.log = log
+        self.rewrites = rewrites
+        self.fields = fields
+        self.accepted = Accepted()
+
+    def prepare(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        body = Body(**self.fields)
+        self.accepted = accept_rewrites(self.log, head, self.rewrites, (*body.adds, *body.letters))
+        if self.rewrites and not (self.accepted.rewrites or self.fields):
+            return None
+        replaced = tuple(map(Remove.of, snapshot().adds.values())) if body.overwrite else ()
+        return replace(body, adds=(*body.adds, *self.accepted.adds), removes=(*replaced, *self.accepted.removes))
 
 
 @dataclass
@@ -31,6 +64,7 @@ class Driver:
     query_id: str = "query-1"
     policy: Policy = field(default_factory=Policy)
     log: CommitLog = field(init=False)
+    accepted: Accepted = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -39,7 +73,7 @@ class Driver:
         self.log = CommitLog(self.fs)
 
     def stage(self, batch: int, content: bytes = b"row\n", name: str | None = None) -> Add:
-        """Write a staged part, as a task would."""
+        """Write a staged part, as a task would; `{id}` in its name makes that unique."""
         number = next(_NUMBERS)
         directory = layout.staged_directory(self.query_id, batch)
         self.fs.make_directories(directory)
@@ -50,7 +84,7 @@ class Driver:
             id=f"id{number}",
             kind="part",
             path=path,
-            final_path=name or f"part-{batch}-{number}.txt",
+            final_path=(name or f"part-{batch}-{{id}}.txt").replace("{id}", f"id{number}"),
             length=len(content),
             logical_length=len(content),
             checksum=checksum(content),
@@ -63,16 +97,35 @@ class Driver:
     def author(self, batch: int, offsets_hash: str | None = None, run_id: str = "run-1") -> StreamAuthor:
         return StreamAuthor(self.query_id, run_id, batch, offsets_hash, None)
 
-    def propose(
-        self, batch: int, *adds: Add, digest: str = "same", offsets_hash: str | None = None, **more: Any
-    ) -> Proposal:
-        fingerprint = Fingerprint("content/1", digest, covers_content=True)
-        author = self.author(batch, offsets_hash)
-        settings: dict[str, Any] = {"author": author, "adds": adds, "fingerprint": fingerprint, "tasks": 1}
-        return Proposal(**(settings | more))
+    def commit(
+        self,
+        batch: int,
+        *adds: Add,
+        digest: str = "same",
+        offsets_hash: str | None = None,
+        log: CommitLog | None = None,
+        **more: Any,
+    ) -> Committed:
+        """Commit a batch; for what it may say, see `Saying`."""
+        settings = {"author": self.author(batch, offsets_hash), "adds": adds, "fingerprint": rows(digest), "tasks": 1}
+        return self.commit_as(log=log, **(settings | more))
 
-    def commit(self, batch: int, *adds: Add, **more: Any) -> Committed:
-        return commit(self.log, self.propose(batch, *adds, **more), self.policy)
+    def commit_as(
+        self,
+        author: Author,
+        *,
+        log: CommitLog | None = None,
+        fingerprint: Fingerprint | None = None,
+        claims_replay: bool = False,
+        **saying: Any,
+    ) -> Committed:
+        """Commit what any author says, see `Saying`; what was accepted of rewrites is in `accepted`."""
+        log = self.log if log is None else log
+        said = Saying(log, **saying)
+        try:
+            return commit(log, author, said.prepare, self.policy, fingerprint=fingerprint, claims_replay=claims_replay)
+        finally:
+            self.accepted = said.accepted
 
     def commit_new(self, batch: int, **more: Any) -> Add:
         """Stage and commit one part; return its add."""

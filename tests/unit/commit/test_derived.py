@@ -17,7 +17,7 @@ from ftfile.commit.log.fold import after
 from ftfile.commit.log.hints import PublishedHint, read_published, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.post_commit import extend_ranges
-from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.protocol import Committed
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import cover, list_ranges, reach, write_range
 from ftfile.commit.read.snapshot import read_records, take_snapshot
@@ -213,7 +213,7 @@ def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver)
             super().create_exclusive(path, content)
 
     log = CommitLog(Copied(driver.fs))
-    assert commit(log, driver.propose(3, driver.stage(3)), driver.policy) == Committed(3, replayed=False)
+    assert driver.commit(3, driver.stage(3), log=log) == Committed(3, replayed=False)
     driver.commit_new(4)
     driver.restart()
     assert len(take_snapshot(driver.log).adds) == 5

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import known_paths
 from ftfile.commit.final_paths import FinalPaths
 from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.known_paths import DIRECTORIES_KEPT, KnownPaths
+from ftfile.commit.log import caches
+from ftfile.commit.log.caches import DIRECTORIES_KEPT, KnownPaths
 from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal, Rewrite
-from ftfile.commit.protocol import commit
+from ftfile.commit.rewrites import Rewrite
 from ftfile.core.errors import ConfigError, NameCollision, NotPublished
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -92,7 +91,7 @@ class TestABatch:
         driver.create_record(adds=(driver.stage(0, name="a"),))
         other = Driver(fs, query_id="query-2", policy=Policy(on_new_query="continue"))
         head = other.log.read_on()
-        paths = FinalPaths(other.log, head, [late := other.stage(0, name="a/x")], names_repeat=False)
+        paths = FinalPaths(other.log, head, [late := other.stage(0, name="a/x")])
         with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there, where a directory"):
             paths.claim([late])
 
@@ -103,7 +102,7 @@ class TestRewrites:
 
     def maintain(self, driver: Driver, *rewrites: Rewrite) -> Committed:
         author = MaintenanceAuthor("compact", driver.log.ids.unique())
-        return commit(driver.log, Proposal(author, rewrites=rewrites), driver.policy)
+        return driver.commit_as(author, rewrites=rewrites)
 
     def test_without_a_name_fail_no_batch(self, fs: MemoryFileSystem, caplog: pytest.LogCaptureFixture) -> None:
         driver = Driver(fs)
@@ -122,8 +121,8 @@ class TestRewrites:
         old = driver.stage(0)
         driver.commit(0, old)
         new = driver.stage(1, b"new\n", name="same")
-        done = commit(driver.log, driver.propose(1, new, rewrites=(self.rewrite(driver, old, "same"),)), driver.policy)
-        assert [str(each.error)[:20] for each in done.refused] == ["'same' is taken: ano"]
+        driver.commit(1, new, rewrites=(self.rewrite(driver, old, "same"),))
+        assert [str(each.error)[:20] for each in driver.accepted.refused] == ["'same' is taken: ano"]
         assert fs.read("same") == b"new\n"
 
     def test_of_maintenance_leave_each_other_alone(self, fs: MemoryFileSystem) -> None:
@@ -131,8 +130,8 @@ class TestRewrites:
         old = [driver.stage(0, name=name) for name in "ab"]
         driver.commit(0, *old)
         long = self.rewrite(driver, old[0], "x" * (NAME_BYTES_MAX + 1))
-        done = self.maintain(driver, long, self.rewrite(driver, old[1], "fine"))
-        assert [each.rewrite for each in done.refused] == [long]
+        self.maintain(driver, long, self.rewrite(driver, old[1], "fine"))
+        assert [each.rewrite for each in driver.accepted.refused] == [long]
         assert fs.exists("a")
         assert fs.exists("fine")
 
@@ -142,7 +141,7 @@ class TestRewrites:
         driver.commit(0, old)
         done = self.maintain(driver, self.rewrite(driver, old, "x" * (NAME_BYTES_MAX + 1)))
         assert done.record is None
-        assert len(done.refused) == 1
+        assert len(driver.accepted.refused) == 1
         assert driver.log.read_on().version == 0
         assert fs.exists("a")
 
@@ -151,8 +150,8 @@ class TestRewrites:
         old = [driver.stage(0, name=name) for name in "ab"]
         driver.commit(0, *old)
         half = Rewrite((old[0],), (driver.stage(9, name="dir/x"), driver.stage(9, name="x" * 256)), 0)
-        done = self.maintain(driver, half, self.rewrite(driver, old[1], "dir"))
-        assert [each.rewrite for each in done.refused] == [half]
+        self.maintain(driver, half, self.rewrite(driver, old[1], "dir"))
+        assert [each.rewrite for each in driver.accepted.refused] == [half]
         assert not fs.stat("dir").is_directory
 
 
@@ -160,7 +159,7 @@ class TestDirectories:
     """Each is looked up once by a process."""
 
     def stats(self, driver: Driver, fs: MeteredFileSystem, batch: int, buckets: int) -> int:
-        adds = [driver.stage(batch, name=f"d{number}/e/part-{batch}") for number in range(buckets)]
+        adds = [driver.stage(batch, name=f"d{number}/e/part-{{id}}") for number in range(buckets)]
         fs.counters.calls.clear()
         driver.commit(batch, *adds)
         return fs.counters.calls["stat"]
@@ -173,7 +172,7 @@ class TestDirectories:
         assert found == [20, 40, 0, 0]
 
     def test_more_than_are_remembered(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(known_paths, "DIRECTORIES_KEPT", 10)
+        monkeypatch.setattr(caches, "DIRECTORIES_KEPT", 10)
         driver = Driver(fs)
         for batch in range(4):
             driver.commit(batch, *(driver.stage(batch, name=f"d{number}/part-{batch}") for number in range(25)))

@@ -21,7 +21,7 @@ from ftfile.commit.format.model import (
     StreamAuthor,
     Transaction,
 )
-from ftfile.commit.log import bases, create, fold, log
+from ftfile.commit.log import bases, fold, log, records
 from ftfile.commit.log import state as states
 from ftfile.commit.log import tables as memory
 from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
@@ -31,13 +31,12 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import CHANGES_MIN, SharedMap
 from ftfile.commit.log.state import LogState
 from ftfile.commit.log.tables import MemoryDraft
-from ftfile.commit.proposal import Proposal, Rewrite
-from ftfile.commit.protocol import commit
 from ftfile.commit.read import merging, ranges
 from ftfile.commit.read import snapshot as snapshots
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import cover, list_ranges, reach, read_range, write_range
 from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.commit.replay import find_batch
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
@@ -104,13 +103,13 @@ class TestState:
     def test_removed_parts(self) -> None:
         count = fold.REMOVED_KEPT + 1
         parts = [part(f"p{number}") for number in range(count)]
-        state = after(LogState(), Record(0, "n0", JobAuthor("j"), 0, tuple(parts)))
+        state = after(LogState(), Record(0, "n0", JobAuthor("j"), 0, adds=tuple(parts)))
         for version, removed in enumerate((parts[:5000], parts[5000:]), 1):
             removes = tuple(Remove.of(add) for add in removed)
             author = MaintenanceAuthor("drop", "x")
             state = after(state, Record(version, f"n{version}", author, 0, removes=removes))
         assert len(state.removed) <= fold.REMOVED_KEPT
-        assert not any(state.is_live(add, known_at=0) for add in parts[::500])
+        assert not any(state.is_live(add, read_version=0) for add in parts[::500])
 
     def test_definitions(self, driver: Driver) -> None:
         """One that is forgotten and wanted again is written again."""
@@ -228,8 +227,8 @@ class TestTries:
                 super().create_exclusive(path, content)
 
         with pytest.raises(CommitOutcomeUnknown):
-            commit(CommitLog(Lost(driver.fs), clock=ManualClock()), driver.propose(0, driver.stage(0)), driver.policy)
-        assert len(tried) == create.CREATE_TRIES
+            driver.commit(0, driver.stage(0), log=CommitLog(Lost(driver.fs), clock=ManualClock()))
+        assert len(tried) == records.CREATE_TRIES
         driver.commit_new(0)
 
     def test_to_read_on(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +277,7 @@ class TestLargeRecords:
         driver.restart()
         driver.commit_new(1)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count + 1
-        assert driver.log.find_batch("query-1", 0) is not None
+        assert find_batch(driver.log, driver.log.read_on(), "query-1", 0) is not None
         assert driver.commit(0, *adds[:1]).replayed
 
 
@@ -365,7 +364,7 @@ class TestRanges:
         fs.make_directories(layout.RANGES)
         count = merging.DOCUMENT_ADDS + 1
         adds = tuple(part(f"p{number}") for number in range(count))
-        made = make_range([Record(0, "n0", JobAuthor("j"), 0, adds, after="")], 0)
+        made = make_range([Record(0, "n0", JobAuthor("j"), 0, adds=adds, after="")], 0)
         found = read_range(fs, write_range(fs, SYSTEM_IDS, made), ended=True)
         assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
         assert sum(len(set(document.versions().ids)) for document in found.kept) == count
@@ -375,7 +374,7 @@ class TestRanges:
         fs = MemoryFileSystem("headers")
         fs.make_directories(layout.RANGES)
         definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
-        record = Record(0, "n0", JobAuthor("j"), 0, (part("p"),), definitions=definitions, after="")
+        record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, after="")
         name = write_range(fs, SYSTEM_IDS, make_range([record], 0))
         reads: list[int] = []
 
@@ -406,14 +405,5 @@ class TestBases:
 
 
 class TestRewrites:
-    def test_an_overwrite_takes_no_rewrites(self, driver: Driver) -> None:
-        """It removes their inputs itself, and keeps no rows of before."""
-        old = driver.commit_new(0)
-        new, rewritten = driver.stage(1), driver.stage(1)
-        rewrite = Rewrite((old,), (rewritten,), known_at=0)
-        commit(driver.log, replace(driver.propose(1, new, overwrite=True), rewrites=(rewrite,)), driver.policy)
-        assert set(take_snapshot(driver.log).adds) == {new.id}
-        assert driver.visible() == {new.final_path}
-
     def test_a_proposal_without_rows_is_one(self, driver: Driver) -> None:
-        assert commit(driver.log, Proposal(JobAuthor("j")), driver.policy).version == 0
+        assert driver.commit_as(JobAuthor("j")).version == 0

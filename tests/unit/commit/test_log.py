@@ -27,13 +27,12 @@ from ftfile.commit.format.record import decode_record, encode_record
 from ftfile.commit.log import bases
 from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.proposal import Proposal
-from ftfile.commit.protocol import commit
+from ftfile.commit.replay import find_batch
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
-from tests.unit.commit.conftest import Driver
+from tests.unit.commit.conftest import Driver, rows
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Author
@@ -96,15 +95,14 @@ class TestRecordFormat:
             encoding="enc",
             definitions={"sch": "x"},
             fingerprint=Fingerprint("k", "d", covers_content=True),
-            metrics={"rows": 1},
-            payload={"any": [1, "\n\u2028é"]},
+            metrics={"any": [1, "\n\u2028é"]},
         )
         encoded = encode_record(record, "unused")
         assert encoded.companion is None
         assert decode_record(encoded.content, "path", _no_companion) == record
 
     def test_a_large_record_keeps_its_adds_in_a_companion(self) -> None:
-        record = Record(0, "n", JobAuthor("j"), 0, (PART,))
+        record = Record(0, "n", JobAuthor("j"), 0, adds=(PART,))
         encoded = encode_record(record, "log/x.adds", companion_from=10)
         companion = encoded.companion
         assert companion is not None
@@ -115,7 +113,7 @@ class TestRecordFormat:
                 decode_record(encoded.content, "path", {"log/x.adds": damaged}.__getitem__)
 
     def test_every_damaged_byte_and_every_truncation_is_detected(self) -> None:
-        content = encode_record(Record(0, "n", JobAuthor("j"), 0, (PART,)), "unused").content
+        content = encode_record(Record(0, "n", JobAuthor("j"), 0, adds=(PART,)), "unused").content
         for position in range(len(content)):
             damaged = bytearray(content)
             damaged[position] ^= 1
@@ -132,9 +130,9 @@ class TestRecordFormat:
 
 def test_large_batches_go_through_the_log(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     adds = tuple(driver.stage(0) for _ in range(40))
-    record = Record(0, "n", driver.author(0), 0, adds)
+    record = Record(0, "n", driver.author(0), 0, adds=adds)
     driver.log.prepare_directory()
-    monkeypatch.setattr("ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100))
     assert driver.log.create(record)
     assert driver.log.read_record(0) == record
     assert driver.fs.exists(layout.companion_path(0, "n"))
@@ -207,7 +205,7 @@ class TestBases:
                         driver.fs.delete(layout.record_path(version))
                 super().create_exclusive(path, content)
 
-        done = commit(CommitLog(Sleepy(driver.fs)), driver.propose(1, add), driver.policy)
+        done = driver.commit(1, add, log=CommitLog(Sleepy(driver.fs)))
         assert done.version == 4
         assert {a.final_path for a in [add, *theirs]} < driver.visible()
 
@@ -229,14 +227,14 @@ class TestBases:
     def test_of_a_job_whose_slot_was_passed_long_ago_nothing_is_claimed(self, driver: Driver) -> None:
         log = CommitLog(self.passed_long_ago(driver))
         with pytest.raises(CommitOutcomeUnknown, match="history"):
-            commit(log, Proposal(JobAuthor("j"), adds=(driver.stage(1),)), driver.policy)
+            driver.commit_as(JobAuthor("j"), adds=(driver.stage(1),), log=log)
 
     def test_a_transaction_whose_slot_was_passed_long_ago_is_looked_for_and_made_again(self, driver: Driver) -> None:
         log = CommitLog(self.passed_long_ago(driver))
         author = JobAuthor("j", Transaction("app", 1))
-        rows = driver.propose(1).fingerprint
-        assert commit(log, Proposal(author, adds=(driver.stage(1),), fingerprint=rows), driver.policy).version == 501
-        assert commit(log, Proposal(author, adds=(driver.stage(1),), fingerprint=rows), driver.policy).replayed
+        fingerprint = rows()
+        assert driver.commit_as(author, adds=(driver.stage(1),), fingerprint=fingerprint, log=log).version == 501
+        assert driver.commit_as(author, adds=(driver.stage(1),), fingerprint=fingerprint, log=log).replayed
 
     def test_bases_are_written_now_and_then_and_old_ones_dropped(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
@@ -298,17 +296,17 @@ class TestCache:
         assert len(pickle.dumps(view)) < 64 * 1024
         driver.create_record(author=StreamAuthor(f"{299:036d}", "r", 1))
         seen = CommitLog(driver.fs, start=view).read_on()
-        assert seen.finds(StreamAuthor(f"{299:036d}", "r", 1))
-        assert not seen.finds(StreamAuthor(f"{299:036d}", "r", 2))
+        assert seen.has(StreamAuthor(f"{299:036d}", "r", 1))
+        assert not seen.has(StreamAuthor(f"{299:036d}", "r", 2))
 
     def test_find_batch_reads_back(self, driver: Driver) -> None:
         for batch in range(3):
             driver.commit_new(batch)
-        found = driver.log.find_batch("query-1", 1)
+        found = find_batch(driver.log, driver.log.read_on(), "query-1", 1)
         assert found is not None
         assert found.version == 1
-        assert driver.log.find_batch("query-1", 9) is None
-        assert driver.log.find_batch("nobody", 0) is None
+        assert find_batch(driver.log, driver.log.read_on(), "query-1", 9) is None
+        assert find_batch(driver.log, driver.log.read_on(), "nobody", 0) is None
 
 
 def test_a_first_record_survives_a_power_cut() -> None:

@@ -15,7 +15,7 @@ from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
 from ftfile.commit.post_commit import extend_ranges
-from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.protocol import Committed
 from ftfile.commit.publish import roll_forward
 from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.core.errors import CorruptData
@@ -136,7 +136,7 @@ class TestReaders:
 
     def test_a_record_whose_adds_lie_elsewhere_and_which_goes_meanwhile(self, driver: Driver) -> None:
         driver.log.prepare_directory()
-        record = Record(0, "n", driver.author(0), 0, (driver.stage(0),), lineage_start=0)
+        record = Record(0, "n", driver.author(0), 0, adds=(driver.stage(0),), lineage_start=0)
         companion = layout.companion_path(0, "n")
         encoded = encode_record(record, companion, companion_from=1)
         assert encoded.companion is not None
@@ -219,7 +219,7 @@ class TestCommitters:
                     go_on()
                 super().create_exclusive(path, content)
 
-        assert commit(CommitLog(Sleepy(driver.fs)), driver.propose(1, add), driver.policy).version == 6
+        assert driver.commit(1, add, log=CommitLog(Sleepy(driver.fs))).version == 6
         log = CommitLog(driver.fs)
         assert set(take_snapshot(log).adds) >= {add.id, *(other.id for other in theirs)}
         assert len(take_snapshot(log).adds) == 6

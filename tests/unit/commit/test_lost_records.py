@@ -9,8 +9,6 @@ import pytest
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.proposal import Proposal
-from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import CorruptData
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 def write_job(driver: Driver) -> None:
     log = CommitLog(driver.fs)
-    commit(log, Proposal(JobAuthor("job"), adds=(driver.stage(9),)), driver.policy)
+    driver.commit_as(JobAuthor("job"), adds=(driver.stage(9),), log=log)
 
 
 @pytest.mark.parametrize("lost", [(9,), (8, 9), (3,), (3, 4, 5, 6, 7, 8), tuple(range(9)), (0,)])

@@ -9,7 +9,7 @@ import pytest
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.protocol import Committed
 from ftfile.core.errors import NameCollision
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -56,7 +56,7 @@ def test_what_came_is_published_before_the_next_record(driver: Driver, gone: Add
             super().create_exclusive(path, content)
 
     log = CommitLog(Watched(driver.fs, driver, gone, theirs))
-    assert commit(log, driver.propose(2, new), driver.policy) == Committed(3, replayed=False)
+    assert driver.commit(2, new, log=log) == Committed(3, replayed=False)
     assert theirs.final_path in seen[-1]
 
 
@@ -65,9 +65,9 @@ def test_a_record_that_removes_what_came_waits_for_it(driver: Driver, gone: Add)
     theirs = driver.stage(9)
     assert theirs.final_path is not None
     driver.fs.create_exclusive(theirs.final_path, b"foreign")
-    overwrite = driver.propose(2, driver.stage(2), overwrite=True)
+    late = driver.stage(2)
     with pytest.raises(NameCollision):
-        commit(CommitLog(Rival(driver.fs, driver, gone, theirs)), overwrite, driver.policy)
+        driver.commit(2, late, overwrite=True, log=CommitLog(Rival(driver.fs, driver, gone, theirs)))
     assert driver.text(theirs.final_path) == b"foreign"
     driver.fs.delete(theirs.final_path)
     driver.restart()

@@ -23,9 +23,9 @@ from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, read_published, write_published
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.proposal import Proposal, Rewrite
-from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.protocol import Committed
 from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.commit.rewrites import Rewrite
 from ftfile.core.errors import (
     AlreadyExists,
     BatchGap,
@@ -44,6 +44,7 @@ from ftfile.core.errors import (
 )
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
+from tests.unit.commit.conftest import rows
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
@@ -64,19 +65,12 @@ class TestFirstCommit:
 
     def test_record_holds_what_was_proposed(self, driver: Driver) -> None:
         add = driver.stage(0)
-        driver.commit(
-            0, add, offsets_hash="h", definitions={"text": {"x": 1}}, schema="text", metrics={"rows": 1}, payload=[7]
-        )
+        driver.commit(0, add, offsets_hash="h", definitions={"text": {"x": 1}}, schema="text", metrics={"rows": 1})
         record = driver.log.read_record(0)
         assert record is not None
         assert record.adds == (add,)
         assert record.author == StreamAuthor("query-1", "run-1", 0, "h", None)
-        assert (record.definitions, record.schema, record.metrics, record.payload) == (
-            {"text": {"x": 1}},
-            "text",
-            {"rows": 1},
-            [7],
-        )
+        assert (record.definitions, record.schema, record.metrics) == ({"text": {"x": 1}}, "text", {"rows": 1})
         assert record.lineage_start == 0
 
     def test_definitions_are_written_once(self, driver: Driver) -> None:
@@ -130,7 +124,7 @@ class TestReplay:
         assert driver.visible() == {first.final_path}
 
     def test_a_fingerprint_that_does_not_cover_content_proves_nothing(self, driver: Driver) -> None:
-        fingerprint = replace(driver.propose(0).fingerprint, covers_content=False)  # type: ignore[type-var]
+        fingerprint = replace(rows(), covers_content=False)  # type: ignore[type-var]
         driver.commit(0, driver.stage(0), fingerprint=fingerprint)
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), fingerprint=fingerprint)
@@ -162,9 +156,7 @@ class TestReplay:
 
     def test_rolls_forward_to_the_head(self, driver: Driver) -> None:
         add = driver.stage(0)
-        driver.create_record(
-            author=driver.author(0), adds=(add,), fingerprint=driver.propose(0).fingerprint, lineage_start=0
-        )
+        driver.create_record(author=driver.author(0), adds=(add,), fingerprint=rows(), lineage_start=0)
         assert driver.visible() == set()
         assert driver.commit(0, driver.stage(0)).replayed
         assert driver.visible() == {add.final_path}
@@ -179,14 +171,13 @@ class TestReplay:
                 super().sync_directory(path)
 
         log = CommitLog(Watched(driver.fs))
-        commit(log, driver.propose(0), driver.policy)
+        driver.commit(0, log=log)
         assert layout.LOG in synced
 
     def test_a_transaction_up_to_the_last_version_counts_as_found(self, driver: Driver) -> None:
         def write(version: int) -> Committed:
             author = JobAuthor(f"job{version}", Transaction("app", version))
-            proposal = Proposal(author, adds=(driver.stage(0),), fingerprint=driver.propose(0).fingerprint)
-            return commit(driver.log, proposal, driver.policy)
+            return driver.commit_as(author, adds=(driver.stage(0),), fingerprint=rows())
 
         assert [write(v).replayed for v in (2, 3, 3, 2, 4)] == [False, False, True, True, False]
         assert len(driver.visible()) == 3
@@ -203,7 +194,7 @@ class TestLineage:
         assert len(driver.visible()) == 3
 
     def test_batch_jobs_are_no_other_query(self, driver: Driver) -> None:
-        commit(driver.log, Proposal(JobAuthor("job"), adds=(driver.stage(0),)), driver.policy)
+        driver.commit_as(JobAuthor("job"), adds=(driver.stage(0),))
         driver.commit_new(0)
 
     def test_a_first_batch_other_than_zero_is_a_gap(self, driver: Driver) -> None:
@@ -244,7 +235,7 @@ class TestNonce:
     def test_a_lost_reply_is_settled_by_looking(self, driver: Driver, *, took_effect: bool) -> None:
         add = driver.stage(0)
         log = CommitLog(LostReply(driver.fs, took_effect=took_effect))
-        assert commit(log, driver.propose(0, add), driver.policy) == Committed(0, replayed=False)
+        assert driver.commit(0, add, log=log) == Committed(0, replayed=False)
         assert driver.visible() == {add.final_path}
         assert driver.log.read_on().version == 0
 
@@ -252,7 +243,7 @@ class TestNonce:
         add = driver.stage(0)
         log = CommitLog(LostReply(driver.fs, took_effect=False, times=99), clock=_NoWait())
         with pytest.raises(CommitOutcomeUnknown, match="nothing was deleted"):
-            commit(log, driver.propose(0, add), driver.policy)
+            driver.commit(0, add, log=log)
         assert driver.fs.exists(add.path)
 
     @pytest.mark.parametrize("took_effect", [True, False])
@@ -266,7 +257,7 @@ class TestNonce:
         add = driver.stage(0)
         log = CommitLog(Expiring(driver.fs, took_effect=took_effect), clock=_NoWait())
         with pytest.raises(CommitOutcomeUnknown, match=r"may or may not have been created.*the token expired"):
-            commit(log, Proposal(JobAuthor("j"), adds=(add,)), driver.policy)
+            driver.commit_as(JobAuthor("j"), adds=(add,), log=log)
         assert driver.fs.exists(layout.record_path(0)) == took_effect
         assert driver.fs.exists(add.path)
 
@@ -278,7 +269,7 @@ class TestNonce:
                 super().create_exclusive(path, content)
 
         with pytest.raises(PermissionDenied):
-            commit(CommitLog(Denied(driver.fs)), driver.propose(0, driver.stage(0)), driver.policy)
+            driver.commit(0, driver.stage(0), log=CommitLog(Denied(driver.fs)))
 
     def test_an_own_record_that_cannot_be_looked_at_leaves_the_outcome_open(self, driver: Driver) -> None:
         class Blind(LostReply):
@@ -289,7 +280,7 @@ class TestNonce:
 
         log = CommitLog(Blind(driver.fs, took_effect=True), clock=_NoWait())
         with pytest.raises(CommitOutcomeUnknown, match=r"may or may not have been created.*the token expired"):
-            commit(log, Proposal(JobAuthor("j"), adds=(driver.stage(0),)), driver.policy)
+            driver.commit_as(JobAuthor("j"), adds=(driver.stage(0),), log=log)
 
     def test_something_that_is_no_record_in_its_place_is_an_error(self, driver: Driver) -> None:
         driver.commit_new(0)
@@ -309,7 +300,7 @@ class TestNonce:
                     driver.create_record(author=MaintenanceAuthor("test", "rival"))
                 super().create_exclusive(path, content)
 
-        assert commit(CommitLog(Rival(driver.fs)), driver.propose(0, add), driver.policy).version == 1
+        assert driver.commit(0, add, log=CommitLog(Rival(driver.fs))).version == 1
 
     def test_the_same_batch_by_another_driver_is_found_after_the_race(self, driver: Driver) -> None:
         add, theirs = driver.stage(0), driver.stage(0)
@@ -320,11 +311,10 @@ class TestNonce:
             def create_exclusive(self, path: str, content: bytes) -> None:
                 if path.endswith(".record") and not self.beaten:
                     self.beaten = True
-                    proposal = driver.propose(0, theirs)
-                    driver.create_record(author=proposal.author, adds=(theirs,), fingerprint=proposal.fingerprint)
+                    driver.create_record(author=driver.author(0), adds=(theirs,), fingerprint=rows())
                 super().create_exclusive(path, content)
 
-        assert commit(CommitLog(Rival(driver.fs)), driver.propose(0, add), driver.policy) == Committed(0, replayed=True)
+        assert driver.commit(0, add, log=CommitLog(Rival(driver.fs))) == Committed(0, replayed=True)
         assert driver.visible() == {theirs.final_path}
 
 
@@ -367,7 +357,7 @@ class TestHorizon:
                 super().create_exclusive(path, content)
 
         with pytest.raises(StaleFiles):
-            commit(CommitLog(Vacuum(driver.fs)), driver.propose(0, add), driver.policy)
+            driver.commit(0, add, log=CommitLog(Vacuum(driver.fs)))
         assert driver.log.read_on().version == 0
 
     def test_a_rewrite_that_is_too_old_is_dropped_and_the_batch_goes_on(self, driver: Driver) -> None:
@@ -379,7 +369,7 @@ class TestHorizon:
         add = driver.stage(1)
         full = f"{driver.fs.root}/{add.path}"  # type: ignore[attr-defined]
         os.utime(full, ns=(0, 2**61))
-        driver.commit(1, add, rewrites=(Rewrite((old,), (rewritten,), known_at=0),))
+        driver.commit(1, add, rewrites=(Rewrite((old,), (rewritten,), read_version=0),))
         assert driver.visible() == {old.final_path, add.final_path}
 
 
@@ -387,7 +377,7 @@ class TestRewrites:
     def test_replaces_and_retires(self, driver: Driver) -> None:
         old = driver.commit_new(0)
         new = driver.stage(0)
-        driver.commit(1, rewrites=(Rewrite((old,), (new,), known_at=0),))
+        driver.commit(1, rewrites=(Rewrite((old,), (new,), read_version=0),))
         assert driver.visible() == {new.final_path}
         assert driver.fs.exists(layout.retired_path(old.id))
         assert set(take_snapshot(driver.log).adds) == {new.id}
@@ -396,8 +386,8 @@ class TestRewrites:
     def test_inputs_no_longer_live_drop_the_rewrite_and_delete_nothing(self, driver: Driver) -> None:
         old = driver.commit_new(0)
         first, second, add = driver.stage(0), driver.stage(0), driver.stage(2)
-        driver.commit(1, rewrites=(Rewrite((old,), (first,), known_at=0),))
-        driver.commit(2, add, rewrites=(Rewrite((old,), (second,), known_at=0),))
+        driver.commit(1, rewrites=(Rewrite((old,), (first,), read_version=0),))
+        driver.commit(2, add, rewrites=(Rewrite((old,), (second,), read_version=0),))
         assert driver.visible() == {first.final_path, add.final_path}
         assert driver.fs.exists(second.path)
 
@@ -409,13 +399,15 @@ class TestRewrites:
         rest = replace(segment, id="rest", offset=4, length=4)
         time.sleep(0.01)
         part = driver.stage(1)
-        driver.commit(1, rewrites=(Rewrite((segment,), (part, rest), known_at=0),))
+        driver.commit(1, rewrites=(Rewrite((segment,), (part, rest), read_version=0),))
         assert set(take_snapshot(driver.log).adds) == {part.id, "rest"}
 
     def test_inputs_claimed_twice_in_one_record_are_taken_once(self, driver: Driver) -> None:
         old = driver.commit_new(0)
         first, second = driver.stage(0), driver.stage(0)
-        driver.commit(1, rewrites=(Rewrite((old,), (first,), known_at=0), Rewrite((old,), (second,), known_at=0)))
+        driver.commit(
+            1, rewrites=(Rewrite((old,), (first,), read_version=0), Rewrite((old,), (second,), read_version=0))
+        )
         assert driver.visible() == {first.final_path}
 
     def test_overwrite_replaces_segments_as_well(self, driver: Driver) -> None:
@@ -439,7 +431,7 @@ class TestRewrites:
                     driver.create_record(author=JobAuthor("late"), adds=(late,))
                 super().create_exclusive(path, content)
 
-        commit(CommitLog(Rival(driver.fs)), driver.propose(1, new, overwrite=True), driver.policy)
+        driver.commit(1, new, overwrite=True, log=CommitLog(Rival(driver.fs)))
         assert driver.visible() == {new.final_path}
         assert set(take_snapshot(driver.log).adds) == {new.id}
 
@@ -456,7 +448,7 @@ class TestPublish:
                     seen.append(driver.visible())
                 super().create_exclusive(path, content)
 
-        commit(CommitLog(Watched(driver.fs)), driver.propose(1, driver.stage(1)), driver.policy)
+        driver.commit(1, driver.stage(1), log=CommitLog(Watched(driver.fs)))
         assert seen == [{add.final_path}]
 
     def test_also_when_the_first_try_loses_its_version(self, driver: Driver) -> None:
@@ -471,7 +463,7 @@ class TestPublish:
                         driver.create_record(author=JobAuthor("rival"), adds=(theirs,))
                 super().create_exclusive(path, content)
 
-        commit(CommitLog(Rival(driver.fs)), driver.propose(0, driver.stage(0)), driver.policy)
+        driver.commit(0, driver.stage(0), log=CommitLog(Rival(driver.fs)))
         assert seen == [set(), {theirs.final_path}]
 
     def test_a_collision_names_both_and_is_an_error_at_every_start(self, driver: Driver) -> None:
@@ -550,7 +542,7 @@ class TestPublish:
         log = CommitLog(driver.fs)
         entry = log.read_on().unpublished[0]
         new = driver.stage(0)
-        driver.commit(1, rewrites=(Rewrite((old,), (new,), known_at=0),))
+        driver.commit(1, rewrites=(Rewrite((old,), (new,), read_version=0),))
         from ftfile.commit.publish import publish
 
         assert publish(log, entry, timeout_s=1) is None
@@ -569,11 +561,11 @@ class TestPublish:
         flaky = Flaky(driver.fs)
         log = CommitLog(flaky, clock=_NoWait())
         add = driver.stage(0)
-        commit(log, driver.propose(0, add), driver.policy)
+        driver.commit(0, add, log=log)
         assert driver.visible() == {add.final_path}
         flaky.fails = 10**6
         with pytest.raises(Exception, match="version 1 is committed, and writing it again would double it"):
-            commit(log, driver.propose(1, driver.stage(1)), driver.policy)
+            driver.commit(1, driver.stage(1), log=log)
         assert driver.log.read_on().version == 1
 
     def test_a_lost_reply_of_a_rename_is_settled(self, driver: Driver) -> None:
@@ -587,7 +579,7 @@ class TestPublish:
                     raise OutcomeUnknown("rename", source, "no reply")
 
         add = driver.stage(0)
-        commit(CommitLog(Silent(driver.fs), clock=_NoWait()), driver.propose(0, add), driver.policy)
+        driver.commit(0, add, log=CommitLog(Silent(driver.fs), clock=_NoWait()))
         assert driver.visible() == {add.final_path}
 
     def test_leftovers_in_the_stage_harm_nothing(self, driver: Driver) -> None:
@@ -666,7 +658,7 @@ class TestOthers:
                 return super().stat(path)
 
         rival = Rival(driver.fs)
-        commit(CommitLog(rival), driver.propose(1, add), driver.policy)
+        driver.commit(1, add, log=CommitLog(rival))
         assert rival.wrote
         assert add.final_path in driver.visible()
 
@@ -676,7 +668,7 @@ class TestOthers:
                 raise PermissionDenied("rename", source, target)
 
         with pytest.raises(NotPublished, match="version 0 is committed, and writing it again would double it"):
-            commit(CommitLog(Denied(driver.fs)), Proposal(JobAuthor("j"), adds=(driver.stage(0),)), driver.policy)
+            driver.commit_as(JobAuthor("j"), adds=(driver.stage(0),), log=CommitLog(Denied(driver.fs)))
         driver.commit_new(0)
         assert len(driver.visible()) == 2
 
@@ -688,7 +680,7 @@ class TestOthers:
                 return super().list(path)
 
         with pytest.raises(CommitOutcomeUnknown, match="may or may not have been created"):
-            commit(CommitLog(Blind(driver.fs)), Proposal(JobAuthor("j")), driver.policy)
+            driver.commit_as(JobAuthor("j"), log=CommitLog(Blind(driver.fs)))
 
     def test_what_others_cannot_publish_is_tried_once(self, driver: Driver, fs: FileSystem) -> None:
         stuck = [driver.stage(batch) for batch in range(3)]
@@ -706,7 +698,7 @@ class TestOthers:
         clock = _NoWait()
         other = type(driver)(fs, "query-2").with_policy(on_new_query="continue")
         add = other.stage(0)
-        commit(CommitLog(Stuck(fs), clock=clock), other.propose(0, add), other.policy)
+        other.commit(0, add, log=CommitLog(Stuck(fs), clock=clock))
         assert len(tries) == 3
         assert clock.passed_s == 0
         assert add.final_path in driver.visible()
@@ -723,7 +715,7 @@ class TestOthers:
                     self.inner.remove_directory("bucket")
                 super().rename(source, target)
 
-        commit(CommitLog(Tidy(driver.fs), clock=_NoWait()), driver.propose(0, add), driver.policy)
+        driver.commit(0, add, log=CommitLog(Tidy(driver.fs), clock=_NoWait()))
         assert driver.text("bucket/part") == b"row\n"
 
     def test_two_publishers_may_settle_the_same_part(self, driver: Driver) -> None:
@@ -738,7 +730,7 @@ class TestOthers:
                     self.inner.delete(path)
                 super().delete(path)
 
-        commit(CommitLog(Rival(driver.fs)), driver.propose(0, add), driver.policy)
+        driver.commit(0, add, log=CommitLog(Rival(driver.fs)))
         assert driver.visible() == {add.final_path}
 
     def test_a_missing_record_among_later_ones_is_an_error_for_everybody(self, driver: Driver) -> None:
@@ -764,7 +756,7 @@ class TestOthers:
 
     def test_the_stage_of_a_job_is_removed_with_its_owner(self, driver: Driver) -> None:
         job = type(driver)(driver.fs, "job-1")
-        commit(driver.log, Proposal(JobAuthor("job-1"), adds=(job.stage(0),)), driver.policy)
+        driver.commit_as(JobAuthor("job-1"), adds=(job.stage(0),))
         assert driver.fs.list(layout.STAGED) == []
 
     def test_another_kind_of_fingerprint_is_no_other_content(

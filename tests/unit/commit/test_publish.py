@@ -16,7 +16,6 @@ from ftfile.commit.log import bases
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
-from ftfile.commit.protocol import commit
 from ftfile.commit.publish import publish
 from ftfile.core.errors import AlreadyExists, NameCollision, NotPublished, PermissionDenied, StorageError, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
@@ -58,7 +57,7 @@ class TestDurability:
         old = driver.stage(0, name="a=1/part")
         driver.commit(0, old)
         watched = FaultyFileSystem(driver.fs)
-        commit(CommitLog(watched), driver.propose(1, overwrite=True), driver.policy)
+        driver.commit(1, overwrite=True, log=CommitLog(watched))
         calls = watched.calls[watched.calls.index(Call("rename", "a=1/part")) :]
         after = calls[: calls.index(Call("put", layout.PUBLISHED_HINT))]
         assert {"a=1", layout.RETIRED} <= {call.path for call in after if call.operation == "sync_directory"}
@@ -123,7 +122,7 @@ class TestCollisions:
                     raise
 
         driver.with_policy(on_missing_part="fail")
-        commit(CommitLog(Faster(driver.fs)), driver.propose(0, add), driver.policy)
+        driver.commit(0, add, log=CommitLog(Faster(driver.fs)))
         assert driver.visible() == {add.final_path}
 
 
@@ -155,7 +154,7 @@ class TestPool:
     def threads(self, driver: Driver, store: Store, parts: int) -> set[int]:
         """Publish that many parts of one batch and return the threads that moved them."""
         adds = [driver.stage(0) for _ in range(parts)]
-        commit(CommitLog(store), driver.propose(0, *adds), driver.policy)
+        driver.commit(0, *adds, log=CommitLog(store))
         assert driver.visible() == {add.final_path for add in adds}
         return store.threads
 
@@ -172,11 +171,7 @@ class TestRetries:
         """Commit where no part can be moved, and return how long that was tried."""
         clock, stuck = ManualClock(), Fault(error, times=FOR_EVER, operations=frozenset({"rename"}))
         with pytest.raises(NotPublished):
-            commit(
-                CommitLog(FaultyFileSystem(driver.fs, [stuck]), clock=clock),
-                driver.propose(0, driver.stage(0)),
-                driver.policy,
-            )
+            driver.commit(0, driver.stage(0), log=CommitLog(FaultyFileSystem(driver.fs, [stuck]), clock=clock))
         return sum(clock.slept_s)
 
     def test_a_refusal_is_raised_at_once(self, driver: Driver) -> None:
@@ -205,7 +200,7 @@ class TestHarmless:
         denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({operation}), path=path)
         faulty = FaultyFileSystem(driver.fs, [denied])
         add = driver.stage(0)
-        commit(CommitLog(faulty), driver.propose(0, add), driver.policy)
+        driver.commit(0, add, log=CommitLog(faulty))
         assert faulty.injected
         assert driver.visible() == {add.final_path}
         driver.commit_new(1)

@@ -420,7 +420,7 @@ class TestCosts:
         monkeypatch.setattr(ranges, "MERGED_BYTES", 2050 << 40)
         fs = MeteredFileSystem(RandomLog(0, 0).store("costs"))
         log, head = CommitLog(fs), LogState()
-        log.recent.keep()
+        log.recent.is_kept = True
         for version in range(versions):
             record = plain_record(version, files=2)
             log.recent.append(record, 1)

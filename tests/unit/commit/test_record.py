@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor, Record, Remove, StreamAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor, Record, Remove, StreamAuthor
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
-from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.replay import find_batch
+from ftfile.commit.rewrites import Rewrite
 from ftfile.core.errors import (
     OutcomeUnknown,
     PermissionDenied,
     ReplayMismatch,
     SchemaError,
-    StaleFiles,
     UnknownQuery,
 )
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from tests.unit.commit.conftest import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,20 +60,21 @@ class TestCheckedAgain:
             Rival(driver.fs, lambda: driver.create_record(author=StreamAuthor("query-2", "r", 0), lineage_start=0))
         )
         with pytest.raises(UnknownQuery, match="query-2"):
-            commit(log, driver.propose(0, add), driver.policy)
+            driver.commit(0, add, log=log)
         assert driver.log.read_on().version == 0
         assert driver.fs.exists(add.path)
 
     def test_the_objections_of_who_writes(self, driver: Driver) -> None:
-        def object_to_any(head: LogState) -> None:
+        def object_to_any(head: LogState, _: object) -> Body:
             asked.append(head.version)
             if head.version >= 0:
                 raise SchemaError("not after that")
+            return Body()
 
         asked: list[int] = []
         log = CommitLog(Rival(driver.fs, lambda: driver.create_record(author=MaintenanceAuthor("test", "rival"))))
         with pytest.raises(SchemaError, match="not after that"):
-            commit(log, driver.propose(0, driver.stage(0), check=object_to_any), driver.policy)
+            commit(log, driver.author(0), object_to_any)
         assert asked == [-1, 0]
         assert driver.log.read_on().version == 0
 
@@ -88,8 +90,8 @@ class TestCheckedAgain:
                 ),
             )
         )
-        proposal = driver.propose(1, add, rewrites=(Rewrite((old,), (ours,), known_at=0),))
-        assert commit(log, proposal, driver.policy) == Committed(2, replayed=False)
+        rewrite = Rewrite((old,), (ours,), read_version=0)
+        assert driver.commit(1, add, rewrites=(rewrite,), log=log) == Committed(2, replayed=False)
         assert driver.visible() == {theirs.final_path, add.final_path}
         assert driver.fs.exists(ours.path)
 
@@ -121,7 +123,7 @@ class TestOldBatches:
             driver.commit_new(batch, digest=str(batch))
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
         write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
-        dead = Record(1, "dead", driver.author(1), 0, fingerprint=driver.propose(1, digest="dead").fingerprint)
+        dead = Record(1, "dead", driver.author(1), 0, fingerprint=rows("dead"))
         driver.fs.delete(layout.record_path(1))
         driver.fs.create_exclusive(layout.record_path(1), encode_record(dead, "unused").content)
         driver.restart()
@@ -135,7 +137,7 @@ class TestOldBatches:
             write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
         driver.restart()
         for batch in range(6):
-            found = driver.log.find_batch("query-1", batch)
+            found = find_batch(driver.log, driver.log.read_on(), "query-1", batch)
             assert found is not None
             assert found.version == 2 * batch
             assert driver.commit(batch, driver.stage(batch), digest=str(batch)).replayed
@@ -170,23 +172,13 @@ class TestOldBatches:
         driver.commit(1, overwrite=True)
         write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
         driver.restart()
-        driver.commit(2, rewrites=(Rewrite((old,), (driver.stage(2),), known_at=0),))
+        driver.commit(2, rewrites=(Rewrite((old,), (driver.stage(2),), read_version=0),))
         assert driver.visible() == set()
-
-
-class TestHorizon:
-    def test_it_never_goes_back(self, driver: Driver) -> None:
-        add = driver.stage(0)
-        for horizon_ms in (2**60, 5):
-            commit(driver.log, Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms), driver.policy)
-        assert driver.log.read_on().horizon_ms == 2**60
-        with pytest.raises(StaleFiles):
-            driver.commit(0, add)
 
 
 @pytest.fixture
 def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100))
 
 
 @pytest.mark.usefixtures("_all_are_large")
@@ -195,7 +187,7 @@ class TestLargeRecords:
         add = driver.stage(0)
         denied = Fault(PermissionDenied, operations=frozenset({"create_exclusive"}), path="*.adds")
         with pytest.raises(PermissionDenied):
-            commit(CommitLog(FaultyFileSystem(driver.fs, [denied])), driver.propose(0, add), driver.policy)
+            driver.commit(0, add, log=CommitLog(FaultyFileSystem(driver.fs, [denied])))
         assert driver.log.read_on().version == -1
         driver.commit(0, add)
         assert driver.visible() == {add.final_path}
@@ -203,4 +195,4 @@ class TestLargeRecords:
     def test_a_lost_reply_of_their_adds_is_settled(self, driver: Driver) -> None:
         lost = Fault(OutcomeUnknown, "after", operations=frozenset({"create_exclusive"}), path="*.adds")
         log = CommitLog(FaultyFileSystem(driver.fs, [lost]))
-        assert commit(log, driver.propose(0, driver.stage(0)), driver.policy) == Committed(0, replayed=False)
+        assert driver.commit(0, driver.stage(0), log=log) == Committed(0, replayed=False)

@@ -19,8 +19,7 @@ from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.moving import is_recorded
-from ftfile.commit.policy import Policy
-from ftfile.commit.protocol import catch_up, commit
+from ftfile.commit.protocol import catch_up
 from ftfile.commit.publish import still_live
 from ftfile.core.errors import MissingPart, NameCollision, NotFound, NotPublished, PermissionDenied
 from ftfile.core.ids import SYSTEM_IDS
@@ -106,7 +105,7 @@ class TestGoneDirectories:
         driver.commit_new(0)
         driver.fs.remove_directory(layout.RETIRED)
         watched = FaultyFileSystem(driver.fs)
-        commit(CommitLog(watched), driver.propose(1, overwrite=True), driver.policy)
+        driver.commit(1, overwrite=True, log=CommitLog(watched))
         synced = [call.path for call in watched.calls if call.operation == "sync_directory"]
         assert synced[synced.index(layout.RETIRED) - 1] == layout.META
 
@@ -189,7 +188,7 @@ class TestForeignFiles:
         assert driver.text(path) == b"row\n"
 
     def test_at_the_name_of_dead_letters(self, driver: Driver) -> None:
-        letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "letter"))
+        letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "{id}"))
         driver.fs.make_directories(layout.parent(letter.final_path or ""))
         path = self.put(driver, letter, b"somebody's\n")
         with pytest.raises(NameCollision):
@@ -226,9 +225,9 @@ class TestManyParts:
 
         fs = Wide(driver.fs)
         old = [driver.stage(0) for _ in range(100)]
-        commit(CommitLog(fs), driver.propose(0, *old), driver.policy)
+        driver.commit(0, *old, log=CommitLog(fs))
         new = [driver.stage(1) for _ in range(100)]
-        commit(CommitLog(fs), driver.propose(1, *new, overwrite=True), driver.policy)
+        driver.commit(1, *new, overwrite=True, log=CommitLog(fs))
         assert driver.visible() == {add.final_path for add in new}
         assert len(driver.fs.list(layout.RETIRED)) == 100
 
@@ -246,7 +245,7 @@ class TestManyParts:
 class TestMissingParts:
     def test_deleted_dead_letters_are_no_missing_part(self, driver: Driver) -> None:
         driver.with_policy(on_missing_part="fail")
-        letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "letter"))
+        letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "{id}"))
         driver.commit(0, letters=(letter,))
         driver.fs.delete(letter.final_path or "")
         lose_hint(driver)
@@ -255,7 +254,7 @@ class TestMissingParts:
 
     def test_deleted_rows_beside_them_are(self, driver: Driver) -> None:
         driver.with_policy(on_missing_part="fail")
-        letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "letter"))
+        letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "{id}"))
         add = driver.stage(0)
         driver.commit(0, add, letters=(letter,))
         for path in (letter.final_path, add.final_path):
@@ -285,7 +284,7 @@ class TestDurability:
         driver.commit_new(0)
         add = driver.stage(1)
         driver.create_record(author=driver.author(1), adds=(add,))
-        catch_up(CommitLog(watched), JobAuthor("j"), Policy())
+        catch_up(CommitLog(watched), JobAuthor("j"))
         calls = watched.calls
         assert Call("sync_directory", layout.LOG) in calls[: calls.index(Call("rename", add.path))]
 
@@ -305,7 +304,7 @@ class TestStuck:
         denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({"rename"}), path=old.final_path or "")
         log = CommitLog(FaultyFileSystem(driver.fs, [denied]))
         with pytest.raises(NotPublished, match="Once the cause is gone"):
-            commit(log, driver.propose(1, overwrite=True), driver.policy)
+            driver.commit(1, overwrite=True, log=log)
         assert driver.visible() == {old.final_path}
         driver.commit_new(2)
         assert old.final_path not in driver.visible()

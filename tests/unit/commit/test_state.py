@@ -27,7 +27,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState
 from ftfile.commit.post_commit import keep_base
-from ftfile.commit.proposal import Rewrite
+from ftfile.commit.rewrites import Rewrite
 from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -87,9 +87,9 @@ class TestRemoved:
         live = part("p19")
         fold.record(removes=tuple(Remove.of(part(f"p{number}")) for number in range(12)))
         assert fold.state.removed == {}
-        assert not fold.state.is_live(live, known_at=0)
-        assert fold.state.is_live(live, known_at=1)
-        assert not fold.state.is_live(part("p0"), known_at=0)
+        assert not fold.state.is_live(live, read_version=0)
+        assert fold.state.is_live(live, read_version=1)
+        assert not fold.state.is_live(part("p0"), read_version=0)
 
     def test_all_of_a_version_or_nothing(self) -> None:
         """A rewrite that knew version 1 must not pass because half of what version 2 removed is forgotten."""
@@ -107,8 +107,8 @@ class TestRemoved:
         for number in range(30):
             fold.record(removes=(Remove.of(segments[number]),))
         assert fold.state.removed == {}
-        assert fold.state.is_live(segments[35], known_at=0)
-        assert not fold.state.is_live(segments[3], known_at=0)
+        assert fold.state.is_live(segments[35], read_version=0)
+        assert not fold.state.is_live(segments[3], read_version=0)
         with pytest.raises(CorruptData, match="a second time"):
             fold.record(removes=(Remove.of(segments[3]),))
 
@@ -126,9 +126,9 @@ class TestRemoved:
         gone = tuple(Remove.of(part(f"p{number}")) for number in range(12))
         driver.create_record(author=MaintenanceAuthor("test", "drop"), removes=gone)
         new = driver.stage(1)
-        driver.commit(1, rewrites=(Rewrite((old,), (new,), known_at=0),))
+        driver.commit(1, rewrites=(Rewrite((old,), (new,), read_version=0),))
         assert old.final_path in driver.visible()
-        driver.commit(2, rewrites=(Rewrite((old,), (new,), known_at=2),))
+        driver.commit(2, rewrites=(Rewrite((old,), (new,), read_version=2),))
         assert new.final_path in driver.visible()
 
 
@@ -178,9 +178,9 @@ def test_queries_and_transactions_are_never_forgotten() -> None:
         fold.record(author=StreamAuthor("new", "r", version - 2), lineage_start=None if version > 2 else 0)
         if version % 100 == 0:
             fold.restart()
-    assert fold.state.finds(StreamAuthor("old", "r", 7))
-    assert fold.state.finds(JobAuthor("k", Transaction("app", 3)))
-    assert not fold.state.finds(StreamAuthor("old", "r", 8))
+    assert fold.state.has(StreamAuthor("old", "r", 7))
+    assert fold.state.has(JobAuthor("k", Transaction("app", 3)))
+    assert not fold.state.has(StreamAuthor("old", "r", 8))
 
 
 def test_a_fold_from_any_base_is_the_fold_from_the_start() -> None:
@@ -256,7 +256,7 @@ class TestWhenBasesAreDue:
     ) -> None:
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 20_000)
         small = functools.partial(encode_record, companion_from=1000)
-        monkeypatch.setattr("ftfile.commit.log.create.encode_record", small)
+        monkeypatch.setattr("ftfile.commit.log.records.encode_record", small)
         driver.commit(0, *(driver.stage(0) for _ in range(100)))
         (written,) = list_bases(driver.fs)
         driver.fs.delete(layout.base_path(written))

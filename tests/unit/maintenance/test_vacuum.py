@@ -13,14 +13,14 @@ import pytest
 import ftfile
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, JobAuthor, MaintenanceAuthor, Record, Remove
+from ftfile.commit.format.model import Add, Body, JobAuthor, MaintenanceAuthor, Record, Remove
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log import bases
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.proposal import Proposal, Rewrite
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import open_add, read_records, take_snapshot
+from ftfile.commit.rewrites import Rewrite
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied, StaleFiles
 from ftfile.fs.local.filesystem import LocalFileSystem
@@ -97,7 +97,7 @@ class World:
         content = b"".join(open_add(add, self.fs.read)[add.offset :][: add.length] for add in inputs)
         new = self.driver.stage(batch, content)
         author = MaintenanceAuthor("compact", f"compact-{batch}")
-        commit(self.driver.log, Proposal(author, rewrites=(Rewrite(inputs, (new,), head.version),)), self.driver.policy)
+        self.driver.commit_as(author, rewrites=(Rewrite(inputs, (new,), head.version),))
         return new
 
     def exists(self, path: str | None) -> bool:
@@ -178,6 +178,18 @@ class TestStaged:
         assert record.author == MaintenanceAuthor("vacuum", record.author.job_id)  # type: ignore[union-attr]
         # Not the time of the grace: what is younger than the newest record waits for another vacuum.
         assert record.horizon_ms == report.horizon_ms == world.fs.stat(layout.record_path(0)).modified_ms
+
+    def test_a_longer_grace_does_not_take_a_horizon_back(self, world: World) -> None:
+        lost = world.driver.stage(0)
+        world.days(40)
+        world.driver.commit_new(0)
+        late_ms = world.clock.now_ms() - 1
+        commit(world.driver.log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=late_ms))
+        world.days(1)
+        report = world.vacuum(grace="30d")
+        assert [file.path for file in report.files] == [lost.path]
+        assert report.version == 2
+        assert world.driver.log.read_on().horizon_ms == late_ms
 
     def test_by_the_stores_clock_not_this_machines(self, world: World) -> None:
         """The machine that vacuums is a year ahead."""
@@ -485,7 +497,7 @@ class TestLog:
 
     def test_with_records_goes_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            "ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100)
+            "ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100)
         )
         self.fill(world, 12)
         world.days(8)
@@ -499,7 +511,7 @@ class TestLog:
     def test_records_go_before_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Who finds a record without its adds looks whether the record is still there."""
         monkeypatch.setattr(
-            "ftfile.commit.log.create.encode_record", functools.partial(encode_record, companion_from=100)
+            "ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100)
         )
         self.fill(world, 12)
         world.days(8)
@@ -637,7 +649,7 @@ class TestNames:
     def test_a_live_part_of_the_same_name_stays(self, world: World) -> None:
         """With the same content even."""
         self.replaced(world)
-        world.driver.commit(1, world.driver.stage(1, name="same.txt"))
+        world.driver.create_record(author=world.driver.author(1), adds=(world.driver.stage(1, name="same.txt"),))
         ftfile.vacuum(world.url, dry_run=False)
         assert world.fs.read("same.txt") == b"row\n"
 

@@ -10,12 +10,10 @@ import pytest
 import ftfile
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor
+from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor
 from ftfile.commit.log import bases
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.commit.read.snapshot import take_snapshot
@@ -130,8 +128,8 @@ class TestHorizonInTheFuture:
         world.driver.commit_new(0)
         commit(
             CommitLog(world.fs),
-            Proposal(MaintenanceAuthor("vacuum", "old"), horizon_ms=world.clock.now_ms() + AHEAD_S * 1000),
-            Policy(),
+            MaintenanceAuthor("vacuum", "old"),
+            lambda *_: Body(horizon_ms=world.clock.now_ms() + AHEAD_S * 1000),
         )
         world.clock.advance(1)
 
@@ -159,11 +157,6 @@ class TestHorizonInTheFuture:
         assert not horizon.lower_horizon(log, "b")
         assert log.read_on().version == head
 
-    def test_vacuums_do_not_take_it_back(self, world: World) -> None:
-        then = CommitLog(world.fs).read_on().horizon_ms
-        commit(CommitLog(world.fs), Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=5), Policy())
-        assert CommitLog(world.fs).read_on().horizon_ms == then
-
     def test_another_vacuum_meanwhile_makes_it_begin_again(self, world: World) -> None:
         """Its horizon is the one that counts, and it may have listed what is younger than ours."""
 
@@ -171,7 +164,7 @@ class TestHorizonInTheFuture:
             world.fs.before_record = None
             log = CommitLog(world.fs)
             late_ms = world.clock.now_ms() + AHEAD_S * 1000
-            commit(log, Proposal(MaintenanceAuthor("vacuum", "other"), horizon_ms=late_ms), Policy())
+            commit(log, MaintenanceAuthor("vacuum", "other"), lambda *_: Body(horizon_ms=late_ms))
 
         def at_third_creation(left: int = 2) -> None:
             """Let the format and the first record pass."""

@@ -17,9 +17,8 @@ from ftfile.commit.format.record import to_checked_text
 from ftfile.commit.log import bases
 from ftfile.commit.log.bases import encode_base, list_bases
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.proposal import Proposal, Rewrite
-from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges, read_range
+from ftfile.commit.rewrites import Rewrite
 from ftfile.maintenance.verify import history
 from ftfile.maintenance.verify.files import NAMES_TOLD
 from ftfile.maintenance.verify.history import read_history
@@ -84,7 +83,7 @@ class World:
         new = self.driver.stage(batch, content)
         author = MaintenanceAuthor("compact", f"compact-{batch}")
         version = self.driver.log.read_on().version
-        commit(self.driver.log, Proposal(author, rewrites=(Rewrite(inputs, (new,), version),)), self.driver.policy)
+        self.driver.commit_as(author, rewrites=(Rewrite(inputs, (new,), version),))
         return new
 
     def lose(self, version: int) -> None:

@@ -11,10 +11,8 @@ import pytest
 import ftfile
 from ftfile.attempt.identity import JobIdentity
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.bases import list_bases
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.added import added_by
 from ftfile.core.errors import CorruptData, NotPublished, PermissionDenied, UserCodeError
@@ -136,7 +134,7 @@ class TestBatches:
         ftfile.drop(out, {"word": "d"})
         merge_ranges(out)
         log = open_log(query.config().path)
-        commit(log, Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=1, log_start=4), Policy())
+        commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=4))
         for version in range(4):
             log.fs.delete(layout.record_path(version))
         query.restart()

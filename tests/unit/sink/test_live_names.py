@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import live_names
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit import final_paths
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log import tables as memory
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
 from ftfile.fs.registry import open_filesystem
@@ -81,11 +79,11 @@ class TestATakenFile:
         query.restart()
         self.assert_refused(query, 10)
 
-    @pytest.mark.parametrize("followed", [2, live_names.FOLLOWED_MAX])
+    @pytest.mark.parametrize("followed", [2, final_paths.FOLLOWED_MAX])
     def test_after_more_records_of_others_than_are_followed(
         self, out: str, monkeypatch: pytest.MonkeyPatch, followed: int
     ) -> None:
-        monkeypatch.setattr(live_names, "FOLLOWED_MAX", followed)
+        monkeypatch.setattr(final_paths, "FOLLOWED_MAX", followed)
         query = MicroBatch(out, COLUMNS, NUMBERED)
         other = MicroBatch(out, COLUMNS, LATEST | {"onNewQuery": "continue"}, query_id="another")
         query.run(0, row(0))
@@ -93,7 +91,7 @@ class TestATakenFile:
         for batch in range(1, followed + 2):
             other.run(batch, [[]])
         Path(out, "latest.parquet").unlink()
-        assert live_names.live_names(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
+        assert final_paths.live_names(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
         self.assert_refused(other, followed + 2)
 
     def test_within_so_many_they_are_read_one_by_one(self, out: str) -> None:
@@ -124,11 +122,11 @@ class TestATakenFile:
         merge_ranges(out)
         log = log_of(query)
         # Records before this version may go. That of the removal is kept.
-        commit(log, Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=1, log_start=1), Policy())
+        commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=1))
         query.restart()
         with pytest.raises(NameCollision, match="a part that version 1 removed had it"):
             query.run(1, row(2))
-        commit(log_of(query), Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=1, log_start=2), Policy())
+        commit(log_of(query), MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=2))
         query.run(1, row(2))
         assert Path(out, "latest.parquet").exists()
 
@@ -185,4 +183,4 @@ def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
     fixed = replace(query, options=LATEST | {"fileFormat": "json"})
     fixed.run(5, row(5))
     log = log_of(query)
-    assert live_names.live_names(log, log.read_on()) == {"latest.parquet"}
+    assert final_paths.live_names(log, log.read_on()) == {"latest.parquet"}

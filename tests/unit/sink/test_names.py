@@ -409,11 +409,9 @@ class TestNamesThatAreTaken:
         first.run(0, [rows("a")])
         settings = first.config()
         messages = check_messages(first.write(1, [[]]), 1)
-        commit(
-            open_log(settings.path),
-            replace(make_proposal(settings, messages, None, 0, "hsync"), overwrite=True),
-            settings.policy,
-        )
+        log = open_log(settings.path)
+        batch = make_proposal(replace(settings, overwrite=True), messages, log)
+        commit(log, batch.author, batch.prepare, settings.policy)
         assert visible(out) == []
         self.refused(out, 2, "a part that version 1 removed had it", "b")
 

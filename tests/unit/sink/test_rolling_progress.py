@@ -17,13 +17,13 @@ import ftfile
 from ftfile.attempt.entries import rewrite_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, Origin
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Author, Body, JobAuthor, MaintenanceAuthor, Origin
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
-from ftfile.commit.protocol import commit
+from ftfile.commit.protocol import Prepare, commit
 from ftfile.commit.read.snapshot import read_records
+from ftfile.commit.rewrites import accept_rewrites
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, UserCodeError
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import open_filesystem
@@ -123,15 +123,23 @@ class TestFlush:
             query.run(number, [rows_of(str(number))])
         losses = iter([3, 2])
 
-        def commit_after_another(log: CommitLog, proposal: Proposal, policy: Policy) -> Any:
+        def commit_after_another(log: CommitLog, author: Author, prepare: Prepare) -> Any:
             if (number := next(losses, None)) is not None:
                 head = log.read_on()
                 (last,) = (each for each in head.segments.values() if each.origin.last_batch == number)
                 (job,) = jobs_of([last], "flush", ALL_END, SYSTEM_IDS)
                 stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
                 done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
-                commit(log, replace(proposal, rewrites=(rewrite_of(done),)), policy)
-            return commit(log, proposal, policy)
+                rewrite = rewrite_of(done)
+                (part,) = (replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in rewrite.adds)
+                rewrite = replace(rewrite, adds=(part,))
+
+                def take(head: LogState, _: object) -> Body:
+                    accepted = accept_rewrites(log, head, [rewrite])
+                    return Body(adds=accepted.adds, removes=accepted.removes)
+
+                commit(log, author, take)
+            return commit(log, author, prepare)
 
         monkeypatch.setattr(flushing, "commit", commit_after_another)
         assert ftfile.flush(out).files == 1
@@ -149,7 +157,7 @@ class TestFlush:
         log = CommitLog(open_filesystem(out))
         for number in range(2):
             definitions = {f"{number}-{each}": {"number": each} for each in range(200)}
-            commit(log, Proposal(MaintenanceAuthor("test", str(number)), definitions=definitions), Policy())
+            commit(log, MaintenanceAuthor("test", str(number)), lambda *_, new=definitions: Body(definitions=new))
         assert len(head_of(out).definitions) < 200
         assert ftfile.flush(out).files == 2
         assert sorted(map(len, files(out))) == [1, 2]
@@ -158,8 +166,8 @@ class TestFlush:
     def test_segments_of_a_writer_that_is_no_query(self, out: str) -> None:
         query = query_of(out)
         message = query.run_task(query.plan(), query.identity(0), 0, rows_of("a"))
-        proposal = make_proposal(query.config(), [message], None, 0, "hsync")
-        commit(CommitLog(open_filesystem(out)), replace(proposal, author=JobAuthor("j"), settings=None), Policy())
+        log = CommitLog(open_filesystem(out))
+        commit(log, JobAuthor("j"), make_proposal(query.config(), [message], log).prepare)
         assert ftfile.flush(out, due_only=True).files == 1
         assert files(out) == [["a"]]
 
@@ -182,7 +190,7 @@ class TestFlush:
         planned, identity = query.plan(), query.identity(1)
         query.commit(1, [query.run_task(planned, identity, 0, rows_of("b"))])
         log = CommitLog(open_filesystem(out))
-        commit(log, Proposal(MaintenanceAuthor("test", "t"), plan_due=lambda *_: ()), Policy())
+        commit(log, MaintenanceAuthor("test", "t"), lambda *_: Body(due=()))
         assert ftfile.flush(out, due_only=True).files == 1
         assert reasons(out) == {"encoding": 1}
 

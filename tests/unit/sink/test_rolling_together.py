@@ -17,10 +17,8 @@ import pytest
 import ftfile
 from ftfile.attempt.identity import TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import CorruptData, SchemaError, StaleFiles, UserCodeError
@@ -308,8 +306,8 @@ class TestFlush:
 
     def test_says_so_when_a_vacuum_makes_everything_too_old(self, out: str) -> None:
         query_of(out).run(0, [rows_of("x")])
-        far_future = Proposal(MaintenanceAuthor("vacuum", "v"), horizon_ms=10**15)
-        commit(CommitLog(open_filesystem(out)), far_future, Policy())
+        log = CommitLog(open_filesystem(out))
+        commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=10**15))
         with pytest.raises(StaleFiles, match="vacuum with a longer grace"):
             ftfile.flush(out)
         assert committed(out) == ["x"]

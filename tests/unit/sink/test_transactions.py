@@ -10,13 +10,11 @@ import pytest
 import ftfile
 from ftfile.attempt.identity import JobIdentity
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log import bases
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
 from ftfile.commit.post_commit import extend_ranges
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, ReplayMismatch, Unavailable
 from ftfile.core.ids import SYSTEM_IDS
@@ -115,7 +113,7 @@ class TestOnce:
         log = CommitLog(open_filesystem(out))
         write_base(log.fs, SYSTEM_IDS, log.read_on())
         extend_ranges(log, log.read_on())
-        commit(log, Proposal(MaintenanceAuthor("vacuum", "v"), log_start=2), Policy())
+        commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=2))
         log.fs.delete(layout.record_path(1))
         forget_logs()
         assert write(out, 2).replayed

@@ -1,4 +1,4 @@
-"""The values of the log: what a record says. Frozen; `record_format` turns them into bytes."""
+"""The values of the log: what a record says. Frozen; `format.record` turns them into bytes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 __all__ = (
     "Add",
     "Author",
+    "Body",
     "DueJob",
     "Fingerprint",
     "JobAuthor",
@@ -180,8 +181,42 @@ class Fingerprint:
         return other is not None and self.covers_content and self == other
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What a writer has to say to the log: a record, but for its author and its place.
+
+    Attributes:
+        overwrite: it removes everything that was live.
+        letters: files published like parts that hold no rows of any snapshot: records that could not be written.
+        due: jobs for tasks; None for those of the record before that nobody has done.
+        tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
+        horizon_ms: staged files not younger than this may be deleted; None when unchanged.
+        log_start: records before this version may be deleted; None when unchanged.
+        schema: key of the definition of the rows' schema.
+        settings: key of the definition of how the author's query makes parts of its open segments.
+        encoding: key of the definition of how new rows are written.
+        definitions: schemas and encodings; a record has only those that are new to the log.
+        memory: changes of what the use case remembers; see `commit.log.tables`.
+    """
+
+    adds: tuple[Add, ...] = ()
+    removes: tuple[Remove, ...] = ()
+    overwrite: bool = False
+    letters: tuple[Add, ...] = ()
+    due: tuple[DueJob, ...] | None = None
+    tasks: int = 0
+    horizon_ms: int | None = None
+    log_start: int | None = None
+    schema: str | None = None
+    settings: str | None = None
+    encoding: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(Body):
     """One version of the directory. Creating it is the commit.
 
     Attributes:
@@ -189,39 +224,14 @@ class Record:
         nonce: unique per record and kept over retries: tells an own record from another's.
         time_ms: the author's clock, for information.
         after: nonce of the record before, empty for the first one; None where that is not said.
-        overwrite: it removes everything that was live.
-        tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
         lineage_start: the batch with which the author's query starts anew; None when it goes on.
-        horizon_ms: staged files not younger than this may be deleted; None when unchanged.
-        log_start: records before this version may be deleted; None when unchanged.
-        schema: key of the definition of the rows' schema.
-        settings: key of the definition of how the author's query makes parts of its open segments.
-        encoding: key of the definition of how new rows are written.
-        definitions: schemas and encodings that the log did not have before.
-        letters: files published like parts that hold no rows of any snapshot: records that could not be written.
-        memory: changes of what the use case remembers; see `commit.memory`.
-        payload: what the use case keeps here; opaque.
     """
 
     version: int
     nonce: str
     author: Author
     time_ms: int
-    adds: tuple[Add, ...] = ()
-    removes: tuple[Remove, ...] = ()
-    overwrite: bool = False
-    letters: tuple[Add, ...] = ()
-    due: tuple[DueJob, ...] = ()
-    tasks: int = 0
-    lineage_start: int | None = None
-    horizon_ms: int | None = None
-    log_start: int | None = None
-    schema: str | None = None
-    settings: str | None = None
-    encoding: str | None = None
-    definitions: dict[str, Any] = field(default_factory=dict)
-    fingerprint: Fingerprint | None = None
-    metrics: dict[str, Any] = field(default_factory=dict)
-    memory: dict[str, Any] = field(default_factory=dict)
-    payload: Any = None
-    after: str | None = None
+    due: tuple[DueJob, ...] = field(default=(), kw_only=True)
+    lineage_start: int | None = field(default=None, kw_only=True)
+    fingerprint: Fingerprint | None = field(default=None, kw_only=True)
+    after: str | None = field(default=None, kw_only=True)

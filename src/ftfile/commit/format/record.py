@@ -251,7 +251,6 @@ def _header_to_json(record: Record) -> dict[str, Any]:
         "fingerprint": fingerprint_to_json(record.fingerprint),
         "metrics": record.metrics or None,
         "memory": record.memory or None,
-        "payload": record.payload,
     }
     return header | {name: value for name, value in optional.items() if value is not None}
 
@@ -279,7 +278,6 @@ def _record_from_json(header: dict[str, Any], changes: dict[str, Any]) -> Record
         fingerprint=fingerprint_from_json(header.get("fingerprint")),
         metrics=header.get("metrics", {}),
         memory=header.get("memory", {}),
-        payload=header.get("payload"),
     )
 
 

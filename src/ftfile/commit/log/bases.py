@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.files import create_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import adds_from_json, adds_to_json
 from ftfile.commit.format.record import (
@@ -25,7 +26,6 @@ from ftfile.commit.format.record import (
 )
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState, QueryState, TransactionState, Unpublished
-from ftfile.commit.remaking import create_file
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 

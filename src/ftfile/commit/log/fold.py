@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.shared_map import SharedMap
-from ftfile.commit.log.state import LogState, QueryState, SegmentChange, TransactionState, Unpublished
+from ftfile.commit.log.state import LogState, QueryState, SegmentChange, TransactionState, Unpublished, has_author
 from ftfile.commit.log.tables import MemoryDraft
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:
-    from ftfile.commit.format.model import Author, Record, Remove
+    from ftfile.commit.format.model import Record, Remove
 
 __all__ = ("RECENT_RECORDS", "Fold", "after")
 
@@ -135,17 +135,8 @@ class Fold:
         ended = [remove.id for remove in record.removes if self._has_ended(remove)]
         if ended:
             raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
-        if self._finds(record.author):
+        if has_author(record.author, self._queries, self._transactions):
             raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
-
-    def _finds(self, author: Author) -> bool:
-        if isinstance(author, StreamAuthor):
-            query = self._queries.get(author.query_id)
-            return query is not None and author.batch_id <= query.last_batch
-        if isinstance(author, JobAuthor) and author.transaction is not None:
-            found = self._transactions.get(author.transaction.app_id)
-            return found is not None and author.transaction.version <= found.last
-        return False
 
     def _has_ended(self, remove: Remove) -> bool:
         """Return True if what a record removes is known to be live no more."""
@@ -162,7 +153,7 @@ class Fold:
                 self._reserved.set(remove.final_path, version)
         if len(self._removed) > REMOVED_KEPT:
             last = len(self._removed) - REMOVED_KEPT // 2 - 1
-            ((_, forgotten),) = itertools.islice(self._removed.items(), last, last + 1)
+            ((_, forgotten),) = itertools.islice(self._removed.oldest(), last, last + 1)
             kept = {add_id: at for add_id, at in self._removed.items() if at > forgotten}
             self._removed = SharedMap(kept).draft()
             self._removed_since = forgotten + 1

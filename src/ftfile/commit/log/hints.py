@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import put_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import UNREADABLE, from_checked_text, to_checked_text
-from ftfile.commit.remaking import put_file
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 

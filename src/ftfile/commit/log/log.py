@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
-from ftfile.commit.format.record import IS_SEALED, decode_record
-from ftfile.commit.known_paths import KnownPaths
-from ftfile.commit.log.bases import RECORD_COST_BYTES, OwnBases
-from ftfile.commit.log.create import create_record, outcome_unknown
-from ftfile.commit.log.finding import find_batch
+from ftfile.commit.format.record import IS_SEALED
+from ftfile.commit.log.bases import RECORD_COST_BYTES
+from ftfile.commit.log.caches import KnownPaths, RecentRecords
 from ftfile.commit.log.fold import Fold, after
-from ftfile.commit.log.log_end import is_end
-from ftfile.commit.log.recent_records import RecentRecords
+from ftfile.commit.log.records import Records, outcome_unknown
 from ftfile.commit.log.state import LogState
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import (
@@ -23,7 +20,6 @@ from ftfile.core.errors import (
     CommitOutcomeUnknown,
     ConfigError,
     CorruptData,
-    NotFound,
     StorageError,
 )
 from ftfile.core.ids import SYSTEM_IDS
@@ -42,7 +38,7 @@ LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 READ_ON_TRIES = 100
 
 
-class CommitLog:
+class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
     Reading on and creating are safe from any thread; who shares a log with other threads holds `lock` over a commit.
@@ -54,7 +50,6 @@ class CommitLog:
         start: what the caller knows already; used when its record still exists and no base is newer.
 
     Attributes:
-        bases: the bases of this log.
         recent: the last records, for who makes ranges of them.
         known_ranges: names of ranges that were found to be of this log.
         base_bytes: length of the base that reading began with.
@@ -68,14 +63,13 @@ class CommitLog:
         ids: IdSource = SYSTEM_IDS,
         start: LogView | None = None,
     ) -> None:
-        self.fs = fs
-        self.clock = clock
+        super().__init__(fs, clock)
         self.ids = ids
-        self.bases = OwnBases(fs, self.read_record)
         self.recent = RecentRecords()
         self.known_ranges: set[layout.RangeName] = set()
         self.base_bytes = self.delta_bytes = 0
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
+        # Whether the end of what was read is known to be the end of the log; and known well enough to write after it.
         self._is_end_checked = self._is_end_checked_to_commit = False
         self._durable_to = -1
         self._prepared = False
@@ -156,7 +150,7 @@ class CommitLog:
             if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
                 return self._state
             # A task that begins with a view decides nothing, and there are many of them.
-            if is_end(self, self._state.version, lists=acts or self._state.whole, acts=acts):
+            if self._is_end(self._state.version, lists=acts or self._state.whole, acts=acts):
                 self._is_end_checked, self._is_end_checked_to_commit = True, acts
                 return self._state
 
@@ -175,10 +169,10 @@ class CommitLog:
             StorageError: it was certainly not created.
         """
         with self.lock:
-            self.recent.keep()
+            self.recent.is_kept = True
             follows = self._state is not None and self._state.version == record.version - 1
             made = after(self._state, record) if self._state is not None and follows else None
-            size_bytes = create_record(self, record)
+            size_bytes = self._create(record)
             if size_bytes is None:
                 return None
             try:
@@ -192,36 +186,6 @@ class CommitLog:
             self._note(record, size_bytes)
             self._state = made
             return made
-
-    def read_record(self, version: int) -> Record | None:
-        """Return a record, or None when there is none at that version (yet, or any more)."""
-        found = self._read(version)
-        return found[0] if found else None
-
-    def _read(self, version: int) -> tuple[Record, int] | None:
-        """Return a record and how many bytes it has, its companion's included."""
-        path = layout.record_path(version)
-        read: list[bytes] = []
-        companions: list[str] = []
-
-        def read_companion(companion: str) -> bytes:
-            companions.append(companion)
-            read.append(self.fs.read(companion))
-            return read[-1]
-
-        try:
-            read.append(self.fs.read(path))
-            record = decode_record(read[0], path, read_companion)
-        except NotFound as error:
-            # Vacuum deletes a record before what it keeps elsewhere.
-            if not companions or not self.fs.exists(path):
-                return None
-            raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
-        return record, sum(map(len, read))
-
-    def find_batch(self, query_id: str, batch_id: int) -> Record | None:
-        """Return the record of a batch, or None when there is none or it is not kept any more."""
-        return find_batch(self, self.read_on(), query_id, batch_id)
 
     def _start(self) -> LogState:
         """Return the cached state if its record is still there, else the newest base, else the empty log."""

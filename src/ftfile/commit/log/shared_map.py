@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, ValuesView
@@ -19,7 +19,7 @@ CHANGES_SHARE = 64
 
 
 class SharedMap(Mapping[K, V]):
-    """An ordered dictionary that never changes; see `draft`.
+    """A dictionary that never changes, in the order in which its keys were last set; see `draft`.
 
     Args:
         older: most of it; nobody may change it any more, nor the others.
@@ -39,21 +39,24 @@ class SharedMap(Mapping[K, V]):
         return Draft(self)
 
     def __getitem__(self, key: K) -> V:
-        """Return the value of a key."""
         if key in self.newer:
             return self.newer[key]
         if key in self.gone:
             raise KeyError(key)
         return self.older[key]
 
+    def __contains__(self, key: object) -> bool:
+        return key in self.newer or (key in self.older and key not in self.gone)
+
     def __iter__(self) -> Iterator[K]:
-        """Yield the keys in the order in which they were last set."""
         yield from (key for key in self.older if key not in self.gone) if self.gone else self.older
         yield from self.newer
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
         return len(self.older) - len(self.gone) + len(self.newer)
+
+    def __repr__(self) -> str:
+        return repr(self.to_dict())
 
     def to_dict(self) -> dict[K, V]:
         """Return a plain copy."""
@@ -71,82 +74,54 @@ class SharedMap(Mapping[K, V]):
         """Return the values."""
         return self.to_dict().values() if self.newer or self.gone else self.older.values()
 
-    def __repr__(self) -> str:
-        """Return it as a dictionary is shown."""
-        return repr(self.to_dict())
 
+class Draft(SharedMap[K, V]):
+    """Changes of a `SharedMap`, which stays as it is."""
 
-class Draft(Generic[K, V]):
-    """Changes of a `SharedMap`; that stays as it is.
-
-    Args:
-        start: what is changed.
-    """
-
-    __slots__ = ("_gone", "_is_own", "_newer", "_older", "_start")
+    __slots__ = ("_owns_all", "_owns_changes")
 
     def __init__(self, start: SharedMap[K, V]) -> None:
-        self._start: SharedMap[K, V] | None = start
-        self._older, self._newer, self._gone = start.older, start.newer, start.gone
-        self._is_own = False  # whether `_older` is seen by nobody else
+        self.older, self.newer, self.gone = start.older, start.newer, start.gone
+        self._owns_changes = self._owns_all = False  # whether nobody else sees `newer` and `gone`, and `older`
 
-    def get(self, key: K) -> V | None:
-        """Return the value of a key, or None."""
-        if key in self._newer:
-            return self._newer[key]
-        return None if key in self._gone else self._older.get(key)
-
-    def __contains__(self, key: object) -> bool:
-        """Return True if there is such a key."""
-        return key in self._newer or (key in self._older and key not in self._gone)
-
-    def __len__(self) -> int:
-        """Return how many keys there are."""
-        return len(self._older) - len(self._gone) + len(self._newer)
-
-    def items(self) -> Iterator[tuple[K, V]]:
-        """Yield keys and values in the order in which they were last set; nothing may be changed meanwhile."""
-        yield from (item for item in self._older.items() if item[0] not in self._gone)
-        yield from self._newer.items()
+    def oldest(self) -> Iterator[tuple[K, V]]:
+        """Yield keys and values without a copy; nothing may be changed meanwhile."""
+        yield from (item for item in self.older.items() if item[0] not in self.gone)
+        yield from self.newer.items()
 
     def set(self, key: K, value: V) -> None:
         """Set a key; it is the last one then."""
-        if not self._is_own:
-            self._own()
-        if self._is_own:
-            self._older.pop(key, None)
-            self._older[key] = value
+        self._own()
+        if self._owns_all:
+            self.older.pop(key, None)
+            self.older[key] = value
             return
-        self._newer.pop(key, None)
-        if key in self._older:
-            self._gone.add(key)
-        self._newer[key] = value
+        self.newer.pop(key, None)
+        if key in self.older:
+            self.gone.add(key)
+        self.newer[key] = value
 
     def drop(self, key: K) -> None:
         """Forget a key, if it is there."""
-        if not self._is_own:
-            self._own()
-        if self._is_own:
-            self._older.pop(key, None)
-        elif key in self._newer:
-            del self._newer[key]
-        elif key in self._older:
-            self._gone.add(key)
+        self._own()
+        if self._owns_all:
+            self.older.pop(key, None)
+        elif key in self.newer:
+            del self.newer[key]
+        elif key in self.older:
+            self.gone.add(key)
 
     def finish(self) -> SharedMap[K, V]:
         """Return what it has become; the draft is used no more."""
-        return self._start if self._start is not None else SharedMap(self._older, self._newer, self._gone)
+        return SharedMap(self.older, self.newer, self.gone)
 
     def _own(self) -> None:
         """Make the changes our own, and everything as soon as much has changed."""
-        if self._start is not None:
-            self._start = None
-            self._newer, self._gone = self._newer.copy(), self._gone.copy()
-        changes = len(self._newer) + len(self._gone)
-        if changes >= max(CHANGES_MIN, len(self._older) // CHANGES_SHARE):
-            older = self._older.copy()
-            for key in self._gone:
-                del older[key]
-            older.update(self._newer)
-            self._older, self._newer, self._gone = older, {}, set()
-            self._is_own = True
+        if self._owns_all:
+            return
+        if not self._owns_changes:
+            self._owns_changes = True
+            self.newer, self.gone = self.newer.copy(), self.gone.copy()
+        if len(self.newer) + len(self.gone) >= max(CHANGES_MIN, len(self.older) // CHANGES_SHARE):
+            self.older, self.newer, self.gone = self.to_dict(), {}, set()
+            self._owns_all = True

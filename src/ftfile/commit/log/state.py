@@ -12,10 +12,12 @@ from ftfile.commit.format.model import Add, DueJob, Fingerprint, JobAuthor, Remo
 from ftfile.commit.log.shared_map import SharedMap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ftfile.commit.format.model import Author
     from ftfile.commit.log.tables import Memory
 
-__all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished")
+__all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished", "has_author")
 
 # Queries that tasks are told of; a batch of another one is written, and the commit finds it again.
 VIEW_QUERIES = 256
@@ -73,7 +75,7 @@ class LogView:
     transactions: dict[str, int]
 
     def to_state(self) -> LogState:
-        """Return a state that answers `finds` for streams and transactions, and nothing else, from here on."""
+        """Return a state that answers `has` for streams and transactions, and nothing else, from here on."""
         queries = {
             query_id: QueryState(last_batch, self.version, "", None, None, 0)
             for query_id, last_batch in self.last_batches.items()
@@ -129,15 +131,14 @@ class LogState:
     unpublished: dict[int, Unpublished] = field(default_factory=dict)
     whole: bool = field(default=True, compare=False)
 
-    def finds(self, author: Author) -> bool:
+    def has(self, author: Author) -> bool:
         """Return True if this batch, or this transaction, is in the log; a batch before the query's last counts."""
-        if isinstance(author, StreamAuthor):
-            query = self.queries.get(author.query_id)
-            return query is not None and author.batch_id <= query.last_batch
-        if isinstance(author, JobAuthor) and author.transaction is not None:
-            last = self.transactions.get(author.transaction.app_id)
-            return last is not None and author.transaction.version <= last.last
-        return False
+        return has_author(author, self.queries, self.transactions)
+
+    def jobs_left(self, removes: Iterable[Remove]) -> tuple[DueJob, ...]:
+        """Return the due jobs that can still be done after these removes."""
+        ended = {remove.id for remove in removes}
+        return tuple(job for job in self.due if ended.isdisjoint(add.id for add in job.inputs))
 
     def includes(self, version: int, nonce: str) -> bool | None:
         """Return whether this very record is part of the log up to here; None when it is too long ago to tell."""
@@ -146,11 +147,11 @@ class LogState:
             return None
         return at < len(self.recent) and self.recent[at] == (version, nonce)
 
-    def is_live(self, add: Add, known_at: int) -> bool:
-        """Return True if an add that was live at version `known_at` still is; False if too long ago to tell."""
+    def is_live(self, add: Add, read_version: int) -> bool:
+        """Return True if an add that was live at version `read_version` still is; False if too long ago to tell."""
         if add.kind == "segment":
             return add.id in self.segments
-        return known_at >= self.removed_since - 1 and add.id not in self.removed
+        return read_version >= self.removed_since - 1 and add.id not in self.removed
 
     def view(self, app_id: str | None = None) -> LogView:
         """Return what tasks need; of very many queries the ones that wrote last, of applications the one named."""
@@ -158,3 +159,16 @@ class LogState:
         last_batches = {query_id: query.last_batch for query_id, query in newest}
         transactions = {app: found.last for app, found in self.transactions.items() if app == app_id}
         return LogView(self.version, self.nonce, last_batches, transactions)
+
+
+def has_author(
+    author: Author, queries: SharedMap[str, QueryState], transactions: SharedMap[str, TransactionState]
+) -> bool:
+    """Return True if these queries and transactions show that an author is in the log; see `LogState.has`."""
+    if isinstance(author, StreamAuthor):
+        query = queries.get(author.query_id)
+        return query is not None and author.batch_id <= query.last_batch
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        last = transactions.get(author.transaction.app_id)
+        return last is not None and author.transaction.version <= last.last
+    return False

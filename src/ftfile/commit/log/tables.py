@@ -54,7 +54,7 @@ def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int
     oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
     forgotten: list[str] = []
     # One pass: each new beginning would go over all the places that are empty by now.
-    for key, (set_ms, _) in table.items():
+    for key, (set_ms, _) in table.oldest():
         if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
             break
         forgotten.append(key)

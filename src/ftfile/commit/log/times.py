@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.fs.api import FileInfo
 
-__all__ = ("created_ms", "list_log", "newest_at", "time_text", "version_at")
+__all__ = ("created_ms", "newest_at", "time_text", "version_at")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -47,14 +47,6 @@ def version_at(log: CommitLog, time: datetime) -> int:
         f"version {versions[oldest]} of {time_text(created_ms(log, versions[oldest]))}" if versions[oldest:] else "none"
     )
     raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
-
-
-def list_log(fs: FileSystem) -> list[FileInfo]:
-    """Return what is in the log's directory."""
-    try:
-        return fs.list(layout.LOG)
-    except NotFound:
-        return []
 
 
 def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:

@@ -10,10 +10,10 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import create_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.range import decode_range, decode_summary, encode_range
 from ftfile.commit.read.merging import merge
-from ftfile.commit.remaking import create_file
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.bases import list_bases
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.places import children
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.core.errors import CorruptData
 from ftfile.maintenance.repair.quarantine import set_aside
@@ -28,7 +28,7 @@ def cut_log(fs: FileSystem, ids: IdSource, version: int) -> None:
     """
     for path in list(_derived(fs, version)):
         set_aside(fs, ids, path, f"it stands for records from version {version} on, which cannot be read")
-    infos = children(fs, layout.LOG)
+    infos = list_or_empty(fs, layout.LOG)
     names = [(name, info.path) for info in infos if (name := layout.parse_log_name(info.path)) is not None]
     reason = f"the log cannot be read from version {version} on"
     for name, path in sorted(names, key=lambda pair: (-pair[0].version, pair[0].nonce or "", pair[1])):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.state import Unpublished
-from ftfile.commit.moving import look
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import publish, skip_published
 from ftfile.core.errors import CorruptData, FtfileError
@@ -131,7 +129,7 @@ class Mender:
             case CutLog(version):
                 cut_log(self._fs, SYSTEM_IDS, version)
             case StartLog(version):
-                commit(self._log(), Proposal(self._author, log_start=version), Policy())
+                commit(self._log(), self._author, lambda *_: Body(log_start=version))
             case LowerHorizon():
                 lower_horizon(self._log(), self._job_id)
             case Rebuild(kind):
@@ -161,7 +159,7 @@ class Mender:
 
     def _retire(self, final_path: str, hidden: str) -> None:
         self._fs.make_directories(layout.RETIRED)
-        if look(self._fs, hidden) is not None:
+        if stat_or_none(self._fs, hidden) is not None:
             set_aside(self._fs, SYSTEM_IDS, final_path, f"a copy of {hidden!r}, which is hidden")
             return
         self._fs.rename(final_path, hidden)

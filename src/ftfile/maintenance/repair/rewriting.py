@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor, Record, Remove
+from ftfile.commit.format.model import Body, MaintenanceAuthor, Remove
 from ftfile.commit.places import has_content
+from ftfile.commit.protocol import record_of
 from ftfile.core.errors import CommitError, CorruptData
 
 if TYPE_CHECKING:
@@ -93,22 +94,16 @@ def record_changes(log: CommitLog, job_id: str, given_up: Sequence[Add], renames
         CommitError: others changed the log at every try.
     """
     changes = [*(_Change(add, None) for add in given_up), *(_Change(*pair) for pair in renames)]
-    known_at = log.read_on(durable=True).version
+    read_version = log.read_on(durable=True).version
     nonce = log.ids.unique()
     for _ in range(TRIES):
         head = log.read_on(durable=True)
-        live = [change for change in changes if head.is_live(change.ends, known_at)]
-        ended = {change.ends.id for change in live}
-        record = Record(
-            version=head.version + 1,
-            nonce=nonce,
-            after=head.nonce,
-            author=MaintenanceAuthor(OPERATION, job_id),
-            time_ms=log.clock.now_ms(),
+        live = [change for change in changes if head.is_live(change.ends, read_version)]
+        body = Body(
             adds=tuple(change.begins for change in live if change.begins is not None),
             removes=tuple(_removal(change.ends) for change in live),
-            due=tuple(job for job in head.due if not ended & {add.id for add in job.inputs}),
         )
+        record = record_of(log, head, body, MaintenanceAuthor(OPERATION, job_id), nonce)
         if not live:
             return head.version
         if log.create(record) is not None:

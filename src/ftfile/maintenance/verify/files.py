@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.commit.moving import look
 from ftfile.commit.places import Place, find_part, has_content
 from ftfile.core.errors import NotFound
 from ftfile.fs.calls.parallel import side_by_side
@@ -78,7 +78,7 @@ def _compare_segments(
         needed.add(path)
         size_bytes = files.staged.get(path)
         if size_bytes is None or size_bytes < offset + length:
-            info = look(files.fs, path)
+            info = stat_or_none(files.fs, path)
             size_bytes = None if info is None else info.size_bytes
         if (size_bytes is None or size_bytes < offset + length) and still_live(add):
             code = "missing-segment" if size_bytes is None else "damaged-segment"

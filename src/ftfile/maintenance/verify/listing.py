@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
-from ftfile.commit.places import children, walk
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
@@ -43,7 +43,7 @@ def list_files(fs: FileSystem) -> Files:
     files = Files(fs)
     waiting = [""]
     while waiting:
-        for info in children(fs, waiting.pop()):
+        for info in list_or_empty(fs, waiting.pop()):
             if info.path.rpartition("/")[2][0] in "_.":
                 continue
             if info.is_directory:
@@ -51,5 +51,5 @@ def list_files(fs: FileSystem) -> Files:
             else:
                 files.visible[info.path] = info.size_bytes
     files.staged = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
-    files.retired = {info.path: info.size_bytes for info in children(fs, layout.RETIRED)}
+    files.retired = {info.path: info.size_bytes for info in list_or_empty(fs, layout.RETIRED)}
     return files

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.bases import decode_base, list_bases
 from ftfile.commit.log.fold import after
@@ -12,7 +13,6 @@ from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.state import LogState
 from ftfile.commit.log.times import created_ms
-from ftfile.commit.places import children
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.maintenance.verify.findings import CutLog, Finding, LowerHorizon, MakeDirectory, MoveAside, Rebuild
@@ -70,7 +70,7 @@ def scan_log(fs: FileSystem) -> LogScan:
     """Read bases and the records after the newest right one."""
     scan = LogScan(CommitLog(fs))
     scan.findings += [_missing_directory(path) for path in _missing_directories(fs)]
-    names = (layout.parse_log_name(info.path) for info in children(fs, layout.LOG))
+    names = (layout.parse_log_name(info.path) for info in list_or_empty(fs, layout.LOG))
     scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
     suspects = _read_bases(scan)
     _follow(scan)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
-from ftfile.commit.places import Place, Whereabouts, children, has_content
+from ftfile.commit.places import Place, Whereabouts, has_content
 from ftfile.maintenance.verify.findings import BringBack, Finding, GiveUp, MoveAside, Publish, Rename
 from ftfile.maintenance.verify.log_scan import REPAIR
 
@@ -96,7 +97,7 @@ def _gone(files: Files, add: Add, where: Whereabouts) -> Finding:
 
 def _hidden_copy(files: Files, add: Add) -> str | None:
     """Return the retired or quarantined file that has the content of a part, if there is one."""
-    quarantined = {info.path: info.size_bytes for info in children(files.fs, layout.QUARANTINE)}
+    quarantined = {info.path: info.size_bytes for info in list_or_empty(files.fs, layout.QUARANTINE)}
     candidates = (path for path, size in (files.retired | quarantined).items() if size == add.length)
     return next((path for path in candidates if has_content(files.fs, path, add)), None)
 

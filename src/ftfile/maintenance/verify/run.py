@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.places import children
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData
 from ftfile.maintenance.verify.content import compare_content
@@ -57,7 +57,7 @@ def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
 
 def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     scan = scan_log(fs)
-    quarantined = sum(info.path.endswith(".quarantined") for info in children(fs, layout.QUARANTINE))
+    quarantined = sum(info.path.endswith(".quarantined") for info in list_or_empty(fs, layout.QUARANTINE))
     if scan.broken is not None:
         return _report(scan, scan.findings, quarantined, full=full)
     files = list_files(fs)

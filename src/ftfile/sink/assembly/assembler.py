@@ -102,14 +102,14 @@ class Assembler:
         fs: rooted at the directory.
         stage: where parts are staged.
         definitions: of the encodings, by key.
-        known_at: the version at which the jobs were due.
+        read_version: the version at which the jobs were due.
     """
 
-    def __init__(self, fs: FileSystem, stage: Stage, definitions: Mapping[str, Any], known_at: int) -> None:
+    def __init__(self, fs: FileSystem, stage: Stage, definitions: Mapping[str, Any], read_version: int) -> None:
         self._fs = fs
         self._stage = stage
         self._definitions = definitions
-        self._known_at = known_at
+        self._read_version = read_version
         self._copies = True
 
     def can_do(self, job: DueJob) -> bool:
@@ -176,7 +176,7 @@ class Assembler:
         try:
             while work.wants_more() and (piece := next(rest, None)) is not None:
                 work.take(piece)
-            return work.end(self._known_at)
+            return work.end(self._read_version)
         except BaseException:
             work.drop()
             raise
@@ -265,7 +265,7 @@ class _Job:
                 rest = replace(rest, checksum=checksum(found))
             self._rests.append(rest)
 
-    def end(self, known_at: int) -> Assembled:
+    def end(self, read_version: int) -> Assembled:
         """End the last part and check that no row is missing."""
         if self._open is not None:
             self._finish(self._open)
@@ -279,7 +279,7 @@ class _Job:
             tuple(self._used),
             tuple(self._parts),
             tuple(self._rests),
-            known_at,
+            read_version,
         )
 
     def drop(self) -> None:

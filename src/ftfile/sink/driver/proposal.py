@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.attempt.durability import durability_of
 from ftfile.attempt.entries import add_of, rewrite_of
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.schema_change import check_schema_change
 from ftfile.attempt.spark_checkpoint import read_offsets
 from ftfile.commit.format.layout import dead_letter_path, staged_directory
-from ftfile.commit.format.model import Add, Fingerprint, JobAuthor, StreamAuthor
-from ftfile.commit.proposal import Proposal
+from ftfile.commit.format.model import Add, Body, Fingerprint, JobAuthor, Remove, StreamAuthor
+from ftfile.commit.rewrites import accept_rewrites
 from ftfile.core.errors import ConfigError, InvalidMessages
 from ftfile.core.version import __version__
 from ftfile.sink.config import definition_key
@@ -21,16 +22,18 @@ from ftfile.sink.naming.namer import Namer
 from ftfile.sink.rolling.settings import ALL_END
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import StagedPart, StagedSegment, TaskCommit
     from ftfile.commit.format.model import Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.proposal import PlanDue, Settle
-    from ftfile.fs.api import Capabilities, Durability
+    from ftfile.commit.protocol import Prepare
+    from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.fs.api import Capabilities
     from ftfile.sink.config import SinkConfig
+    from ftfile.sink.rolling.plan import RollingPlanner
 
 __all__ = ("check_head", "check_messages", "check_paths", "make_proposal")
 
@@ -71,46 +74,73 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
     return sorted(whole, key=lambda message: message.identity.partition)
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A batch, ready to be committed: what `commit` takes."""
+
+    author: Author
+    prepare: Prepare
+    fingerprint: Fingerprint
+    claims_replay: bool
+
+
 def make_proposal(
-    config: SinkConfig, messages: Sequence[TaskCommit], plan_due: PlanDue | None, now_ms: int, durability: Durability
+    config: SinkConfig, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None = None
 ) -> Proposal:
     """Turn checked messages into what is to be committed.
 
     Args:
         config: of the writer.
         messages: of all tasks, by partition.
-        plan_due: says which parts end after the record.
-        now_ms: the driver's clock, by which ages of open parts are counted.
-        durability: of the files that the tasks wrote.
+        log: of the directory.
+        planner: says which parts end after the record; without one, jobs that are due stay due.
     """
-    writer = messages[0].identity.writer
+    first = messages[0]
+    writer = first.identity.writer
+    author = _author(config, writer)
     encoding, schema = config.encoding(), config.recorded_schema_json
     key = definition_key(encoding)
     definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
     settings = None
-    if isinstance(writer, StreamIdentity) and (config.rolling is not None or config.publishing.storage):
+    if isinstance(author, StreamAuthor) and (config.rolling is not None or config.publishing.storage):
         rolling = (config.rolling or ALL_END).to_json()
         settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
         definitions[definition_key(settings)] = settings
-    return Proposal(
-        author=_author(config, writer),
-        # Parts of older rows come first.
-        rewrites=tuple(rewrite_of(assembled) for message in messages for assembled in message.assembled),
-        adds=(*_parts(messages, key), *_segments(messages, key, now_ms)),
-        letters=_letters(messages),
-        overwrite=config.overwrite,
-        plan_due=plan_due,
-        settings=definition_key(settings) if settings is not None else None,
-        claims_replay=any(message.found_committed for message in messages),
-        fingerprint=_fingerprint(messages),
-        tasks=len(messages),
-        schema=definition_key(schema),
-        encoding=definition_key(encoding),
-        definitions=definitions,
-        metrics={**_metrics(config, messages), "durability": durability},
-        check=lambda head: check_head(config, head),
-        settle=_settle(config, messages[0]),
-    )
+    parts, letters = _parts(messages, key), _letters(messages)
+    segments = _segments(messages, key, log.clock.now_ms())
+    rewrites = [rewrite_of(assembled) for message in messages for assembled in message.assembled]
+    failed = frozenset(job for message in messages for job in message.failed)
+    metrics = _metrics(config, messages)
+    metrics["durability"] = durability_of(config.publishing.durability, log.fs.capabilities)
+    namer = Namer(config.publishing.naming, writer.name_stem, first.planned_ms, writer.owner)
+    success = config.publishing.success if isinstance(author, StreamAuthor) else None
+
+    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
+        check_head(config, head)
+        named = namer.name(log, head, () if config.overwrite else rewrites, parts, definitions)
+        accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
+        adds = (*named.adds, *segments, *accepted.adds)
+        replaced = snapshot().adds.values() if config.overwrite else ()
+        marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
+        body = Body(
+            adds=adds,
+            removes=(*map(Remove.of, replaced), *accepted.removes),
+            overwrite=config.overwrite,
+            letters=letters,
+            tasks=len(messages),
+            schema=definition_key(schema),
+            settings=definition_key(settings) if settings is not None else None,
+            encoding=key,
+            definitions=definitions,
+            metrics=metrics | accepted.metrics(metrics.get("rolled")),
+            memory=named.memory | marks,
+        )
+        if planner is None:
+            return body
+        return replace(body, due=planner.plan(head, body, author, log.clock.now_ms(), failed))
+
+    claims_replay = any(message.found_committed for message in messages)
+    return Proposal(author, prepare, _fingerprint(messages), claims_replay)
 
 
 def check_head(config: SinkConfig, head: LogState) -> None:
@@ -167,9 +197,9 @@ def _author(config: SinkConfig, writer: WriterIdentity) -> Author:
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
 
 
-def _parts(messages: Sequence[TaskCommit], encoding: str) -> list[Add]:
+def _parts(messages: Sequence[TaskCommit], encoding: str) -> tuple[Add, ...]:
     """Return the parts in the order of partitions and of writing; they get their names when they are committed."""
-    return [add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts]
+    return tuple(add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts)
 
 
 def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:
@@ -204,19 +234,6 @@ def _letters(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
             path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id, letter.filters)
             letters.append(replace(add_of(letter, "", message.identity.origin()), final_path=path))
     return tuple(letters)
-
-
-def _settle(config: SinkConfig, message: TaskCommit) -> Settle:
-    """Return what completes a proposal at each head: names, and which directories of a stream are done."""
-    writer = message.identity.writer
-    namer = Namer(config.publishing.naming, writer.name_stem, message.planned_ms, writer.owner)
-    success = config.publishing.success if isinstance(writer, StreamIdentity) else None
-
-    def settle(proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
-        named = namer.settle(proposal, log, head)
-        return named if success is None else success.settle(named, log, head, config.bucketing.end_ms)
-
-    return settle
 
 
 def _fingerprint(messages: Sequence[TaskCommit]) -> Fingerprint:

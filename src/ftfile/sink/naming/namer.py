@@ -6,26 +6,43 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.final_paths import live_names
 from ftfile.commit.format import layout
-from ftfile.commit.live_names import live_names
-from ftfile.commit.proposal import Refused
+from ftfile.commit.rewrites import Refused
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.parts.filtered_file import extension_of
 from ftfile.sink.naming.facts import PartFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.proposal import Proposal, Rewrite
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.sink.naming.settings import Naming
 
-__all__ = ("NUMBERS", "Namer")
+__all__ = ("NUMBERS", "Named", "Namer")
 
 NUMBERS = "numbers"  # what the log remembers: by bucket, the number of its next part
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Parts with their final names.
+
+    Attributes:
+        adds: of the record itself.
+        rewrites: those for which names could be made.
+        refused: the others: their rows stay where they are.
+        memory: what the log is to remember of the numbers.
+    """
+
+    adds: tuple[Add, ...]
+    rewrites: tuple[Rewrite, ...]
+    refused: tuple[Refused, ...]
+    memory: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +62,40 @@ class Namer:
     query_id: str
     first_index: int = 0
 
-    def settle(self, proposal: Proposal, log: CommitLog, head: LogState) -> Proposal:
-        """Return the proposal with a final name for each part that has none; parts of older rows come first.
+    def name(
+        self,
+        log: CommitLog,
+        head: LogState,
+        rewrites: Sequence[Rewrite],
+        adds: tuple[Add, ...] = (),
+        definitions: Mapping[str, Any] | None = None,
+    ) -> Named:
+        """Return a final name for each part that has none, as of a head; parts of older rows come first.
 
-        A rewrite for which no names can be made is left out: its rows are where they were, and it never fails a batch.
-        Whether names are free is looked at when the record is prepared.
+        Whether names are free is looked at when the record is created.
+
+        Args:
+            log: of the directory.
+            head: which the record is to follow.
+            rewrites: of older rows; one for which no names can be made never fails a batch.
+            adds: of the record itself.
+            definitions: that the record brings.
 
         Raises:
             ConfigError: see `Naming.name`.
             UserCodeError: see `Naming.name`.
         """
-        definitions = {**head.definitions, **proposal.definitions}
-        round_ = _Round(self, log, head, definitions)
-        rewrites, refused = [], [*proposal.refused]
-        for rewrite in proposal.rewrites:
+        round_ = _Round(self, log, head, {**head.definitions, **(definitions or {})})
+        named, refused = [], []
+        for rewrite in rewrites:
             try:
-                rewrites.append(round_.with_names(rewrite))
+                named.append(round_.with_names(rewrite))
             except (ConfigError, UserCodeError) as error:
                 refused.append(Refused(rewrite, error))
-        adds = round_.named(proposal.adds)
-        memory = proposal.memory
-        if self.naming.uses_numbers and round_.numbers:
-            memory = memory | {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}}
-        return replace(
-            proposal,
-            rewrites=tuple(rewrites),
-            refused=tuple(refused),
-            adds=adds,
-            memory=memory,
-            names_repeat=self.naming.if_exists == "fail",
-        )
+        adds = round_.named(adds)
+        remembers = self.naming.uses_numbers and round_.numbers
+        memory = {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}} if remembers else {}
+        return Named(adds, tuple(named), tuple(refused), memory)
 
 
 class _Round:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.layout import bucket_directory
-from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.policy import Policy
-from ftfile.commit.proposal import Proposal
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.added import added_by
 from ftfile.core.errors import ConfigError, UserCodeError
@@ -137,4 +135,4 @@ def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
         tell_hook(name, url, version, added_by(log, version))
     if waiting:
         told = {UNTOLD: {"drop": [str(version) for version in waiting]}}
-        commit(log, Proposal(MaintenanceAuthor(_OPTION, log.ids.unique()), memory=told), Policy())
+        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(memory=told))

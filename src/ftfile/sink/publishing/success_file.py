@@ -9,8 +9,8 @@ is done again.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, NotFound, StorageError
@@ -18,11 +18,11 @@ from ftfile.core.logs import get_logger
 from ftfile.sink.naming.path_rules import name_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.proposal import Proposal
     from ftfile.fs.api import FileSystem
 
 __all__ = ("UNDONE", "SuccessFile")
@@ -59,19 +59,18 @@ class SuccessFile:
             )
         return cls(name, int(delay_s * 1000))
 
-    def settle(
-        self, proposal: Proposal, log: CommitLog, head: LogState, end_ms: Callable[[str], int | None]
-    ) -> Proposal:
-        """Mark the directories that are done at this head, and note this in what is to be committed.
+    def mark(
+        self, log: CommitLog, head: LogState, adds: Iterable[Add], end_ms: Callable[[str], int | None]
+    ) -> dict[str, Any]:
+        """Mark the directories of a stream that are done at a head; return what the next record says of them.
 
         Args:
-            proposal: a batch of a stream.
             log: of the directory.
-            head: which the proposal is to follow.
+            head: which the record is to follow.
+            adds: of the record.
             end_ms: of the time that a directory stands for, if it stands for any.
         """
         now_ms = log.clock.now_ms()
-        adds = [*proposal.adds, *(add for rewrite in proposal.rewrites for add in rewrite.adds)]
         busy = {layout.bucket_directory(add.bucket) for add in adds}
         open_directories = {layout.bucket_directory(segment.bucket) for segment in head.segments.values()}
         waiting = {layout.bucket_directory(add.bucket) for entry in head.unpublished.values() for add in entry.adds}
@@ -83,8 +82,7 @@ class SuccessFile:
             is_over = end is None or end + self.delay_ms <= now_ms
             if is_over and directory not in busy | open_directories | waiting and self._mark(log.fs, directory, head):
                 marked.append(directory)
-        changes = {"set": dict.fromkeys(sorted(busy)), "drop": marked}
-        return replace(proposal, memory=proposal.memory | {UNDONE: changes}) if busy or marked else proposal
+        return {UNDONE: {"set": dict.fromkeys(sorted(busy)), "drop": marked}} if busy or marked else {}
 
     def mark_root(self, fs: FileSystem, version: int) -> None:
         """Mark the directory itself after a batch write.

@@ -14,7 +14,7 @@ from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from ftfile.commit.format.model import Add, DueJob, Record
+    from ftfile.commit.format.model import Add, Author, Body, DueJob
     from ftfile.commit.log.state import LogState
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.groups import Candidate, GroupKey
@@ -72,21 +72,21 @@ class RollingPlanner:
         return (self._encoding, self._settings) == (encoding, settings)
 
     def plan(
-        self, head: LogState, record: Record, left: Iterable[DueJob], failed: Collection[str]
+        self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
     ) -> tuple[DueJob, ...]:
         """Return the jobs that are due once the record is created.
 
         Args:
             head: what it follows.
-            record: without jobs.
-            left: jobs of the head that nobody did.
+            record: what it says, but for jobs.
+            author: of it.
+            now_ms: by which ages count.
             failed: ids of jobs that a task tried in vain, and of segments that it left out of parts.
         """
-        left = tuple(left)
+        left = head.jobs_left(record.removes)
         ended = {remove.id for remove in record.removes}
         others = [job for job in left if not self._is_own(job) and _is_awaited(job, head)]
         jobs = self._again([job for job in left if self._is_own(job)], head, failed, ended)
-        author = record.author
         batch = author.batch_id if isinstance(author, StreamAuthor) else -1
         opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
         busy = ended | {add.id for job in jobs for add in job.inputs}
@@ -100,7 +100,7 @@ class RollingPlanner:
         room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
         open_segments = len(head.segments) + len(opened) - len(ended & head.segments.keys())
         open_segments -= sum(len(job.inputs) for job in (*jobs, *others))
-        for job in self._due(changes, record.time_ms, open_segments, record.tasks):
+        for job in self._due(changes, now_ms, open_segments, record.tasks):
             if len(job.inputs) > room < DUE_SEGMENTS_MAX:
                 break
             room -= len(job.inputs)

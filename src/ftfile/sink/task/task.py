@@ -74,7 +74,7 @@ def write_task(
     author = _author(config, identity.writer)
     # It only saves work; the commit decides.
     head = CommitLog(fs, start=planned.view).read_on() if author is not None else None
-    if author is not None and head is not None and head.finds(author):
+    if author is not None and head is not None and head.has(author):
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)

@@ -1,0 +1,190 @@
+"""The records of a directory as files: read, created exclusively and certainly, and known to be all there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format import layout
+from ftfile.commit.format.record import decode_record, encode_record
+from ftfile.commit.log.bases import OwnBases
+from ftfile.commit.log.hints import read_published
+from ftfile.core.errors import (
+    AlreadyExists,
+    CommitOutcomeUnknown,
+    CorruptData,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+)
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from ftfile.commit.format.model import Record
+    from ftfile.core.clock import Clock
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("CREATE_TRIES", "Records", "outcome_unknown")
+
+# Times that a creation without a certain outcome is tried again, over some 1.5 seconds.
+CREATE_TRIES = 5
+
+_ADVICE = (
+    "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, accept the loss with "
+    "ftfile.repair(path, accept_lost_records=True, dry_run=False); without the last it only tells what it would do"
+)
+
+_log = get_logger(__name__)
+
+
+class Records:
+    """The records of a directory.
+
+    Args:
+        fs: rooted at the directory.
+        clock: for waiting, and for the time in records.
+
+    Attributes:
+        bases: the bases of this log.
+    """
+
+    def __init__(self, fs: FileSystem, clock: Clock) -> None:
+        self.fs = fs
+        self.clock = clock
+        self.bases = OwnBases(fs, self.read_record)
+
+    def read_record(self, version: int) -> Record | None:
+        """Return a record, or None when there is none at that version (yet, or any more)."""
+        found = self._read(version)
+        return found[0] if found else None
+
+    def _read(self, version: int) -> tuple[Record, int] | None:
+        """Return a record and its length in bytes, its companion's included."""
+        path = layout.record_path(version)
+        read: list[bytes] = []
+        companions: list[str] = []
+
+        def read_companion(companion: str) -> bytes:
+            companions.append(companion)
+            read.append(self.fs.read(companion))
+            return read[-1]
+
+        try:
+            read.append(self.fs.read(path))
+            record = decode_record(read[0], path, read_companion)
+        except NotFound as error:
+            # Vacuum deletes a record before what it keeps elsewhere.
+            if not companions or not self.fs.exists(path):
+                return None
+            raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
+        return record, sum(map(len, read))
+
+    def _create(self, record: Record) -> int | None:
+        """Return the length in bytes of the record that was created, or None when its version is another's.
+
+        Raises:
+            CommitOutcomeUnknown: it may or may not have been created.
+            CorruptData: something that is no record has its name.
+            StorageError: it was certainly not created.
+        """
+        path = layout.record_path(record.version)
+        encoded = encode_record(record, layout.companion_path(record.version, record.nonce))
+        size_bytes = len(encoded.content)
+        if encoded.companion is not None:
+            self._create_companion(encoded.companion.path, encoded.companion.content)
+            size_bytes += len(encoded.companion.content)
+        doubt: StorageError | None = None
+        for tried in range(CREATE_TRIES):
+            try:
+                self.fs.create_exclusive(path, encoded.content)
+            except AlreadyExists:
+                return size_bytes if self._is_own(record) else None
+            except (OutcomeUnknown, Unavailable) as error:
+                _log.warning("creating version %d had no certain outcome, looking: %s", record.version, error)
+                doubt = error
+                self.clock.sleep(0.05 * 2**tried)
+            except StorageError as error:
+                if doubt is None:
+                    raise
+                # It says nothing of the earlier try.
+                raise outcome_unknown(record, error) from error
+            else:
+                return size_bytes
+        raise outcome_unknown(record, doubt) from doubt
+
+    def _create_companion(self, path: str, content: bytes) -> None:
+        try:
+            self.fs.create_exclusive(path, content)
+        except (AlreadyExists, OutcomeUnknown):
+            if self.fs.read(path) != content:
+                raise
+
+    def _is_own(self, record: Record) -> bool:
+        """Return True if the record that took our version is our own, made by a try whose reply was lost.
+
+        Raises:
+            CommitOutcomeUnknown: it could not be looked at, or not be made durable.
+            CorruptData: something that is no record has its name.
+        """
+        try:
+            found = self.read_record(record.version)
+            newest = self.bases.newest() if found is None else None
+            own = found is not None and found.nonce == record.nonce
+            if own:
+                self.fs.sync_directory(layout.LOG)
+        except StorageError as error:
+            raise outcome_unknown(record, error) from error
+        if found is None and (newest is None or newest.version < record.version):
+            path = layout.record_path(record.version)
+            raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
+        return own
+
+    def _is_end(self, version: int, *, lists: bool, acts: bool) -> bool:
+        """Return True if the log ends at a version; False if it goes on by now.
+
+        Args:
+            version: after which no record was found.
+            lists: whether to look for later records in the directory of the log, and not only at the hint.
+            acts: whether the caller is going to write: then a hint that names a version beyond the end is an error.
+
+        Raises:
+            CorruptData: records are missing.
+        """
+        hint = read_published(self.fs)
+        told = hint.version if hint is not None else -1
+        listed = self._newest_listed(version) if lists else -1
+        if max(told, listed) <= version:
+            return True
+        if self.read_record(version + 1) is not None:
+            return False
+        newest = self.bases.newest()
+        if newest is not None and newest.version > version:
+            return True  # records behind a base may be gone: whoever reads on starts over from it
+        path = layout.record_path(version + 1)
+        if listed > version or self.read_record(told) is not None:
+            raise CorruptData(path, "a record", f"none, although there is version {max(listed, told)}", _ADVICE)
+        if acts:
+            found = f"none, although version {told} was published: the log has lost its newest records"
+            raise CorruptData(path, "a record", found, _ADVICE)
+        _log.warning(
+            "the log ends at version %d, and version %d was published: its newest records are lost", version, told
+        )
+        return True
+
+    def _newest_listed(self, version: int) -> int:
+        """Return the newest version whose record is listed, -1 for none after `version`."""
+        try:
+            names = self.fs.names_after(layout.LOG, layout.record_path(version + 1).rpartition("/")[2])
+        except NotFound:
+            return -1
+        parsed = (layout.parse_log_name(f"{layout.LOG}/{name}") for name in names)
+        return max((name.version for name in parsed if name is not None and name.nonce is None), default=-1)
+
+
+def outcome_unknown(record: Record, doubt: StorageError | None) -> CommitOutcomeUnknown:
+    """Return the error of a record that may have been created."""
+    return CommitOutcomeUnknown(
+        f"version {record.version} may or may not have been created ({doubt}); nothing was deleted. A streaming "
+        "query finds out when it is started again. Before a batch write is repeated, look for it in "
+        "ftfile.open(path).history()"
+    )

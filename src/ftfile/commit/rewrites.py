@@ -1,0 +1,127 @@
+"""Rewrites: the same rows in other files. One that comes too late gives way and never fails what it comes with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.format.model import Remove
+from ftfile.commit.staged import check_file, find_files
+from ftfile.core.errors import ConfigError, CorruptData, NameCollision, StaleFiles
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.core.errors import FtfileError
+
+__all__ = ("Accepted", "Refused", "Rewrite", "accept_rewrites")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The same rows in other files: accepted as a whole or dropped, never in part.
+
+    Attributes:
+        inputs: the adds it replaces.
+        adds: what replaces them.
+        read_version: the version at which the inputs were live.
+        reason: code of why it was made, which records count by parts; empty for none.
+    """
+
+    inputs: tuple[Add, ...]
+    adds: tuple[Add, ...]
+    read_version: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A rewrite whose parts cannot get their names: the rows stay where they are."""
+
+    rewrite: Rewrite
+    error: FtfileError
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The rewrites that a record can have, and those refused for their names; others came too late."""
+
+    rewrites: tuple[Rewrite, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    @property
+    def adds(self) -> tuple[Add, ...]:
+        """Return what the accepted rewrites add."""
+        return tuple(add for rewrite in self.rewrites for add in rewrite.adds)
+
+    @property
+    def removes(self) -> tuple[Remove, ...]:
+        """Return what they remove."""
+        return tuple(Remove.of(add) for rewrite in self.rewrites for add in rewrite.inputs)
+
+    def metrics(self, others: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Return how many parts ended for which reason, with those that ended otherwise."""
+        counts = Counter(others or {})
+        counts.update(each.reason for each in self.rewrites if each.reason for add in each.adds if add.kind == "part")
+        return {"rolled": dict(counts)} if counts else {}
+
+
+def accept_rewrites(
+    log: CommitLog,
+    head: LogState,
+    rewrites: Sequence[Rewrite],
+    own: Sequence[Add] = (),
+    refused: Sequence[Refused] = (),
+) -> Accepted:
+    """Return the rewrites that a record after this head can have; what is left out is not deleted.
+
+    Left out is what replaces adds that are gone or taken, whose files may be gone, or whose names are not free.
+
+    Args:
+        log: of the directory.
+        head: which the record is to follow.
+        rewrites: in order of precedence, with final names.
+        own: other adds of the record, which come before all rewrites.
+        refused: rewrites for which no names could be made.
+
+    Raises:
+        ConfigError: see `FinalPaths.claim`, of the record's own adds.
+        NameCollision: likewise.
+    """
+    accepted: list[Rewrite] = []
+    left_out = list(refused)
+    claimed: set[str] = set()
+    adds = [add for rewrite in rewrites for add in rewrite.adds]
+    if rewrites:
+        paths = FinalPaths(log, head, (*own, *adds))
+        paths.claim(own)
+        found = find_files(log.fs, adds)
+    for rewrite in rewrites:
+        inputs = {add.id for add in rewrite.inputs}
+        if inputs & claimed or not all(head.is_live(add, rewrite.read_version) for add in rewrite.inputs):
+            _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
+            continue
+        # What is left of a segment lies where that lies, which is safe as long as one of them is live.
+        kept = {add.path for add in rewrite.inputs}
+        try:
+            for add in (add for add in rewrite.adds if add.path not in kept):
+                check_file(add, found.get(add.path), head.horizon_ms)
+            paths.claim(rewrite.adds)
+        except (StaleFiles, CorruptData) as error:
+            _log.warning("dropping a rewrite, it will be made again: %s", error)
+        except (ConfigError, NameCollision) as error:
+            left_out.append(Refused(rewrite, error))
+        else:
+            claimed |= inputs
+            accepted.append(rewrite)
+    for each in left_out:
+        _log.warning("rows stay where they are: %s", each.error)
+    return Accepted(tuple(accepted), tuple(left_out))
