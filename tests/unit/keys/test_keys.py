@@ -297,7 +297,12 @@ class TestProvidersOfUsers:
         metadata = tmp_path / "packages" / "keys_of_users-1.0.dist-info"
         metadata.mkdir(parents=True)
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: keys_of_users\nVersion: 1.0\n")
-        lines = [f"[{ENTRY_POINT_GROUP}]", f"vault = {__name__}:OfUser", "gone = no.such.module:Provider"]
+        lines = [
+            f"[{ENTRY_POINT_GROUP}]",
+            f"vault = {__name__}:OfUser",
+            "gone = no.such.module:Provider",
+            "none = builtins:str",
+        ]
         (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
         monkeypatch.syspath_prepend(metadata.parent)
         monkeypatch.setitem(sys.modules, __name__, sys.modules[self.__module__])
@@ -328,5 +333,7 @@ class TestProvidersOfUsers:
             Keys.from_reference("vault:a").key_to_use("short")
 
     def test_that_are_not_there(self) -> None:
-        with pytest.raises(ConfigError, match="'gone' needs a package that is not installed"):
+        with pytest.raises(ConfigError, match="the key provider 'gone' cannot be loaded"):
             Keys.from_reference("gone:a")
+        with pytest.raises(ConfigError, match="the key provider 'none' has no new_key, find_key, known_ids"):
+            Keys.from_reference("none:a")

@@ -12,8 +12,8 @@ import pytest
 
 import ftfile
 from ftfile.commit.log import tables as memory
+from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
-from ftfile.filters import registry
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver.proposal import check_messages, make_proposal
@@ -148,7 +148,7 @@ class TestTemplates:
                 config(partFileName=template)
         with pytest.raises(ConfigError, match=f"files {told}"):
             config(partFileName="x{ext}", fileFormat="binary", encoder=f"{USER_CODE}:Ending", **{"encoder.is": ending})
-        monkeypatch.setattr(registry, "_installed", lambda: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
+        monkeypatch.setattr(extensions, "installed", lambda _: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
         monkeypatch.setattr(Cipher, "extension", ending)
         with pytest.raises(ConfigError, match=f"files {told}"):
             config(filters="of-user")
@@ -163,7 +163,7 @@ class TestTemplates:
         lz4 = {"fileFormat": "binary", "encoder": f"{USER_CODE}:Ending", "encoder.is": ".lz4"}
         config(**lz4, compression="gzip")
         config(**lz4, compression="lz4")
-        monkeypatch.setattr(registry, "_installed", lambda: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
+        monkeypatch.setattr(extensions, "installed", lambda _: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
         config(**lz4, filters="of-user")
         with pytest.raises(ConfigError, match=r"would end in '\.gz', by which"):
             config(compression="gzip", filters="of-user", partFileName="{batch}.gz")
