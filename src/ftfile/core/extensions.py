@@ -10,7 +10,7 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("installed", "load_extension")
+__all__ = ("forget_extensions", "installed", "load_extension")
 
 # Entry points that were loaded: to look one up takes as long as a small commit.
 _loaded: dict[tuple[str, str], str] = {}
@@ -21,6 +21,11 @@ def installed(group: str) -> dict[str, str]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign code alone
 
     return {entry.name: entry.value for entry in entry_points(group=group)}
+
+
+def forget_extensions() -> None:
+    """Drop what this process knows of entry points, as a new process would start."""
+    _loaded.clear()
 
 
 def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str, extra: str = "") -> Any:  # noqa: ANN401

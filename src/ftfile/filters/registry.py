@@ -57,6 +57,8 @@ def filter_class(name: str) -> type[Filter]:
     found = load_extension("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP)
     if not (isinstance(found, type) and issubclass(found, Filter)):
         raise ConfigError(f"the filter {name!r} is {found!r}, which is no class derived from ftfile.filters.api.Filter")
+    if found.name != name:  # the log would name one that readers do not find
+        raise ConfigError(f"the filter {name!r} calls itself {found.name!r}: its entry point must have its name")
     if name in _PACKAGES:
         try:
             importlib.import_module(_PACKAGES[name])

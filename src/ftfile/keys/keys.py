@@ -247,9 +247,7 @@ def _load(reference: str) -> KeyProvider:
     provider = load_extension("key provider", kind, _BUILT_IN, ENTRY_POINT_GROUP, extra)(settings)
     lacking = [name for name in ("new_key", "find_key", "known_ids") if not callable(getattr(provider, name, None))]
     if lacking:
-        raise ConfigError(
-            f"the key provider {kind!r} has no method {', '.join(lacking)}: see ftfile.keys.api.KeyProvider"
-        )
+        raise ConfigError(f"the key provider {kind!r} has no {', '.join(lacking)}: see ftfile.keys.api.KeyProvider")
     return cast("KeyProvider", provider)
 
 

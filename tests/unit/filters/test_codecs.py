@@ -199,6 +199,7 @@ class TestRegistry:
             ("gone", "the filter 'gone' cannot be loaded from 'no.such.module:Filter': No module named"),
             ("nothing", "the filter 'nothing' cannot be loaded"),
             ("foreign", "which is no class derived from ftfile.filters.api.Filter"),
+            ("misnamed", "the filter 'misnamed' calls itself 'cipher': its entry point must have its name"),
             (
                 "unknown",
                 "there is no filter 'unknown'; there are: aes-gcm, bzip2, cipher, counter, .*group 'ftfile.filters'",

@@ -18,6 +18,7 @@ from ftfile.keys.api import KEY_BYTES, IssuedKey
 from ftfile.keys.keys import ENTRY_POINT_GROUP, Keys, check_key_id, forget_keys, looks_like_a_key
 from ftfile.keys.ring import parse_ring
 from tests.unit.damage import damaged
+from tests.unit.packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,17 +295,9 @@ class OfUser:
 class TestProvidersOfUsers:
     @pytest.fixture(autouse=True)
     def installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        metadata = tmp_path / "packages" / "keys_of_users-1.0.dist-info"
-        metadata.mkdir(parents=True)
-        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: keys_of_users\nVersion: 1.0\n")
-        lines = [
-            f"[{ENTRY_POINT_GROUP}]",
-            f"vault = {__name__}:OfUser",
-            "gone = no.such.module:Provider",
-            "none = builtins:str",
-        ]
-        (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
-        monkeypatch.syspath_prepend(metadata.parent)
+        entries = f"vault = {__name__}:OfUser\ngone = no.such.module:Provider\nnone = builtins:str\n"
+        install(tmp_path / "packages", "keys_of_users", f"[{ENTRY_POINT_GROUP}]\n{entries}")
+        monkeypatch.syspath_prepend(tmp_path / "packages")
         monkeypatch.setitem(sys.modules, __name__, sys.modules[self.__module__])
 
     def test_get_what_stands_after_the_colon(self) -> None:
