@@ -75,7 +75,7 @@ ROWS = [{"id": 1, "word": "one"}, {"id": 2, "word": None}]
     [
         ({"fileFormat": "rows"}, ".rows"),
         ({"fileFormat": "rows", "format.ending": ".lines", "compression": "gzip"}, ".lines.gz"),
-        ({"fileFormat": "Columns", "compression": "lz4"}, ".arrow"),
+        ({"fileFormat": "Columns", "compression": "lz4"}, ".Columns"),
         ({"fileFormat": "rows", "partitionBy": "word", "rolling": "policy", "rolloverInterval": "1h"}, ".rows"),
     ],
 )
