@@ -145,7 +145,7 @@ class TestRefusals:
         ("options", "text"),
         [
             ({"filFormat": "json"}, "did you mean fileFormat"),
-            ({"fileFormat": "xml"}, "it takes one of `parquet`"),
+            ({"fileFormat": "xml"}, "there is no fileFormat 'xml'; there are: arrow, avro, binary"),
             ({"rolling": "policy"}, "leave out rolling=policy"),
             ({"rolloverInterval": "1h"}, "leave out rolling=policy"),
             ({"txnAppId": "a"}, "txnAppId without txnVersion"),

@@ -135,7 +135,7 @@ class Joiner(ABC):
             skip_rows: rows at its start that are in another part.
         """
 
-    def take_unseen(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002
+    def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002
         """Take a whole segment without looking into it, if that can be done and no part ends within it; say whether.
 
         Args:
@@ -188,9 +188,9 @@ class Format(ABC):
         """
 
     @classmethod
-    @abstractmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> Format:
-        """Build from `definition()` of this or an earlier version."""
+        """Build from `definition()` of this or an earlier version; by default that has options by their names."""
+        return cls.from_options(definition)
 
     def encrypted(self, key_id: str, keys: Keys) -> Format:  # noqa: ARG002 - for those that encrypt
         """Return the format that encrypts its files by itself.

@@ -3,79 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from ftfile.arrays.nested import rebuild
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.encoding.api import Format
-from ftfile.encoding.base.codec_options import codec_from_options
-from ftfile.encoding.base.columnar_writer import CollectingEncoder, as_sink, check_text, encoding_errors
-from ftfile.encoding.base.line_reader import batch_of, corrupt
-from ftfile.encoding.base.segments import RowJoiner, RowSegments
+from ftfile.encoding.base.codecs import CODECS
+from ftfile.encoding.base.columnar import CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.encoding.base.reading import batch_as, corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.api import ByteWriter, Encoder
 
 __all__ = ("ArrowFormat",)
 
-_CODECS = ("none", "lz4", "zstd")
-_LEVELS = {"zstd": 1}
 _FOOTER_BYTES, _FOOTER_BATCH_BYTES = 100, 24
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowFormat(Format):
-    """Arrow IPC files.
-
-    Attributes:
-        compression: of each buffer; `lz4` is the frame format.
-        level: of the codec; None for one that costs little.
-    """
+class ArrowFormat(ColumnarFormat):
+    """Arrow IPC files; LZ4 is in its frame format."""
 
     name: ClassVar[str] = "arrow"
-    open_files_max: ClassVar[int] = 32
-
-    compression: str = "zstd"
-    level: int | None = None
-
-    @property
-    def extension(self) -> str:
-        """Return `.arrow`, whatever the codec: readers go by it."""
-        return ".arrow"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> ArrowFormat:
-        """See `Format.from_options`."""
-        return cls(*codec_from_options(cls.name, options, _CODECS, _LEVELS))
-
-    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
-        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
-        return {"compression": self.compression, "compressionLevel": self.level}
-
-    @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> ArrowFormat:
-        """See `Format.from_definition`."""
-        return cls.from_options(definition)
-
-    def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; Arrow holds every type that Spark sends."""
-        spark_schema_json(schema)
+    codecs = CODECS["arrow"]
+    check_rows = staticmethod(check_text)
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""
-        return _ArrowEncoder(schema, target, self.compression, self.level or _LEVELS.get(self.compression))
-
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        return RowSegments(schema, check_text)
-
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
-        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
+        return _ArrowEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`; what is read is validated: it has no checksums, and would be taken at its word."""
@@ -87,13 +43,7 @@ class ArrowFormat(Format):
             for number in range(opened.num_record_batches):
                 batch = opened.get_batch(number)
                 batch.validate(full=True)
-                columns = [
-                    rebuild(batch.column(column.name), column.type, pa.Array.cast)
-                    if column.name in present
-                    else pa.nulls(batch.num_rows, column.type)
-                    for column in schema
-                ]
-                yield batch_of(columns, schema, batch.num_rows)
+                yield batch_as(batch, schema)
         except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
             raise corrupt(file, "an Arrow file", error) from error
 
@@ -104,14 +54,11 @@ class _ArrowEncoder(CollectingEncoder):
     group_rows_max = 65_536
     group_bytes_max = 16 << 20
 
-    def __init__(self, schema: pa.Schema, target: ByteWriter, codec: str, level: int | None) -> None:
-        super().__init__(schema, target)
-        codecs = None if codec == "none" else pa.Codec(codec, level)
-        self._options = pa.ipc.IpcWriteOptions(compression=codecs, use_threads=False)
+    def __init__(self, schema: pa.Schema, target: ByteWriter, options: ArrowFormat) -> None:
+        super().__init__(schema, target, check_text)
+        codec = None if options.compression == "none" else pa.Codec(options.compression, options.used_level)
+        self._options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         self._writer = pa.ipc.new_file(as_sink(target), schema, options=self._options)
-
-    def _check(self, batch: pa.RecordBatch) -> None:
-        check_text(batch)
 
     def _write_group(self, rows: pa.Table) -> None:
         with encoding_errors("Arrow"):

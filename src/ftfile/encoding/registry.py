@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.extensions import load_extension
+from ftfile.encoding.api import Format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.encoding.api import Format
     from ftfile.keys.keys import Keys
 
-__all__ = ("FORMATS", "format_from_definition", "format_from_options")
+__all__ = ("ENTRY_POINT_GROUP", "FORMATS", "format_from_definition", "format_from_options")
+
+ENTRY_POINT_GROUP = "ftfile.formats"
 
 FORMATS = {
     "parquet": "ftfile.encoding.parquet.format:ParquetFormat",
@@ -33,7 +35,7 @@ def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
     Raises:
         ConfigError: the format is unknown, or values contradict each other.
     """
-    return _load(name).from_options(options)
+    return _format_class(name).from_options(options)
 
 
 def format_from_definition(definition: Mapping[str, Any], keys: Keys | None = None) -> Format:
@@ -44,13 +46,17 @@ def format_from_definition(definition: Mapping[str, Any], keys: Keys | None = No
         keys: for one that encrypts.
 
     Raises:
-        ConfigError: this version does not know the format.
+        ConfigError: the format is not installed here.
     """
-    return _load(definition["name"]).from_definition(definition).with_keys(keys)
+    return _format_class(definition["name"]).from_definition(definition).with_keys(keys)
 
 
-def _load(name: str) -> type[Format]:
-    if name not in FORMATS:
-        raise ConfigError(f"fileFormat={name!r} is not known; known are {', '.join(FORMATS)}")
-    module, _, attribute = FORMATS[name].partition(":")
-    return cast("type[Format]", getattr(importlib.import_module(module), attribute))
+def _format_class(name: str) -> type[Format]:
+    found = load_extension("fileFormat", name, FORMATS, ENTRY_POINT_GROUP)
+    if not (isinstance(found, type) and issubclass(found, Format)):
+        raise ConfigError(
+            f"the fileFormat {name!r} is {found!r}, which is no class derived from ftfile.encoding.api.Format"
+        )
+    if found.name != name:  # the log would name one that readers do not find
+        raise ConfigError(f"the fileFormat {name!r} calls itself {found.name!r}: its entry point must have its name")
+    return found

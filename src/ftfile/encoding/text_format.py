@@ -10,25 +10,19 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import text_scalar
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.encoding.api import LineFormat
-from ftfile.encoding.base.line_reader import batch_of, corrupt, ends_as_it_begins, separator_ends, whole_lines
-from ftfile.encoding.base.line_writer import EncodedRows, LineEncoder, rows_of
-from ftfile.encoding.base.schema_check import refuse
-from ftfile.encoding.base.segments import LineJoiner, LineSegments
+from ftfile.encoding.base.lines import EncodedRows, Lines, ends_as_it_begins, rows_of, whole_lines
+from ftfile.encoding.base.reading import batch_of, corrupt, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.base.lines import Encode
 
 __all__ = ("TextLines",)
 
 
 @dataclass(frozen=True, slots=True)
-class TextLines(LineFormat):
+class TextLines(Lines):
     """Lines of text, or of bytes.
 
     Attributes:
@@ -73,22 +67,13 @@ class TextLines(LineFormat):
         if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
             refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS STRING)"])
 
-    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:  # noqa: ARG002 - there is one column
-        """See `Format.encoder`."""
-        return _TextEncoder(target, self.line_sep)
+    def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - there is one column
+        """See `Lines.rows`."""
+        return self._encode
 
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        named = replace(self, column=schema.names[0])
-        return LineSegments(lambda target: _TextEncoder(target, self.line_sep), named)
-
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - one column
-        """See `Format.joiner`."""
-        return LineJoiner(target, 0, self.row_ends, limits)
-
-    def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        """See `LineFormat.row_ends`."""
-        return separator_ends(data, self.line_sep.encode())
+    def without_head(self, schema: pa.Schema) -> TextLines:
+        """See `Lines.without_head`: text has none, and its column is that of the schema."""
+        return replace(self, column=schema.names[0])
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`; a null comes back as an empty value, which is all that text can say."""
@@ -105,18 +90,12 @@ class TextLines(LineFormat):
                 raise corrupt(file, "text in UTF-8", error) from error
             yield batch_of(columns, schema, len(lines))
 
-
-class _TextEncoder(LineEncoder):
-    def __init__(self, target: ByteWriter, line_sep: str) -> None:
-        super().__init__(target)
-        self._line_sep = line_sep
-
     def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
         values = batch.column(0)
-        if pc.any(pc.match_substring(values, self._line_sep)).as_py():
+        if pc.any(pc.match_substring(values, self.line_sep)).as_py():
             raise EncodingError(
-                f"column `{batch.schema.names[0]}`: a value contains the line separator {self._line_sep!r} and would "
+                f"column `{batch.schema.names[0]}`: a value contains the line separator {self.line_sep!r} and would "
                 "be read as two rows. Choose a lineSep that does not occur, or write json, csv or parquet"
             )
-        empty, line_sep = text_scalar("", values.type), text_scalar(self._line_sep, values.type)
+        empty, line_sep = text_scalar("", values.type), text_scalar(self.line_sep, values.type)
         return rows_of(pc.binary_join_element_wise(pc.fill_null(values, empty), empty, line_sep))

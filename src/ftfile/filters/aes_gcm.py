@@ -30,6 +30,7 @@ __all__ = (
     "AesGcmEncoder",
     "Header",
     "Opened",
+    "PieceCipher",
     "header_bytes",
 )
 
@@ -290,6 +291,40 @@ class _Decoder:
         plain = opened.decrypt(chunk, self._number, is_last=is_last)
         self._number += 1
         return plain
+
+
+class PieceCipher:
+    """AES-256-GCM for pieces of a file that one object writes and reads, with a key that only its memory holds.
+
+    The offset of a piece is its nonce, so no two may begin at one place.
+    """
+
+    def __init__(self) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._cipher = AESGCM(random_bytes(KEY_BYTES))
+        self._next = 0
+
+    def encrypt(self, data: Buffer, offset: int) -> bytes:
+        """Return the encrypted piece for an offset, which lies behind all pieces before it."""
+        if offset < self._next:  # no assert: those can be switched off
+            raise AssertionError("a nonce is used once")
+        sealed = self._cipher.encrypt(offset.to_bytes(12, "big"), memoryview(data).cast("B"), None)
+        self._next = offset + len(sealed)
+        return sealed
+
+    def decrypt(self, data: bytes, offset: int) -> bytes:
+        """Return the plain data of a piece.
+
+        Raises:
+            BadStream: it was changed, or lay elsewhere.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._cipher.decrypt(offset.to_bytes(12, "big"), data, None)
+        except InvalidTag:
+            raise BadStream("a piece that was spilled", "one that was changed") from None
 
 
 def _bound(header: bytes, identity: str) -> bytes:

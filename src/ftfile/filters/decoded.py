@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.api import BadStream
-from ftfile.filters.plain_file import PlainFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Buffer: TypeAlias = bytearray | memoryview
 
-__all__ = ("decoded_file", "decoded_piece", "naming")
+__all__ = ("PlainFile", "decoded_file", "decoded_piece", "naming")
 
 _ADVICE = "Another program changed it: restore it from a copy"
 
@@ -73,6 +73,47 @@ def naming(path: str) -> Iterator[None]:
         raise CorruptData(path, error.expected, error.found, _ADVICE) from error
     except ConfigError as error:
         raise ConfigError(f"{path!r} cannot be read: {error}") from error
+
+
+class PlainFile(io.RawIOBase):
+    """A seekable file of the plain bytes of another file; closing it closes that one.
+
+    Args:
+        file: seekable, with its path as `name`.
+        plain_bytes: how much there is, as the log says.
+    """
+
+    def __init__(self, file: BinaryIO, plain_bytes: int) -> None:
+        super().__init__()
+        self.name = str(getattr(file, "name", ""))
+        self._file = file
+        self._plain_bytes = plain_bytes
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position in the plain bytes."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position and return it; nothing is read yet."""
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._plain_bytes}
+        self._position = max(0, starts[whence] + offset)
+        return self._position
+
+    def close(self) -> None:
+        """Close both; idempotent."""
+        try:
+            self._file.close()
+        finally:
+            super().close()
 
 
 class _Decoded(PlainFile):

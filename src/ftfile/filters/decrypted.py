@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from ftfile.core.errors import CorruptData
 from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, Opened, header_bytes
 from ftfile.filters.api import BadStream
-from ftfile.filters.decoded import naming
-from ftfile.filters.plain_file import PlainFile
+from ftfile.filters.decoded import PlainFile, naming
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import pkgutil
+import importlib
+from typing import TYPE_CHECKING, cast
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.extensions import load_extension
 from ftfile.filters.api import Filter
-from ftfile.filters.codecs.codec import Codec
+
+if TYPE_CHECKING:
+    from ftfile.filters.codecs import Codec
 
 __all__ = ("CODECS", "ENCRYPTION", "ENTRY_POINT_GROUP", "codec", "filter_class")
 
 ENTRY_POINT_GROUP = "ftfile.filters"
 
 CODECS = {
-    "gzip": "ftfile.filters.codecs.gzip_stream:Gzip",
-    "zstd": "ftfile.filters.codecs.zstd_stream:Zstd",
-    "lz4": "ftfile.filters.codecs.lz4_blocks:Lz4Blocks",
-    "lz4frame": "ftfile.filters.codecs.lz4_frame:Lz4Frame",
-    "snappy": "ftfile.filters.codecs.snappy_blocks:SnappyBlocks",
-    "bzip2": "ftfile.filters.codecs.bzip2_stream:Bzip2",
-    "xz": "ftfile.filters.codecs.xz_stream:Xz",
+    "gzip": "ftfile.filters.codecs:Gzip",
+    "zstd": "ftfile.filters.codecs:Zstd",
+    "lz4": "ftfile.filters.hadoop_codecs:Lz4Blocks",
+    "lz4frame": "ftfile.filters.codecs:Lz4Frame",
+    "snappy": "ftfile.filters.hadoop_codecs:SnappyBlocks",
+    "bzip2": "ftfile.filters.codecs:Bzip2",
+    "xz": "ftfile.filters.codecs:Xz",
 }
 
 # Each goes around all of a file, once, and last.
 ENCRYPTION = {"aes-gcm": "ftfile.filters.aes_gcm:AesGcm"}
 
-# The codecs that need a package of an extra.
-_EXTRAS = {"zstd": "zstd"}
-
-# The places of those that were loaded: to look them up takes as long as a small commit.
-_found: dict[str, str] = {}
+# The codecs that need a package of the extra of their name.
+_PACKAGES = {"zstd": "zstandard"}
 
 
 def codec(name: str, level: int | None = None) -> Codec:
@@ -38,13 +39,12 @@ def codec(name: str, level: int | None = None) -> Codec:
     Raises:
         ConfigError: its package is missing, or it has no such level.
     """
-    made = filter_class(name).from_definition({"level": level})
-    assert isinstance(made, Codec), f"{made} is not one of {CODECS}"
-    levels = made.levels
-    if level is not None and levels is None:
+    made = cast("Codec", filter_class(name).from_definition({"level": level}))
+    if level is not None and made.levels is None:
         raise ConfigError(f"compressionLevel={level} with compression={name}: it has no levels")
-    if level is not None and levels is not None and not levels[0] <= level <= levels[1]:
-        raise ConfigError(f"option compressionLevel={level}: for {name} it takes {levels[0]} to {levels[1]}")
+    if level is not None and made.levels is not None and not made.levels[0] <= level <= made.levels[1]:
+        low, high = made.levels
+        raise ConfigError(f"option compressionLevel={level}: for {name} it takes {low} to {high}")
     return made
 
 
@@ -54,31 +54,17 @@ def filter_class(name: str) -> type[Filter]:
     Raises:
         ConfigError: there is none, or it cannot be loaded.
     """
-    place = CODECS.get(name) or ENCRYPTION.get(name) or _found.get(name) or _installed().get(name)
-    if place is None:
-        known = ", ".join(sorted({*CODECS, *ENCRYPTION, *_installed()}))
-        raise ConfigError(
-            f"there is no filter {name!r}; there are: {known}. Others come with packages that have an entry point of "
-            f"the group {ENTRY_POINT_GROUP!r}, installed where the driver and the executors run"
-        )
-    try:
-        found = pkgutil.resolve_name(place)
-    except ImportError as error:
-        if name in _EXTRAS:
+    found = load_extension("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP)
+    if not (isinstance(found, type) and issubclass(found, Filter)):
+        raise ConfigError(f"the filter {name!r} is {found!r}, which is no class derived from ftfile.filters.api.Filter")
+    if found.name != name:  # the log would name one that readers do not find
+        raise ConfigError(f"the filter {name!r} calls itself {found.name!r}: its entry point must have its name")
+    if name in _PACKAGES:
+        try:
+            importlib.import_module(_PACKAGES[name])
+        except ImportError as error:
             raise ConfigError(
                 f"compression={name} needs a package that is not installed here ({error}): "
-                f"pip install 'ftfile[{_EXTRAS[name]}]', on the driver and on the executors"
+                f"pip install 'ftfile[{name}]', on the driver and on the executors"
             ) from error
-        raise ConfigError(f"the filter {name!r} cannot be loaded from {place!r}: {error}") from error
-    except (AttributeError, ValueError) as error:
-        raise ConfigError(f"the filter {name!r} cannot be loaded from {place!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Filter)):
-        raise ConfigError(f"the filter {name!r} is {place!r}, which is no class derived from ftfile.filters.api.Filter")
-    _found[name] = place
     return found
-
-
-def _installed() -> dict[str, str]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign filters alone
-
-    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pkgutil
 import posixpath
 import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import ConfigError
+from ftfile.core.extensions import installed, load_extension
 from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, IssuedKey, is_key_id
 
 if TYPE_CHECKING:
@@ -236,22 +236,19 @@ def _load(reference: str) -> KeyProvider:
     holds_key = _path_holds_key(settings) if kind == "file" else any(map(looks_like_a_key, _words(settings)))
     if looks_like_a_key(reference.strip()) or holds_key:
         raise ConfigError(f"keyProvider looks like a key itself. {_NEVER_INLINE}")
-    place = (_BUILT_IN.get(kind) or _installed().get(kind)) if colon else None
-    if place is None:
+    if not colon or (kind not in _BUILT_IN and kind not in installed(ENTRY_POINT_GROUP)):
         # What was given is not shown: it may be a key.
-        known = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *_installed()}))
+        known = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *installed(ENTRY_POINT_GROUP)}))
         raise ConfigError(
             f"keyProvider says where keys are, and this is none of {known}. Others come with packages that have an "
             f"entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
         )
-    try:
-        provider: KeyProvider = pkgutil.resolve_name(place)(settings)
-    except ImportError as error:
-        extra = ": pip install 'ftfile[kms]', on the driver and on the executors" if kind == "aws-kms" else ""
-        raise ConfigError(f"the key provider {kind!r} needs a package that is not installed here{extra}") from error
-    except (AttributeError, ValueError) as error:
-        raise ConfigError(f"the key provider {kind!r} cannot be loaded: {error}") from error
-    return provider
+    extra = "kms" if kind == "aws-kms" else ""
+    provider = load_extension("key provider", kind, _BUILT_IN, ENTRY_POINT_GROUP, extra)(settings)
+    lacking = [name for name in ("new_key", "find_key", "known_ids") if not callable(getattr(provider, name, None))]
+    if lacking:
+        raise ConfigError(f"the key provider {kind!r} has no {', '.join(lacking)}: see ftfile.keys.api.KeyProvider")
+    return cast("KeyProvider", provider)
 
 
 def _path_holds_key(path: str) -> bool:
@@ -278,12 +275,6 @@ def _is_within(path: str, directory: str) -> bool:
         found = os.stat(directory)
         return any(os.path.samestat(os.stat(parent), found) for parent in parents)
     return False  # one of them is not on this machine
-
-
-def _installed() -> dict[str, str]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign providers alone
-
-    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def _check(issued: IssuedKey, key_id: str) -> None:

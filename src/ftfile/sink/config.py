@@ -17,7 +17,7 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import parse_options
 from ftfile.encoding.api import LineFormat
 from ftfile.encoding.base.time_formats import TimeFormats
-from ftfile.encoding.registry import format_from_options
+from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
@@ -232,11 +232,13 @@ def _policy(parsed: ParsedOptions) -> Policy:
 
 
 def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
-    """Return the options of the format, and those of the user's encoder, if there is one."""
-    options, own = parsed.for_format(name), parsed.prefixed("encoder")
+    """Return the options of the format, and those of the user's encoder or format, if there is one."""
+    options, own, formats_own = parsed.for_format(name), parsed.prefixed("encoder"), parsed.prefixed("format")
+    if formats_own and name in FORMATS:
+        raise ConfigError(f"format.{next(iter(formats_own))} is for a format of your own, and fileFormat is {name}")
     if own and "encoder" not in options:
         raise ConfigError(f"encoder.{next(iter(own))} is for a class of your own, and option encoder names none")
-    return {**options, "encoder.": own} if own else options
+    return {**options, **formats_own, "encoder.": own} if own else options | formats_own
 
 
 def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...]) -> RollingSettings | None:

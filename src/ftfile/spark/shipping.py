@@ -78,10 +78,14 @@ def _opener() -> Callable[..., Any]:
                 )
             kind, state = pickle.loads(content)  # noqa: S301 - of our own driver
         except ImportError as error:
+            package = (error.name or "ftfile").partition(".")[0]
+            is_foreign = package != "ftfile" and package in {
+                name.partition(":")[0].partition(".")[0] for name in fields
+            }
+            wanted = f"{package!r}, whose code the driver uses" if is_foreign else f"the ftfile {version} of the driver"
             raise ImportError(
-                f"{here}, the Python of an executor, cannot load the ftfile {version} of the driver: {error}. Install "
-                "it there with what it needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the "
-                "application"
+                f"{here}, the Python of an executor, cannot load {wanted}: {error}. Install it there with what it "
+                "needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the application"
             ) from error
         opened = kind.__new__(kind)
         vars(opened).update(state)

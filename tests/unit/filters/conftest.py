@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.filters.registry import ENTRY_POINT_GROUP
+from tests.unit.packages import install
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,15 +17,13 @@ FILTERS = {
     "gone": "no.such.module:Filter",
     "nothing": f"{HERE}:Nothing",
     "foreign": f"{HERE}:NoFilter",
+    "misnamed": f"{HERE}:Cipher",
 }
 
 
 @pytest.fixture
 def users_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package with filters, some of them broken."""
-    metadata = tmp_path / "packages" / "filters_of_users-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: filters_of_users\nVersion: 1.0\n")
     lines = [f"[{ENTRY_POINT_GROUP}]", *(f"{name} = {place}" for name, place in FILTERS.items())]
-    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    monkeypatch.syspath_prepend(metadata.parent)
+    install(tmp_path / "packages", "filters_of_users", "\n".join(lines) + "\n")
+    monkeypatch.syspath_prepend(tmp_path / "packages")

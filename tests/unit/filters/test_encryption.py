@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters import aes_gcm
-from ftfile.filters.aes_gcm import CHUNK_BYTES, AesGcm
+from ftfile.filters.aes_gcm import CHUNK_BYTES, AesGcm, PieceCipher
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.filters.decrypted import decrypted_file
-from ftfile.filters.piece_cipher import PieceCipher
 from ftfile.keys.keys import Keys, forget_keys
 from ftfile.parts.filtered_file import FilteredFile
 from tests.unit.encoding.rows import Target

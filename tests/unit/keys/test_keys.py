@@ -18,6 +18,7 @@ from ftfile.keys.api import KEY_BYTES, IssuedKey
 from ftfile.keys.keys import ENTRY_POINT_GROUP, Keys, check_key_id, forget_keys, looks_like_a_key
 from ftfile.keys.ring import parse_ring
 from tests.unit.damage import damaged
+from tests.unit.packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,12 +295,9 @@ class OfUser:
 class TestProvidersOfUsers:
     @pytest.fixture(autouse=True)
     def installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        metadata = tmp_path / "packages" / "keys_of_users-1.0.dist-info"
-        metadata.mkdir(parents=True)
-        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: keys_of_users\nVersion: 1.0\n")
-        lines = [f"[{ENTRY_POINT_GROUP}]", f"vault = {__name__}:OfUser", "gone = no.such.module:Provider"]
-        (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
-        monkeypatch.syspath_prepend(metadata.parent)
+        entries = f"vault = {__name__}:OfUser\ngone = no.such.module:Provider\nnone = builtins:str\n"
+        install(tmp_path / "packages", "keys_of_users", f"[{ENTRY_POINT_GROUP}]\n{entries}")
+        monkeypatch.syspath_prepend(tmp_path / "packages")
         monkeypatch.setitem(sys.modules, __name__, sys.modules[self.__module__])
 
     def test_get_what_stands_after_the_colon(self) -> None:
@@ -328,5 +326,7 @@ class TestProvidersOfUsers:
             Keys.from_reference("vault:a").key_to_use("short")
 
     def test_that_are_not_there(self) -> None:
-        with pytest.raises(ConfigError, match="'gone' needs a package that is not installed"):
+        with pytest.raises(ConfigError, match="the key provider 'gone' cannot be loaded"):
             Keys.from_reference("gone:a")
+        with pytest.raises(ConfigError, match="the key provider 'none' has no new_key, find_key, known_ids"):
+            Keys.from_reference("none:a")

@@ -12,8 +12,8 @@ import pytest
 
 import ftfile
 from ftfile.commit.log import tables as memory
+from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
-from ftfile.filters import registry
 from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver.proposal import check_messages, make_proposal
@@ -148,10 +148,10 @@ class TestTemplates:
                 config(partFileName=template)
         with pytest.raises(ConfigError, match=f"files {told}"):
             config(partFileName="x{ext}", fileFormat="binary", encoder=f"{USER_CODE}:Ending", **{"encoder.is": ending})
-        monkeypatch.setattr(registry, "_installed", lambda: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
+        monkeypatch.setattr(extensions, "installed", lambda _: {"cipher": f"{Cipher.__module__}:{Cipher.__name__}"})
         monkeypatch.setattr(Cipher, "extension", ending)
         with pytest.raises(ConfigError, match=f"files {told}"):
-            config(filters="of-user")
+            config(filters="cipher")
 
     def test_endings_of_the_codec(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("{batch}.gz", "x.{unique}.json.GZ", "x", "{unique}{ext}", "lz4", "x.lz4.txt", "x.lz4f"):
@@ -163,10 +163,10 @@ class TestTemplates:
         lz4 = {"fileFormat": "binary", "encoder": f"{USER_CODE}:Ending", "encoder.is": ".lz4"}
         config(**lz4, compression="gzip")
         config(**lz4, compression="lz4")
-        monkeypatch.setattr(registry, "_installed", lambda: {"of-user": f"{Cipher.__module__}:{Cipher.__name__}"})
-        config(**lz4, filters="of-user")
+        monkeypatch.setattr(extensions, "installed", lambda _: {"cipher": f"{Cipher.__module__}:{Cipher.__name__}"})
+        config(**lz4, filters="cipher")
         with pytest.raises(ConfigError, match=r"would end in '\.gz', by which"):
-            config(compression="gzip", filters="of-user", partFileName="{batch}.gz")
+            config(compression="gzip", filters="cipher", partFileName="{batch}.gz")
 
     def test_a_bucket_that_makes_the_name_too_long(self, out: str) -> None:
         long = query(out, partFileName="{bucket}-{unique}", partitionBy="word")

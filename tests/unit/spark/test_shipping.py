@@ -19,11 +19,26 @@ import ftfile.core.version
 import ftfile.sink.config
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+EXTENSIONS = """
+from dataclasses import dataclass
+from ftfile.encoding.arrow_format import ArrowFormat
+from ftfile.filters.codecs import Gzip
+
+@dataclass(frozen=True)
+class Filter(Gzip):
+    name = "mine"
+    extension = ".mine"
+
+@dataclass(frozen=True)
+class Format(ArrowFormat):
+    name = "mine"
+"""
 SCHEMA = StructType().add("id", LongType())
 
 
@@ -91,3 +106,25 @@ def test_a_python_without_ftfile_says_what_to_do(kind: str, path: str, tmp_path:
     text = ended.stderr.decode()
     assert f"cannot load the ftfile {ftfile.__version__} of the driver: No module named 'ftfile'. Install" in text
     assert "set PYSPARK_PYTHON" in text
+
+
+@pytest.mark.parametrize("option", ["filters", "fileFormat"])
+def test_an_executor_without_the_package_of_a_filter_or_format_names_it(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(
+        tmp_path,
+        "rows_of_users",
+        "[ftfile.filters]\nmine = rows_of_users:Filter\n[ftfile.formats]\nmine = rows_of_users:Format\n",
+        EXTENSIONS,
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    source = FtFileDataSource({"path": str(tmp_path / "out"), option: "mine"})
+    content: bytes = cloudpickle.dumps(source.streamWriter(SCHEMA, overwrite=False))  # type: ignore[no-untyped-call]
+    pickle.loads(content)
+    monkeypatch.delitem(sys.modules, "rows_of_users")
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    with pytest.raises(
+        ImportError, match=r"cannot load 'rows_of_users', whose code the driver uses: .* Install it there"
+    ):
+        pickle.loads(content)

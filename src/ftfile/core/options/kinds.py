@@ -20,6 +20,8 @@ __all__ = (
     "COLUMN_AND_DURATION",
     "COUNT",
     "DURATION",
+    "FORMAT",
+    "FORMATS",
     "INTEGER",
     "NAMES",
     "PERMISSION",
@@ -30,6 +32,9 @@ __all__ = (
     "Kind",
     "one_of",
 )
+
+# The formats that ftfile brings.
+FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,13 @@ def one_of(*names: str) -> Kind:
             raise ValueError(text) from None
 
     return Kind("one of " + ", ".join(f"`{name}`" for name in names), parse)
+
+
+def _format(text: str) -> str:
+    name = text.strip()
+    if not _NAME.fullmatch(name):
+        raise ValueError(text)
+    return name.lower() if name.lower() in FORMATS else name
 
 
 def _boolean(text: str) -> bool:
@@ -95,6 +107,7 @@ def _character(text: str) -> str:
     return text
 
 
+_NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
@@ -135,6 +148,7 @@ def _permission(text: str) -> int:
     return int(digits, 8)
 
 
+FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
 TEXT = Kind("text", lambda text: text)
 BOOLEAN = Kind("`true` or `false`", _boolean)
 COUNT = Kind("a whole number of 1 or more", _at_least(1))

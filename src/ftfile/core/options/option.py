@@ -22,7 +22,8 @@ class Option:
     Attributes:
         name: the spelling in docs and messages; users may write it in any case.
         default: the parsed value when it is not given.
-        formats: the formats it belongs to; empty when it does not depend on the format.
+        formats: the formats it belongs to, `FORMATS` for all, also those of other packages; empty when it does not
+            depend on the format.
         default_text: what the docs say where the default is not one value.
     """
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.options.kinds import FORMATS
 from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX, Option
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ParsedOptions:
         return {key[len(prefix) + 1 :]: text for key, text in self.own.items() if key.startswith(f"{prefix}.")}
 
     def for_format(self, format_name: str) -> dict[str, Any]:
-        """Return the given options that belong to a format.
+        """Return the given options that belong to a format, built in or not.
 
         Raises:
             ConfigError: one belongs to other formats only.
@@ -50,7 +51,7 @@ class ParsedOptions:
         found = {}
         for name, value in self.given.items():
             formats = _BY_KEY[name.lower()].formats
-            if formats and format_name not in formats:
+            if formats not in {(), FORMATS} and format_name not in formats:
                 elsewhere = "; what separates fields is sep" if (name, format_name) == ("delimiter", "csv") else ""
                 raise ConfigError(
                     f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}{elsewhere}"

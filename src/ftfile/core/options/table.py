@@ -8,6 +8,8 @@ from ftfile.core.options.kinds import (
     COLUMNS,
     COUNT,
     DURATION,
+    FORMAT,
+    FORMATS,
     INTEGER,
     NAMES,
     SIZE,
@@ -48,9 +50,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "fileFormat",
-        one_of("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow"),
+        FORMAT,
         "parquet",
-        "How rows are encoded.",
+        "How rows are encoded. Options `format.<name>` are settings of a format of your own; see "
+        "[extending](extending.md#a-format).",
         "where",
     ),
     Option(
@@ -99,7 +102,7 @@ OPTIONS: tuple[Option, ...] = (
         "The codec: of lines and binary records, that of the whole file (see [compression](compression.md)); of other "
         "formats, that within the file (see [formats](formats/README.md#compression)).",
         "format",
-        formats=("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow"),
+        formats=FORMATS,
         default_text="`zstd` for parquet, orc, arrow; `deflate` for avro; else `none`",
     ),
     Option(
@@ -108,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "The codec's level, where it has levels; see [compression](compression.md).",
         "format",
-        formats=("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow"),
+        formats=FORMATS,
         default_text="one that costs little",
     ),
     Option(
@@ -250,7 +253,7 @@ SPARK_KEYS = frozenset(
 )
 
 # What follows is for classes of the user's own,
-OWN_PREFIXES = ("bucketer.", "encoder.")
+OWN_PREFIXES = ("bucketer.", "encoder.", "format.")
 # and for the driver of the file system.
 STORAGE_PREFIX = "storage."
 

@@ -11,15 +11,13 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from ftfile.arrays.varints import varint
-from ftfile.encoding.base.line_reader import corrupt
+from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("CODECS", "MARKER_BYTES", "block", "blocks", "compressed", "header", "read_header")
+__all__ = ("MARKER_BYTES", "block", "blocks", "compressed", "header", "read_header")
 
-# Our names, which are Spark's but for zstandard, and those in the files.
-CODECS = {"none": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zstandard"}
 MARKER_BYTES = 16
 
 _MAGIC = b"Obj\x01"
@@ -43,7 +41,7 @@ def block(rows: int, data: bytes | memoryview, marker: bytes) -> bytes:
 
 
 def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memoryview:
-    """Return the data of a block; `codec` by its name in the file, `level` None for one that costs little."""
+    """Return the data of a block; `codec` by its name in the file, `level` as its library takes it."""
     if codec == "deflate":
         used = level or 1
         library = isal_zlib if used <= _ISAL_LEVEL_MAX else zlib

@@ -11,11 +11,9 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, is_valid, string_parts
 from ftfile.arrays.nested import rebuild
-from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import SYSTEM_IDS
-from ftfile.encoding.api import Format
-from ftfile.encoding.avro.container import CODECS, block, blocks, compressed, header, read_header
+from ftfile.encoding.avro.container import block, blocks, compressed, header, read_header
 from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
 from ftfile.encoding.avro.schema import (
     arrow_type,
@@ -26,39 +24,33 @@ from ftfile.encoding.avro.schema import (
     raw_schema,
     schema_problems,
 )
-from ftfile.encoding.base.codec_options import codec_from_options
-from ftfile.encoding.base.columnar_writer import CollectingEncoder, check_text, encoding_errors
-from ftfile.encoding.base.line_reader import batch_of, corrupt
-from ftfile.encoding.base.schema_check import refuse
-from ftfile.encoding.base.segments import RowJoiner, RowSegments
+from ftfile.encoding.base.codecs import CODECS, codec_from_options
+from ftfile.encoding.base.columnar import CollectingEncoder, ColumnarFormat, check_text, encoding_errors
+from ftfile.encoding.base.reading import batch_as, corrupt, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.api import ByteWriter, Encoder
 
 __all__ = ("AvroFormat",)
 
-_LEVELS = ("deflate", "zstd")
-_DEFAULT = "deflate"  # which every reader must know
-
 
 @dataclass(frozen=True, slots=True)
-class AvroFormat(Format):
+class AvroFormat(ColumnarFormat):
     """Avro.
 
     Attributes:
-        compression: of each block.
-        level: of the codec; None for one that costs little.
         record_name: what the schema calls a row.
         record_namespace: of that name.
     """
 
     name: ClassVar[str] = "avro"
+    codecs = CODECS["avro"]
     open_files_max: ClassVar[int] = 200
+    check_rows = staticmethod(check_text)
 
-    compression: str = _DEFAULT
-    level: int | None = None
+    compression: str = "deflate"  # which every reader must know
     record_name: str = "topLevelRecord"
     record_namespace: str = ""
 
@@ -70,7 +62,7 @@ class AvroFormat(Format):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> AvroFormat:
         """See `Format.from_options`."""
-        compression, level = codec_from_options(cls.name, options, CODECS, _LEVELS, _DEFAULT)
+        compression, level = codec_from_options(cls.name, cls.codecs, options, "deflate")
         name, namespace = options.get("recordName", "topLevelRecord"), options.get("recordNamespace", "")
         if not is_name(name):
             raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
@@ -82,36 +74,19 @@ class AvroFormat(Format):
             )
         return cls(compression, level, name, namespace)
 
-    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
-        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
-        return {
-            "compression": self.compression,
-            "compressionLevel": self.level,
-            "recordName": self.record_name,
-            "recordNamespace": self.record_namespace,
-        }
-
-    @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> AvroFormat:
-        """See `Format.from_definition`."""
-        return cls.from_options(definition)
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        """See `Format.definition`."""
+        names = {"recordName": self.record_name, "recordNamespace": self.record_namespace}
+        return ColumnarFormat.definition(self, schema) | names
 
     def check_schema(self, schema: pa.Schema) -> None:
         """See `Format.check_schema`; names must be Avro's, and map keys strings."""
-        spark_schema_json(schema)
+        ColumnarFormat.check_schema(self, schema)
         refuse(self.name, schema_problems(schema))
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""
         return _AvroEncoder(schema, target, self)
-
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        return RowSegments(schema, check_text)
-
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
-        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`.
@@ -125,19 +100,13 @@ class AvroFormat(Format):
             read = _reader(avro)
         except (ValueError, KeyError, TypeError) as error:
             raise corrupt(file, "an Avro file of rows", f"another schema: {error!r}") from error
-        present = {field.name: place for place, field in enumerate(in_file)}
         for rows, data in blocks(file, codec, marker):
             try:
                 found = rebuild(read(rows, data), in_file, _from_raw)
-                columns = [
-                    rebuild(found.field(present[column.name]), column.type, pa.Array.cast)
-                    if column.name in present
-                    else pa.nulls(rows, column.type)
-                    for column in schema
-                ]
+                batch = batch_as(pa.RecordBatch.from_struct_array(found), schema)
             except Exception as error:  # fastavro raises what bad bytes lead to
                 raise corrupt(file, f"{rows} rows in a block of an Avro file", repr(error)) from error
-            yield batch_of(columns, schema, rows)
+            yield batch
 
 
 class _AvroEncoder(CollectingEncoder):
@@ -147,15 +116,12 @@ class _AvroEncoder(CollectingEncoder):
     group_bytes_max = 1 << 20
 
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: AvroFormat) -> None:
-        super().__init__(schema, target)
-        self._codec = CODECS[options.compression]
-        self._level = options.level
+        super().__init__(schema, target, check_text)
+        self._codec = options.codecs[options.compression].label
+        self._level = options.used_level
         self._marker = bytes.fromhex(SYSTEM_IDS.unique())
         described = avro_schema(schema, options.record_name, options.record_namespace)
         target.write(header(described, self._codec, self._marker))
-
-    def _check(self, batch: pa.RecordBatch) -> None:
-        check_text(batch)
 
     def _write_group(self, rows: pa.Table) -> None:
         self._target.write(self._block(rows))
@@ -170,12 +136,6 @@ class _AvroEncoder(CollectingEncoder):
             offsets, data = string_parts(encoded)
             plain = data[offsets[0] : offsets[-1]].data
             return block(batch.num_rows, compressed(plain, self._codec, self._level), self._marker)
-
-    def _footer_bytes(self, groups: int) -> int:  # noqa: ARG002 - there is no footer
-        return 0
-
-    def _end(self) -> None:
-        """There is nothing after the last block."""
 
 
 def _reader(avro: Any) -> Callable[[int, bytes], pa.Array]:  # noqa: ANN401 - JSON

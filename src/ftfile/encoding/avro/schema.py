@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.encoding.base.schema_check import columns_within
+from ftfile.encoding.base.reading import columns_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

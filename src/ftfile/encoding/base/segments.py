@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import Joiner, SegmentCodec, Taken
+from ftfile.encoding.base.reading import batch_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.encoding.api import ByteWriter, Encoder, Format, Limits
-    from ftfile.encoding.base.line_writer import LineEncoder
+    from ftfile.encoding.base.lines import EncodedRows
 
 __all__ = ("LineJoiner", "LineSegments", "RowJoiner", "RowSegments")
 
@@ -31,19 +32,19 @@ class LineSegments(SegmentCodec):
     """Segments whose data is that of the file.
 
     Args:
-        make_encoder: of the format, writing to a target; nothing but rows.
-        headless: the format as it is without what stands at the head of a file, for reading.
+        encode: yields the text of rows, some at a time, with their number.
+        headless: the format of the same rows without the head of a file, for reading.
     """
 
-    def __init__(self, make_encoder: Callable[[ByteWriter], LineEncoder], headless: Format) -> None:
-        self._encoder = make_encoder(_NoTarget())
+    def __init__(self, encode: Callable[[pa.RecordBatch], Iterator[tuple[EncodedRows, int]]], headless: Format) -> None:
+        self._encode = encode
         self._headless = headless
 
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
         """See `SegmentCodec.encode`."""
         bounds = np.cumsum([0, *counts])
         row = 0
-        for encoded, rows in self._encoder.encode_rows(batch):
+        for encoded, rows in self._encode(batch):
             first = int(np.searchsorted(bounds, row, side="right")) - 1
             last = int(np.searchsorted(bounds, row + rows, side="left")) - 1
             ends = encoded.ends() if last > first else None
@@ -100,8 +101,8 @@ class LineJoiner(Joiner):
         self._count(len(data), taken)
         return Taken(taken, len(data))
 
-    def take_unseen(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:
-        """See `Joiner.take_unseen`."""
+    def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:
+        """See `Joiner.try_copy_segment`."""
         if not self._has_room(size_bytes, rows):
             return False
         append()
@@ -109,7 +110,7 @@ class LineJoiner(Joiner):
         return True
 
     def _has_room(self, size_bytes: int, rows: int) -> bool:
-        """Say whether no limit is within, or at the end of, so much more; a limit of rows may be at the end."""
+        """Return True if no limit is reached within or at the end of so much more; one of rows may be at the end."""
         limits, end = self._limits, self._size_bytes + size_bytes
         if limits.max_rows is not None and self.rows + rows > limits.max_rows:
             return False
@@ -160,23 +161,12 @@ class RowSegments(SegmentCodec):
         codec, start = pa.Codec(_SEGMENT_CODEC), 0
         for number, count in enumerate(counts):
             message = batch.slice(start, count).serialize()
-            yield number, _length_prefix(message.size) + codec.compress(message, asbytes=True)
+            yield number, message.size.to_bytes(_LENGTH_BYTES, "little") + codec.compress(message, asbytes=True)
             start += count
 
     def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `SegmentCodec.decode`."""
-        batch = self.batch(data, path)
-        present = set(batch.schema.names)
-        columns = [
-            batch.column(column.name).cast(column.type)
-            if column.name in present
-            else pa.nulls(batch.num_rows, column.type)
-            for column in schema
-        ]
-        if columns:
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-        else:
-            yield pa.RecordBatch.from_arrays([pa.nulls(batch.num_rows)], names=["none"]).select([])
+        yield batch_as(self.batch(data, path), schema)
 
     def batch(self, data: bytes, path: str) -> pa.RecordBatch:
         """Return all rows of a segment.
@@ -200,7 +190,6 @@ class RowJoiner(Joiner):
     Args:
         encoder: of the file.
         segments: how the rows are read.
-        path: of the spools, for messages.
         limits: when the part is full; `strict` makes no difference, as sizes are estimates.
     """
 
@@ -238,16 +227,3 @@ class RowJoiner(Joiner):
 _LENGTH_BYTES = 8
 _SEGMENT_CODEC = "lz4"
 _LZ4_RATIO_MAX = 255
-
-
-def _length_prefix(size_bytes: int) -> bytes:
-    return size_bytes.to_bytes(_LENGTH_BYTES, "little")
-
-
-class _NoTarget:
-    """For encoders that are only asked for the text of rows."""
-
-    position = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        raise AssertionError(f"{len(data)} bytes without a file")

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from ftfile.arrays.nested import rebuild
 from ftfile.core.errors import EncodingError
-from ftfile.encoding.api import LineFormat
-from ftfile.encoding.base.line_reader import batch_of, corrupt
-from ftfile.encoding.base.line_writer import EncodedRows, LineEncoder
-from ftfile.encoding.base.schema_check import refuse
-from ftfile.encoding.base.segments import LineJoiner, LineSegments
+from ftfile.encoding.base.lines import EncodedRows, Lines
+from ftfile.encoding.base.reading import batch_as, corrupt, refuse
 from ftfile.encoding.binary.framing import Framing, framing_from_definition, framing_from_options
 from ftfile.encoding.binary.user_encoder import UserEncoder
 
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.base.lines import Encode
 
 __all__ = ("BinaryRecords",)
 
@@ -31,7 +27,7 @@ _EXTENSION = ".bin"
 
 
 @dataclass(frozen=True, slots=True)
-class BinaryRecords(LineFormat):
+class BinaryRecords(Lines):
     """Records that are the values of one column, or what a class of the user's makes of rows.
 
     Attributes:
@@ -87,18 +83,13 @@ class BinaryRecords(LineFormat):
         if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
             refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS BINARY)"])
 
-    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:  # noqa: ARG002 - rows say what they are
-        """See `Format.encoder`."""
-        return _RecordEncoder(target, self)
+    def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - batches say what they are
+        """See `Lines.rows`."""
+        return self._encode
 
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        named = self if self.user is not None else replace(self, column=schema.names[0])
-        return LineSegments(lambda target: _RecordEncoder(target, self), named)
-
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - bytes are joined
-        """See `Format.joiner`."""
-        return LineJoiner(target, 0, self.row_ends, limits)
+    def without_head(self, schema: pa.Schema) -> BinaryRecords:
+        """See `Lines.without_head`: there is none, and the column is that of the schema."""
+        return self if self.user is not None else replace(self, column=schema.names[0])
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
         """See `LineFormat.row_ends`."""
@@ -116,24 +107,12 @@ class BinaryRecords(LineFormat):
             else:
                 rows = pa.RecordBatch.from_arrays([values], names=[self.column or schema.names[0]])
             try:
-                columns = [
-                    rebuild(rows.column(column.name), column.type, pa.Array.cast)
-                    if column.name in rows.schema.names
-                    else pa.nulls(len(values), column.type)
-                    for column in schema
-                ]
+                yield batch_as(rows, schema)
             except pa.ArrowException as error:
                 raise corrupt(file, f"records for {', '.join(schema.names)}", error) from error
-            yield batch_of(columns, schema, len(values))
-
-
-class _RecordEncoder(LineEncoder):
-    def __init__(self, target: ByteWriter, options: BinaryRecords) -> None:
-        super().__init__(target)
-        self._options = options
 
     def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        framing, user = self._options.framing, self._options.user
+        framing, user = self.framing, self.user
         if user is not None:
             return framing.frame(user.encode(batch).view(pa.binary()))
         name, values = batch.schema.names[0], batch.column(0)

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from ftfile.arrays.buffers import string_parts, text_scalar
 from ftfile.arrays.varints import ragged, varints
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.encoding.base.line_reader import corrupt, ends_as_it_begins, separator_ends, whole_lines
-from ftfile.encoding.base.line_writer import EncodedRows, rows_of
+from ftfile.encoding.base.lines import EncodedRows, ends_as_it_begins, rows_of, separator_ends, whole_lines
+from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

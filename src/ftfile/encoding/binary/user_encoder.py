@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
+from ftfile.core.extensions import installed
 from ftfile.core.user_code import is_name_of_code, load
 
 if TYPE_CHECKING:
@@ -148,9 +149,7 @@ def _made(name: str, options: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN4
 
 
 def _installed(name: str) -> str:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for encoders of others alone
-
-    places = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    places = installed(ENTRY_POINT_GROUP)
     if name not in places:
         known = f"; there are: {', '.join(sorted(places))}" if places else ""
         raise ConfigError(

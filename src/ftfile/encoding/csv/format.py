@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from ftfile.encoding.api import LineFormat
-from ftfile.encoding.base.schema_check import refuse
-from ftfile.encoding.base.segments import LineJoiner, LineSegments
+from ftfile.encoding.base.lines import Lines
+from ftfile.encoding.base.reading import refuse
 from ftfile.encoding.csv.dialect import CsvDialect
 from ftfile.encoding.csv.reader import read_csv
-from ftfile.encoding.csv.writer import CsvEncoder
+from ftfile.encoding.csv.writer import CsvRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.base.lines import Encode
 
 __all__ = ("CsvLines",)
 
 
 @dataclass(frozen=True, slots=True)
-class CsvLines(LineFormat):
+class CsvLines(Lines):
     """CSV.
 
     Attributes:
@@ -74,21 +73,17 @@ class CsvLines(LineFormat):
             )
         refuse(self.name, problems)
 
-    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
-        return CsvEncoder(schema, target, self.dialect)
+    def rows(self, schema: pa.Schema) -> Encode:
+        """See `Lines.rows`."""
+        return CsvRows(schema, self.dialect).encode
 
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`; without the header, which is the part's."""
-        headless = replace(self.dialect, header=False)
-        as_read = CsvLines(headless, tuple(schema.names))
-        return LineSegments(lambda target: CsvEncoder(schema, target, headless), as_read)
+    def head(self, schema: pa.Schema) -> bytes:
+        """See `Lines.head`: the names of the columns, if they are asked for."""
+        return CsvRows(schema, self.dialect).names() if self.dialect.header else b""
 
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
-        start = target.position
-        CsvEncoder(schema, target, self.dialect)  # writes the header
-        return LineJoiner(target, target.position - start, self.dialect.row_ends, limits)
+    def without_head(self, schema: pa.Schema) -> CsvLines:
+        """See `Lines.without_head`."""
+        return CsvLines(replace(self.dialect, header=False), tuple(schema.names))
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
         """See `LineFormat.row_ends`."""

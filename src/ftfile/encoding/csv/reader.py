@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from ftfile.encoding.base.line_reader import batch_of, corrupt
+from ftfile.encoding.base.reading import batch_of, corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

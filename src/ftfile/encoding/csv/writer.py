@@ -10,13 +10,12 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import from_texts, text_scalar
 from ftfile.arrays.float_text import float_text
-from ftfile.encoding.base.line_writer import EncodedRows, LineEncoder, naming, rows_of
+from ftfile.encoding.base.lines import EncodedRows, naming, rows_of
 
 if TYPE_CHECKING:
-    from ftfile.encoding.api import ByteWriter
     from ftfile.encoding.csv.dialect import CsvDialect
 
-__all__ = ("CsvEncoder",)
+__all__ = ("CsvRows",)
 
 # Of numbers, booleans, and dates and timestamps in ISO 8601.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.eNaNInfinitytruefalse:TZ")
@@ -24,11 +23,10 @@ _PLAIN_CHARACTERS = frozenset("0123456789+-.eNaNInfinitytruefalse:TZ")
 _EMPTY = text_scalar("", pa.string())
 
 
-class CsvEncoder(LineEncoder):
-    """Writes the rows of one file; the header at once."""
+class CsvRows:
+    """The text of batches of one schema."""
 
-    def __init__(self, schema: pa.Schema, target: ByteWriter, dialect: CsvDialect) -> None:
-        super().__init__(target)
+    def __init__(self, schema: pa.Schema, dialect: CsvDialect) -> None:
         self._dialect = dialect
         self._schema = schema
         self._sep, self._quote, self._line_sep = (
@@ -40,12 +38,14 @@ class CsvEncoder(LineEncoder):
         # A byte-order mark at the start of a file would be taken away by its reader.
         self._needs_quotes = f"[{in_class}]|^\\x{{feff}}|^${nulls}"
         self._is_checked = [self._may_need_quotes(column.type, specials) for column in schema]
-        if dialect.header:
-            names = [self._quoted_where_needed(from_texts([name], pa.string())) for name in schema.names]
-            self._target.write(self._lines(names).data)
+
+    def names(self) -> bytes:
+        """Return the line of the columns' names."""
+        names = [self._quoted_where_needed(from_texts([name], pa.string())) for name in self._schema.names]
+        return bytes(self._lines(names).data)
 
     def _may_need_quotes(self, arrow: pa.DataType, specials: set[str]) -> bool:
-        """Say whether the text of a value of this type can be one that needs quotes."""
+        """Return True if the text of a value of this type can need quotes."""
         if pa.types.is_string(arrow) or self._dialect.quote_all:
             return True
         if pa.types.is_temporal(arrow) and not self._dialect.times.is_iso(arrow):
@@ -53,7 +53,8 @@ class CsvEncoder(LineEncoder):
         nulls = (set(text) for text in self._dialect.nulls_as_read if text)
         return bool(specials & _PLAIN_CHARACTERS) or any(text <= _PLAIN_CHARACTERS for text in nulls)
 
-    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
+        """See `Lines.rows`."""
         columns = []
         for column, array, is_checked in zip(self._schema, batch.columns, self._is_checked, strict=True):
             with naming(f"column `{column.name}`"):

@@ -16,11 +16,8 @@ from ftfile.arrays.float_text import all_finite
 from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.arrays.time_text import check_range
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.encoding.api import LineFormat
-from ftfile.encoding.base.line_reader import batch_of, corrupt, separator_ends, whole_lines
-from ftfile.encoding.base.line_writer import EncodedRows, LineEncoder, naming, rows_of
-from ftfile.encoding.base.schema_check import columns_within, refuse
-from ftfile.encoding.base.segments import LineJoiner, LineSegments
+from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of, whole_lines
+from ftfile.encoding.base.reading import batch_of, columns_within, corrupt, refuse
 from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.json.text import object_text
 
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.base.lines import Encode
 
 __all__ = ("JsonLines",)
 
@@ -39,7 +36,7 @@ _NEWLINE = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines(LineFormat):
+class JsonLines(Lines):
     """JSON lines.
 
     Attributes:
@@ -89,21 +86,9 @@ class JsonLines(LineFormat):
             ),
         )
 
-    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
-        return _JsonEncoder(schema, target, self)
-
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        return LineSegments(lambda target: _JsonEncoder(schema, target, self), self)
-
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:  # noqa: ARG002 - see `segments`
-        """See `Format.joiner`."""
-        return LineJoiner(target, 0, self.row_ends, limits)
-
-    def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        """See `LineFormat.row_ends`."""
-        return separator_ends(data, self.line_sep.encode())
+    def rows(self, schema: pa.Schema) -> Encode:
+        """See `Lines.rows`."""
+        return _JsonRows(schema, self).encode
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`."""
@@ -166,11 +151,10 @@ def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_stream(reader)
 
 
-class _JsonEncoder(LineEncoder):
+class _JsonRows:
     """arro3 for every batch, but those with values that it gets wrong."""
 
-    def __init__(self, schema: pa.Schema, target: ByteWriter, options: JsonLines) -> None:
-        super().__init__(target)
+    def __init__(self, schema: pa.Schema, options: JsonLines) -> None:
         self._names = schema.names
         self._options = options
         self._line_sep = options.line_sep.encode()
@@ -179,7 +163,7 @@ class _JsonEncoder(LineEncoder):
             pa.types.is_nested(column.type) or any(map(options.is_text, leaf_types(column.type))) for column in schema
         ]
 
-    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         columns, is_plain = [], True
         for name, array, is_rebuilt in zip(self._names, batch.columns, self._rebuilt, strict=True):
             with naming(f"column `{name}`"):

@@ -11,29 +11,22 @@ from pyarrow import orc
 
 from ftfile.arrays.buffers import is_valid, values_of
 from ftfile.arrays.nested import leaf_types, leaves, map_leaf_types, rebuild
-from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.core.errors import UnencodableRows
-from ftfile.encoding.api import Format
-from ftfile.encoding.base.codec_options import codec_from_options
-from ftfile.encoding.base.columnar_writer import CollectingEncoder, as_sink, check_text, encoding_errors
-from ftfile.encoding.base.line_reader import batch_of, corrupt
-from ftfile.encoding.base.schema_check import columns_within
-from ftfile.encoding.base.segments import RowJoiner, RowSegments
+from ftfile.encoding.base.codecs import CODECS
+from ftfile.encoding.base.columnar import CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.encoding.base.reading import batch_as, columns_within, corrupt
 from ftfile.encoding.orc.footer import amended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.api import ByteWriter, Encoder
 
 __all__ = ("OrcFormat",)
 
 _READ_BATCH_ROWS = 65_536
-
-# What Spark calls the codecs: its name for files. The writer knows lz4, too, and stores everything as it is.
-_EXTENSIONS = {"none": "", "snappy": ".snappy", "zlib": ".zlib", "zstd": ".zstd"}
 
 # Arrow reads ORC's timestamps as nanoseconds in 64 bits, and no others.
 _LAST_US = 2**63 // 1000
@@ -48,79 +41,8 @@ _DISTINCT_MAX = 0.8  # of the strings of a stripe, as Spark's own writer has it
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 200, 20, 10
 
 
-@dataclass(frozen=True, slots=True)
-class OrcFormat(Format):
-    """ORC.
-
-    Attributes:
-        compression: a name of Spark's.
-    """
-
-    name: ClassVar[str] = "orc"
-    open_files_max: ClassVar[int] = 32
-
-    compression: str = "zstd"
-
-    @property
-    def extension(self) -> str:
-        """Return the ending that Spark gives such files, as in `.zstd.orc`."""
-        return f"{_EXTENSIONS[self.compression]}.orc"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> OrcFormat:
-        """See `Format.from_options`."""
-        return cls(codec_from_options(cls.name, options, _EXTENSIONS, ())[0])
-
-    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
-        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
-        return {"compression": self.compression}
-
-    @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> OrcFormat:
-        """See `Format.from_definition`."""
-        return cls.from_options(definition)
-
-    def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; ORC holds every type that Spark sends."""
-        spark_schema_json(schema)
-
-    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
-        return _OrcEncoder(schema, target, self.compression)
-
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        return RowSegments(schema, _check_rows)
-
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
-        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
-
-    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`."""
-        try:
-            opened = orc.ORCFile(file)
-            present = opened.schema.names
-            wanted = [name for name in schema.names if name in present] or present[:1]
-            # A name with a dot in it is taken for a field of a struct.
-            names = None if any("." in name for name in present) else wanted
-            for number in range(opened.nstripes):
-                stripe = opened.read_stripe(number, columns=names)
-                for start in range(0, stripe.num_rows, _READ_BATCH_ROWS):
-                    rows = stripe.slice(start, _READ_BATCH_ROWS)
-                    columns = [
-                        rebuild(rows.column(column.name), column.type, pa.Array.cast)
-                        if column.name in present
-                        else pa.nulls(rows.num_rows, column.type)
-                        for column in schema
-                    ]
-                    yield batch_of(columns, schema, rows.num_rows)
-        except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
-            raise corrupt(file, "an ORC file", error) from error
-
-
 def _check_rows(batch: pa.RecordBatch) -> None:
-    """Look for values that would not come back.
+    """Refuse values that would not come back.
 
     Raises:
         UnencodableRows: names the column.
@@ -138,11 +60,40 @@ def _all_within(microseconds: NDArray[np.int64], column: pa.Array) -> bool:
     return bool((within | ~is_valid(column)).all())
 
 
+@dataclass(frozen=True, slots=True)
+class OrcFormat(ColumnarFormat):
+    """ORC."""
+
+    name: ClassVar[str] = "orc"
+    codecs = CODECS["orc"]
+    check_rows = staticmethod(_check_rows)
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        """See `Format.encoder`."""
+        return _OrcEncoder(schema, target, self.compression)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """See `Format.decode`."""
+        try:
+            opened = orc.ORCFile(file)
+            present = opened.schema.names
+            wanted = [name for name in schema.names if name in present] or present[:1]
+            # A name with a dot in it is taken for a field of a struct.
+            names = None if any("." in name for name in present) else wanted
+            for number in range(opened.nstripes):
+                stripe = opened.read_stripe(number, columns=names)
+                for start in range(0, stripe.num_rows, _READ_BATCH_ROWS):
+                    rows = stripe.slice(start, _READ_BATCH_ROWS)
+                    yield batch_as(rows, schema)
+        except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
+            raise corrupt(file, "an ORC file", error) from error
+
+
 class _OrcEncoder(CollectingEncoder):
     """A group is a stripe."""
 
     def __init__(self, schema: pa.Schema, target: ByteWriter, codec: str) -> None:
-        super().__init__(schema, target)
+        super().__init__(schema, target, _check_rows)
         self._codec = codec
         self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
         # The writer takes memory for a whole group of values of every column, however few rows come.
@@ -161,9 +112,6 @@ class _OrcEncoder(CollectingEncoder):
             batch_size=self.group_rows_max,
             dictionary_key_size_threshold=_DISTINCT_MAX,
         )
-
-    def _check(self, batch: pa.RecordBatch) -> None:
-        _check_rows(batch)
 
     def _write_group(self, rows: pa.Table) -> None:
         with encoding_errors("ORC"):

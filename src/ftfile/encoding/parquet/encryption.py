@@ -16,7 +16,7 @@ import pyarrow.parquet.encryption as pe
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import random_bytes
-from ftfile.encoding.base.line_reader import corrupt
+from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,72 +8,44 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ftfile.arrays.nested import rebuild
-from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.api import Format
-from ftfile.encoding.base.codec_options import codec_from_options
-from ftfile.encoding.base.line_reader import batch_of, corrupt
-from ftfile.encoding.base.segments import RowJoiner, RowSegments
+from ftfile.encoding.base.codecs import CODECS
+from ftfile.encoding.base.columnar import ColumnarFormat
+from ftfile.encoding.base.reading import batch_as, corrupt
 from ftfile.encoding.parquet.writer import ParquetEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.encoding.api import ByteWriter, Encoder, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.api import ByteWriter, Encoder
     from ftfile.keys.keys import Keys
 
 __all__ = ("ParquetFormat",)
 
 _READ_BATCH_ROWS = 65_536
 
-# What Spark calls the codecs: its name for files, and the level that costs little.
-_EXTENSIONS = {
-    "none": "",
-    "snappy": ".snappy",
-    "gzip": ".gz",
-    "zstd": ".zstd",
-    "lz4": ".lz4raw",
-    "brotli": ".br",
-}
-_LEVELS = {"zstd": 1, "gzip": 6, "brotli": 4}
-
 
 @dataclass(frozen=True, slots=True)
-class ParquetFormat(Format):
+class ParquetFormat(ColumnarFormat):
     """Parquet.
 
     Attributes:
-        compression: a name of Spark's; `lz4` is LZ4_RAW, which is what today's readers mean by it.
-        level: of the codec; None for one that costs little.
         key_id: of the key that files are encrypted with, by Parquet itself; None for files in the clear.
         keys: where keys come from.
         identity: of the file that is written or read.
     """
 
     name: ClassVar[str] = "parquet"
-    open_files_max: ClassVar[int] = 32
+    codecs = CODECS["parquet"]
 
-    compression: str = "zstd"
-    level: int | None = None
     key_id: str | None = None
     keys: Keys | None = None
     identity: str = ""
 
-    @property
-    def extension(self) -> str:
-        """Return the ending that Spark gives such files, as in `.zstd.parquet`."""
-        return f"{_EXTENSIONS[self.compression]}.parquet"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> ParquetFormat:
-        """See `Format.from_options`."""
-        return cls(*codec_from_options(cls.name, options, _EXTENSIONS, _LEVELS))
-
-    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
-        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        """See `Format.definition`."""
         key = {} if self.key_id is None else {"encryptionKeyId": self.key_id}
-        return {"compression": self.compression, "compressionLevel": self.level, **key}
+        return ColumnarFormat.definition(self, schema) | key
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> ParquetFormat:
@@ -95,29 +67,16 @@ class ParquetFormat(Format):
         """See `Format.for_file`."""
         return replace(self, identity=identity)
 
-    def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; Parquet holds every type that Spark sends."""
-        spark_schema_json(schema)
-
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""
-        level = self.level or _LEVELS.get(self.compression)
         if self.key_id is None:
-            return ParquetEncoder(schema, target, self.compression, level)
+            return ParquetEncoder(schema, target, self.compression, self.used_level)
         from ftfile.encoding.parquet.encryption import IDENTITY, encryption  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         assert self.identity, "an encrypted file is bound to its place"
         encrypted = encryption(self.keys, self.key_id)
-        return ParquetEncoder(schema, target, self.compression, level, encrypted, {IDENTITY: self.identity})
-
-    def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        return RowSegments(schema)
-
-    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
-        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
+        return ParquetEncoder(schema, target, self.compression, self.used_level, encrypted, {IDENTITY: self.identity})
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """See `Format.decode`; page checksums are verified."""
@@ -127,13 +86,7 @@ class ParquetFormat(Format):
             names = [name for name in schema.names if name in present]
             groups = range(parquet.num_row_groups)
             for batch in parquet.iter_batches(_READ_BATCH_ROWS, groups, names, use_threads=False) if groups else ():
-                columns = [
-                    rebuild(batch.column(column.name), column.type, pa.Array.cast)
-                    if column.name in present
-                    else pa.nulls(batch.num_rows, column.type)
-                    for column in schema
-                ]
-                yield batch_of(columns, schema, batch.num_rows)
+                yield batch_as(batch, schema)
         except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
             raise corrupt(file, "a Parquet file", error) from error
 

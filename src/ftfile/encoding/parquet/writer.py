@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from ftfile.arrays.nested import leaf_types, map_entries
 from ftfile.core.errors import EncodingError
-from ftfile.encoding.base.columnar_writer import CollectingEncoder, as_sink, encoding_errors
+from ftfile.encoding.base.columnar import CollectingEncoder, as_sink, encoding_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -116,7 +116,7 @@ class _PlainJoiner:
     def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
         length, is_whole = piece.segment.length, not start and not skip_rows
         if piece.may_be_copied and is_whole:
-            copied = self._joiner.take_unseen(length, rows, lambda: self._target.copy(piece))
+            copied = self._joiner.try_copy_segment(length, rows, lambda: self._target.copy(piece))
             if copied:
                 return Taken(rows, length)
         data = piece.data

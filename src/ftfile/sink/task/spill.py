@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from ftfile.filters.aes_gcm import PieceCipher
 from ftfile.filters.decoded import naming
-from ftfile.filters.piece_cipher import PieceCipher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

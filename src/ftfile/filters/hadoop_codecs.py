@@ -1,27 +1,89 @@
-"""The framing that Hadoop's block codecs have, and with them Spark.
+"""Compression codecs in the blocks of Hadoop, as Spark writes and reads them: `.lz4` and `.snappy`.
 
 A block is the length of its data, then chunks until that much is there: the length of the compressed chunk, and the
-chunk. Lengths are of four bytes, the highest first. Nothing marks the end of a file, and nothing is checksummed: what
-is missing from the end on, or damaged so that it still decompresses, is known by the log alone.
+chunk. Lengths are of four bytes, the highest first. Nothing marks the end of a file, and nothing is checksummed: only
+the log knows of a missing end, or of damage that still decompresses. The command `lz4` reads none of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import lz4.block
+import pyarrow as pa
 
 from ftfile.filters.api import BadStream
+from ftfile.filters.codecs import Codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.filters.api import Buffer
+    from ftfile.filters.api import Buffer, Stream
 
-__all__ = ("BLOCK_BYTES_MAX", "BlockDecoder", "BlockEncoder")
+__all__ = ("BLOCK_BYTES_MAX", "BlockDecoder", "BlockEncoder", "Lz4Blocks", "SnappyBlocks")
 
 # No writer makes longer ones; a damaged length must not take all memory.
 BLOCK_BYTES_MAX = 64 << 20
 
 _LENGTH_BYTES = 4
+
+# As much as Hadoop puts into a block: its readers have buffers of 256 KiB for data and for chunks.
+_LZ4_BLOCK_BYTES, _SNAPPY_BLOCK_BYTES = 261_100, 218_422
+_LZ4_HIGH_LEVEL_MIN = 3
+_SNAPPY = pa.Codec("snappy")
+
+
+class Lz4Blocks(Codec):
+    """LZ4 in Hadoop's blocks."""
+
+    __slots__ = ()
+
+    name, extension, levels = "lz4", ".lz4", (1, 12)
+    frame_bytes = 4 * _LZ4_BLOCK_BYTES
+
+    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+        """See `Filter.encoder`."""
+        mode: dict[str, Any] = {"mode": "default"}
+        if self.used_level >= _LZ4_HIGH_LEVEL_MIN:
+            mode = {"mode": "high_compression", "compression": self.used_level}
+        return BlockEncoder(_LZ4_BLOCK_BYTES, partial(lz4.block.compress, store_size=False, **mode))
+
+    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+        """See `Filter.decoder`."""
+        return BlockDecoder("LZ4", lz4.block.decompress, lz4.block.LZ4BlockError)
+
+
+class SnappyBlocks(Codec):
+    """snappy in Hadoop's blocks."""
+
+    __slots__ = ()
+
+    name, extension = "snappy", ".snappy"
+    frame_bytes = 5 * _SNAPPY_BLOCK_BYTES
+
+    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+        """See `Filter.encoder`."""
+        return BlockEncoder(_SNAPPY_BLOCK_BYTES, partial(_SNAPPY.compress, asbytes=True))
+
+    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+        """See `Filter.decoder`."""
+        return BlockDecoder("snappy", _unsnapped, pa.ArrowException, OSError)
+
+
+def _unsnapped(chunk: bytes, size_bytes_max: int) -> bytes:
+    """Return the data of a chunk, whose length stands at its start: seven bits a byte, the lowest first."""
+    length = 0
+    for place, byte in enumerate(chunk[:5]):
+        length |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:  # noqa: PLR2004 - the eighth bit says that more follow
+            break
+    else:
+        raise BadStream("the length of a snappy chunk", chunk[:5].hex())
+    if length > size_bytes_max:
+        raise BadStream(f"a snappy chunk of at most {size_bytes_max} bytes", f"one of {length}")
+    plain: bytes = _SNAPPY.decompress(chunk, length, asbytes=True)
+    return plain
 
 
 class BlockEncoder:
@@ -68,13 +130,13 @@ class BlockDecoder:
     """Reads blocks of any number of chunks.
 
     Args:
-        what: the codec, for messages.
+        name: of the codec, for messages.
         decompress: a chunk, given how long its data is at most.
         errors: that it raises for damaged data.
     """
 
-    def __init__(self, what: str, decompress: Callable[[bytes, int], bytes], *errors: type[Exception]) -> None:
-        self._what = what
+    def __init__(self, name: str, decompress: Callable[[bytes, int], bytes], *errors: type[Exception]) -> None:
+        self._name = name
         self._decompress = decompress
         self._errors = errors
         self._rest = b""
@@ -107,7 +169,7 @@ class BlockDecoder:
     def finish(self) -> bytes:
         """See `Stream.finish`; a whole number of blocks is all that can be known."""
         if self._rest or self._missing or not self._blocks:
-            raise BadStream(f"the end of a {self._what} block", "the end of the data before it")
+            raise BadStream(f"the end of a {self._name} block", "the end of the data before it")
         return b""
 
     def _length(self, data: bytes, start: int) -> int | None:
@@ -115,14 +177,14 @@ class BlockDecoder:
             return None
         length = int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
         if not 0 < length <= BLOCK_BYTES_MAX:
-            raise BadStream(f"a {self._what} block of at most {BLOCK_BYTES_MAX} bytes", f"one of {length}")
+            raise BadStream(f"a {self._name} block of at most {BLOCK_BYTES_MAX} bytes", f"one of {length}")
         return length
 
     def _chunk(self, chunk: bytes, missing: int) -> bytes:
         try:
             piece = self._decompress(chunk, missing)
         except self._errors as error:
-            raise BadStream(f"{self._what} data", str(error)) from error
+            raise BadStream(f"{self._name} data", str(error)) from error
         if not 0 < len(piece) <= missing:
-            raise BadStream(f"a {self._what} chunk of at most {missing} bytes", f"one of {len(piece)}")
+            raise BadStream(f"a {self._name} chunk of at most {missing} bytes", f"one of {len(piece)}")
         return piece

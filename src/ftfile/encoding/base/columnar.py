@@ -1,35 +1,90 @@
-"""What the formats share that encode many rows at once: rows are collected, and a file ends about where it should."""
+"""Columnar formats: rows are collected and encoded many at once, and a file ends about where it should."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.core.errors import EncodingError, UnencodableRows
-from ftfile.encoding.api import Encoder
+from ftfile.encoding.api import Encoder, Format
+from ftfile.encoding.base.codecs import Codec, codec_from_options
+from ftfile.encoding.base.segments import RowJoiner, RowSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from ftfile.encoding.api import ByteWriter
+    from ftfile.encoding.api import ByteWriter, Joiner, Limits, SegmentCodec
 
-__all__ = ("CollectingEncoder", "as_sink", "check_text", "encoding_errors")
+__all__ = ("CollectingEncoder", "ColumnarFormat", "as_sink", "check_text", "encoding_errors")
 
 _SAMPLE_ROWS = 10_000
 _MARK_BYTES = 8  # of a format's name at the start of a file, at most
 _RATIO_GUESS = 0.4  # of the length in the file to that in memory, while no limit asks for more
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnarFormat(Format):
+    """A format that encodes many rows at once, and compresses them within the file.
+
+    Attributes:
+        codecs: that the format knows.
+        check_rows: raises `UnencodableRows` for rows that no file could hold; None where a file holds all.
+        compression: one of `codecs`.
+        level: of the codec; None for one that costs little.
+    """
+
+    open_files_max: ClassVar[int] = 32
+    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}
+    check_rows: ClassVar[Callable[[pa.RecordBatch], None] | None] = None
+
+    compression: str = "zstd"
+    level: int | None = None
+
+    @property
+    def extension(self) -> str:
+        """Return the ending that Spark gives such files, as in `.zstd.parquet`."""
+        return f"{self.codecs[self.compression].label}.{self.name}"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
+        """See `Format.from_options`."""
+        return cls(*codec_from_options(cls.name, cls.codecs, options, cls().compression))
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
+        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
+        return {"compression": self.compression, "compressionLevel": self.level}
+
+    @property
+    def used_level(self) -> int | None:
+        """Return the level asked for, or the one that costs little."""
+        return self.level or self.codecs[self.compression].level
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """See `Format.check_schema`; every type that Spark sends is held."""
+        spark_schema_json(schema)
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        """See `Format.segments`."""
+        return RowSegments(schema, self.check_rows)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
+        """See `Format.joiner`."""
+        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
+
+
 class CollectingEncoder(Encoder):
-    """Writes rows in groups; subclasses say what a group is in the file.
+    """Writes rows in groups; subclasses define what a group is in the file.
 
     Args:
         schema: of the rows.
         target: where the file goes.
+        check: see `ColumnarFormat.check_rows`.
 
     Attributes:
         group_rows_max: how many rows are collected.
@@ -39,8 +94,11 @@ class CollectingEncoder(Encoder):
     group_rows_max: int = 250_000
     group_bytes_max: int = 64 << 20
 
-    def __init__(self, schema: pa.Schema, target: ByteWriter) -> None:
+    def __init__(
+        self, schema: pa.Schema, target: ByteWriter, check: Callable[[pa.RecordBatch], None] | None = None
+    ) -> None:
         self._schema = schema
+        self._check = check
         self._target = target
         self._start_bytes = target.position
         self._groups = 0
@@ -50,13 +108,6 @@ class CollectingEncoder(Encoder):
         self._buffer: list[pa.RecordBatch] = []
         self._buffer_rows = 0
         self._buffer_bytes = 0
-
-    def _check(self, batch: pa.RecordBatch) -> None:
-        """Look for values that cannot be encoded.
-
-        Raises:
-            UnencodableRows: names the column.
-        """
 
     @abstractmethod
     def _write_group(self, rows: pa.Table) -> None:
@@ -70,19 +121,19 @@ class CollectingEncoder(Encoder):
     def _sample_bytes(self, rows: pa.Table) -> int:
         """Return how long a file of these rows would be."""
 
-    @abstractmethod
-    def _footer_bytes(self, groups: int) -> int:
-        """Return about how much a file needs beside its rows, if it has so many groups."""
+    def _footer_bytes(self, groups: int) -> int:  # noqa: ARG002 - for those that have one
+        """Return about how much a file with this number of groups needs beside its rows."""
+        return 0
 
-    @abstractmethod
     def _end(self) -> None:
-        """Write what ends the file."""
+        """Write the end of the file."""
 
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
         """See `Encoder.write`."""
         if not batch.num_rows:
             return 0
-        self._check(batch)
+        if self._check is not None:
+            self._check(batch)
         taken = 0
         while taken < batch.num_rows:
             rows = self._rows_to_take(batch.slice(taken), limit_bytes)

@@ -1,0 +1,72 @@
+"""Reading files back: rows in the schema wanted, and errors that name the file; refusing schemas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from ftfile.arrays.nested import rebuild
+from ftfile.core.errors import CorruptData, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "refuse")
+
+
+def corrupt(file: BinaryIO, expected: str, found: object) -> CorruptData:
+    """Return the error for a file that is not what a format writes."""
+    return CorruptData(str(getattr(file, "name", "")), expected, str(found))
+
+
+def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Return a batch that knows its number of rows even if it has no columns."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
+
+
+def batch_as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of a batch as `schema`: columns matched by name and cast, missing ones null.
+
+    Raises:
+        pyarrow.ArrowException: a value does not fit its type.
+    """
+    present = set(batch.schema.names)
+    columns = [
+        rebuild(batch.column(column.name), column.type, pa.Array.cast)
+        if column.name in present
+        else pa.nulls(batch.num_rows, column.type)
+        for column in schema
+    ]
+    return batch_of(columns, schema, batch.num_rows)
+
+
+def columns_within(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield path and type of every column and of every part of nested ones, as in `a` and `a.element.b`."""
+    for column in schema:
+        yield from _within(column.name, column.type)
+
+
+def _within(path: str, arrow: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    yield path, arrow
+    if pa.types.is_struct(arrow):
+        for child in arrow:
+            yield from _within(f"{path}.{child.name}", child.type)
+    elif pa.types.is_list(arrow):
+        yield from _within(f"{path}.element", arrow.value_type)
+    elif pa.types.is_map(arrow):
+        yield from _within(f"{path}.key", arrow.key_type)
+        yield from _within(f"{path}.value", arrow.item_type)
+
+
+def refuse(format_name: str, problems: Iterable[str]) -> None:
+    """Raise if a format cannot hold a schema.
+
+    Raises:
+        SchemaError: lists the problems.
+    """
+    lines = list(problems)
+    if lines:
+        raise SchemaError(f"fileFormat={format_name} cannot hold this schema:\n  " + "\n  ".join(lines))

@@ -1,1 +1,0 @@
-"""Compression codecs, each a byte filter."""

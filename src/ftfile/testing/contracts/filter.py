@@ -1,0 +1,224 @@
+"""Every promise of a byte filter as tests: a filter inherits them.
+
+Binding a filter takes a subclass with one fixture::
+
+    class TestMyFilter(FilterContract):
+        @pytest.fixture
+        def byte_filter(self) -> Filter:
+            return MyFilter()
+
+Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
+"""
+
+# ruff: noqa: D102 - a test's name is its description
+
+from __future__ import annotations
+
+import json
+import pickle
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.filters.api import BadStream, SizedStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.filters.api import Filter, Stream
+
+__all__ = ("FilterContract",)
+
+_TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(200))
+# Noise, which no codec makes smaller: what a filter holds back of it is in its memory.
+_NOISE = b"".join(zlib.crc32(b"%d" % n).to_bytes(4, "big") for n in range(1 << 19))
+_PIECE_BYTES = 64 << 10
+_DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
+
+
+class FilterContract:
+    """All tests of a filter.
+
+    Attributes:
+        notices_truncation: whether a decoder notices that the end of a stream is missing.
+        encodes_nothing: whether no bytes at all make a stream that is decoded.
+        notices_damage: whether a decoder notices every flipped bit.
+        binds_identity: whether a stream is decoded with the identity alone that it was encoded with.
+        held_bytes_max: that a stream keeps in memory of what it was fed.
+    """
+
+    notices_truncation = True
+    encodes_nothing = True
+    notices_damage = False
+    binds_identity = False
+    held_bytes_max = 1 << 20
+
+    def test_filters_are_values(self, byte_filter: Filter) -> None:
+        copy = pickle.loads(pickle.dumps(byte_filter))  # noqa: S301 - pickled here
+        assert copy == byte_filter
+        assert hash(copy) == hash(byte_filter)
+        with pytest.raises((AttributeError, TypeError)):
+            byte_filter.name = "other"  # type: ignore[misc]
+        assert self._decoded(copy, self._encoded(byte_filter, _TEXT)) == _TEXT
+
+    def test_names(self, byte_filter: Filter) -> None:
+        assert byte_filter.name
+        assert byte_filter.name == type(byte_filter).name
+        assert not byte_filter.extension or byte_filter.extension.startswith(".")
+        assert not set(byte_filter.name + byte_filter.extension) & {"/", " ", ",", "\0"}
+        assert byte_filter.frame_bytes > 0
+
+    def test_the_definition_is_json_that_makes_the_same_filter(self, byte_filter: Filter) -> None:
+        definition = byte_filter.definition()
+        assert json.loads(json.dumps(definition)) == definition
+        again = self._with_keys_of(byte_filter, type(byte_filter).from_definition(definition))
+        assert again.definition() == definition
+        assert self._decoded(byte_filter, self._encoded(again, _TEXT)) == _TEXT
+
+    def test_an_empty_definition_is_enough_to_decode(self, byte_filter: Filter) -> None:
+        reader = self._with_keys_of(byte_filter, type(byte_filter).from_definition({}))
+        assert self._decoded(reader, self._encoded(byte_filter, _TEXT)) == _TEXT
+
+    @pytest.mark.parametrize("number", range(len(_DATA)))
+    def test_bytes_come_back(self, byte_filter: Filter, number: int) -> None:
+        data = _DATA[number]
+        if not data and not self.encodes_nothing:
+            pytest.skip("there is no empty stream")
+        for size_bytes in (None, len(data)):
+            stream = byte_filter.encoder(self._identity(byte_filter), size_bytes)
+            encoded = _fed(stream, _cut(data, 10_000))
+            assert self._decoded(byte_filter, encoded) == data
+            assert _fed(self._decoder(byte_filter), _cut(encoded, 7_001)) == data
+        assert _fed(self._decoder(byte_filter), _cut(encoded[:500], 1), encoded[500:]) == data
+
+    def test_any_buffer_may_be_fed_and_reused(self, byte_filter: Filter) -> None:
+        stream = byte_filter.encoder(self._identity(byte_filter))
+        buffer = bytearray(b"first ")
+        encoded = stream.feed(buffer)
+        buffer[:] = b"second"
+        encoded += stream.feed(memoryview(buffer))
+        buffer[:] = b"xxxxxx"
+        encoded += stream.feed(b"") + stream.finish()
+        assert isinstance(encoded, bytes)
+        decoder, found = self._decoder(byte_filter), b""
+        for piece in _cut(encoded, 5):
+            reused = bytearray(piece)
+            found += decoder.feed(reused)
+            reused[:] = bytes(len(piece))
+        assert found + decoder.finish() == b"first second"
+
+    def test_streams_at_a_time_do_not_mix(self, byte_filter: Filter) -> None:
+        texts = [_TEXT, _TEXT[::-1]]
+        streams = [byte_filter.encoder(self._identity(byte_filter)) for _ in texts]
+        encoded = [b"", b""]
+        for at in range(0, len(_TEXT), 100):
+            for number, stream in enumerate(streams):
+                encoded[number] += stream.feed(texts[number][at : at + 100])
+        encoded = [part + stream.finish() for part, stream in zip(encoded, streams, strict=True)]
+        decoders = [self._decoder(byte_filter) for _ in texts]
+        found = [b"", b""]
+        for at in range(0, max(map(len, encoded)), 50):
+            for number, decoder in enumerate(decoders):
+                found[number] += decoder.feed(encoded[number][at : at + 50])
+        assert [part + decoder.finish() for part, decoder in zip(found, decoders, strict=True)] == texts
+
+    def test_memory_does_not_grow_with_the_data(self, byte_filter: Filter) -> None:
+        encoder, encoded, fed = byte_filter.encoder(self._identity(byte_filter)), bytearray(), 0
+        for piece in _cut(_NOISE, _PIECE_BYTES):
+            encoded += encoder.feed(piece)
+            fed += len(piece)
+            assert fed - len(encoded) <= self.held_bytes_max, "the encoder holds what it was fed"
+        encoded += encoder.finish()
+        decoder, found, fed = self._decoder(byte_filter), 0, 0
+        for piece in _cut(bytes(encoded), _PIECE_BYTES):
+            found += len(decoder.feed(piece))
+            fed += len(piece)
+            assert fed - found <= self.held_bytes_max, "the decoder holds what it was fed"
+        assert found + len(decoder.finish()) == len(_NOISE)
+
+    def test_a_missing_end_is_a_bad_stream(self, byte_filter: Filter) -> None:
+        if not self.notices_truncation:
+            pytest.skip("nothing marks the end")
+        encoded = self._encoded(byte_filter, _TEXT)
+        for end in {*range(0, len(encoded), max(1, len(encoded) // 100)), len(encoded) - 1}:
+            with pytest.raises(BadStream):
+                self._decoded(byte_filter, encoded[:end])
+
+    def test_damage_is_a_bad_stream_or_other_bytes_never_another_error(self, byte_filter: Filter) -> None:
+        encoded = self._encoded(byte_filter, _TEXT)
+        for place in range(0, len(encoded), max(1, len(encoded) // 200)):
+            damaged = bytearray(encoded)
+            damaged[place] ^= 1 << place % 8
+            try:
+                found = self._decoded(byte_filter, bytes(damaged))
+            except BadStream:
+                continue
+            assert found == _TEXT or not self.notices_damage
+        for garbage in (b"\0", b"garbage", _NOISE[:5_000], encoded[:20] + _NOISE[:100]):
+            try:
+                assert self._decoded(byte_filter, garbage) != _TEXT
+            except BadStream:
+                continue
+
+    def test_outputs_that_join_decode_one_after_the_other(self, byte_filter: Filter) -> None:
+        if not byte_filter.joins:
+            pytest.skip("the filter does not join")
+        frames = []
+        for data in _DATA:
+            stream = byte_filter.encoder("", len(data))
+            frames.append(stream.feed(data) + stream.finish())
+        for order in (frames, frames[::-1], [frame for frame in frames for _ in range(2)]):
+            decoder = byte_filter.decoder("")
+            found = _fed(decoder, _cut(b"".join(order), _PIECE_BYTES))
+            plain = dict(zip(frames, _DATA, strict=True))
+            assert found == b"".join(plain[frame] for frame in order)
+
+    def test_a_stream_that_is_bound_is_decoded_in_its_place_alone(self, byte_filter: Filter) -> None:
+        if not self.binds_identity:
+            pytest.skip("the filter binds nothing")
+        assert not byte_filter.joins, "frames are moved from file to file"
+        stream = byte_filter.encoder("a@0")
+        encoded = stream.feed(_TEXT) + stream.finish()
+        for identity in ("a@1", "b@0", ""):
+            with pytest.raises(BadStream):
+                _fed(byte_filter.decoder(identity), [encoded])
+        assert _fed(byte_filter.decoder("a@0"), [encoded]) == _TEXT
+
+    def test_a_size_that_is_told_is_that_of_the_output(self, byte_filter: Filter) -> None:
+        for data in _DATA:
+            stream = byte_filter.encoder(self._identity(byte_filter))
+            if not isinstance(stream, SizedStream):
+                pytest.skip("the output's length depends on the content")
+            told = stream.size_of(len(data))
+            encoded = b"".join(stream.pieces(data)) + stream.finish()
+            assert told == len(encoded)
+            assert self._decoded(byte_filter, encoded) == data
+
+    def test_without_keys_it_is_still_a_filter(self, byte_filter: Filter) -> None:
+        assert type(byte_filter.with_keys(None)) is type(byte_filter)
+        assert byte_filter.with_keys(None).definition() == byte_filter.definition()
+
+    def _with_keys_of(self, byte_filter: Filter, other: Filter) -> Filter:
+        return other.with_keys(getattr(byte_filter, "keys", None))
+
+    def _identity(self, byte_filter: Filter) -> str:
+        return "" if byte_filter.joins else "a@0"
+
+    def _decoder(self, byte_filter: Filter) -> Stream:
+        return byte_filter.decoder(self._identity(byte_filter))
+
+    def _encoded(self, byte_filter: Filter, data: bytes) -> bytes:
+        stream = byte_filter.encoder(self._identity(byte_filter))
+        return stream.feed(data) + stream.finish()
+
+    def _decoded(self, byte_filter: Filter, data: bytes) -> bytes:
+        return _fed(self._decoder(byte_filter), [data])
+
+
+def _cut(data: bytes, size_bytes: int) -> list[bytes]:
+    return [data[at : at + size_bytes] for at in range(0, len(data), size_bytes)]
+
+
+def _fed(stream: Stream, pieces: Iterable[bytes], *more: bytes) -> bytes:
+    return b"".join([*map(stream.feed, pieces), *map(stream.feed, more), stream.finish()])

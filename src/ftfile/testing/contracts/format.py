@@ -1,0 +1,421 @@
+"""Every promise of a file format as tests: a format inherits them.
+
+Binding a format takes a subclass with one fixture::
+
+    class TestMyFormat(FormatContract):
+        @pytest.fixture
+        def file_format(self) -> Format:
+            return MyFormat()
+
+Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
+"""
+
+# ruff: noqa: D102 - a test's name is its description
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import pickle
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from ftfile.core.errors import CorruptData, EncodingError, SchemaError, UnencodableRows
+from ftfile.encoding.api import Limits, LineFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.encoding.api import Format, SegmentCodec
+
+__all__ = ("FormatContract", "sample_rows")
+
+_TEXTS = (
+    "plain",
+    "",
+    'say "hi", ok',
+    "back\\slash",
+    "two\nlines",
+    "grüße 日本語 🙂",
+    None,
+    "null",
+    " blanks ",
+    "\ttab",
+)
+_GARBAGE = (b"", b"\0", b"garbage\n", b"{}\n[", bytes(range(256)) * 40)
+
+
+def sample_rows(count: int = 60) -> pa.RecordBatch:
+    """Return rows with a column for each kind of type that Spark sends, nulls and odd values among them."""
+    numbers = range(count)
+    columns = {
+        "id": pa.array(numbers, pa.int64()),
+        "small": pa.array([number - 30 for number in numbers], pa.int32()),
+        "ratio": pa.array([number / 8 if number % 7 else None for number in numbers], pa.float64()),
+        "flag": pa.array([(True, False, None)[number % 3] for number in numbers]),
+        "text": pa.array([_TEXTS[number % len(_TEXTS)] for number in numbers]),
+        "raw": pa.array([bytes([number % 256, 0, 10, 255]) for number in numbers], pa.binary()),
+        "day": pa.array([dt.date(2024, 2, 1 + number % 29) for number in numbers], pa.date32()),
+        "at": pa.array([1_709_208_001_000_000 + number for number in numbers], pa.timestamp("us", "UTC")),
+        "price": pa.array([Decimal(number * 37) / 100 for number in numbers], pa.decimal128(10, 2)),
+        "tags": pa.array([_list(number) for number in numbers], pa.list_(pa.field("element", pa.string()))),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _list(number: int) -> list[str | None] | None:
+    return None if number % 5 == 4 else ["a", None, 'q"'][: number % 4]  # noqa: PLR2004
+
+
+class _Target:
+    """Where a file goes; a format neither closes it nor looks into it."""
+
+    def __init__(self, before: bytes = b"") -> None:
+        self.data = bytearray(before)
+
+    @property
+    def position(self) -> int:
+        return len(self.data)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.data += data
+        return len(memoryview(data).cast("B"))
+
+    def close(self) -> None:
+        pytest.fail("the format closes its target")
+
+
+class FormatContract:
+    """All tests of a format.
+
+    Attributes:
+        unfit: schemas that the format cannot hold; the first column of each is at fault.
+        least_bytes: about the length of a file of one row.
+    """
+
+    least_bytes = 4_096
+    unfit: Sequence[pa.Schema] = ()
+
+    def rows(self, file_format: Format) -> pa.RecordBatch:
+        """Return at least twenty rows to write, different from each other; by default the sample's columns that fit."""
+        sample = sample_rows()
+        return sample.select([name for name in sample.schema.names if self._fits(file_format, sample.select([name]))])
+
+    def unencodable(self, file_format: Format) -> pa.RecordBatch | None:
+        """Return a row of the schema of `rows` that no file can hold; by default one whose text is no UTF-8."""
+        row = self.rows(file_format).slice(0, 1)
+        texts = [place for place, kind in enumerate(row.schema.types) if pa.types.is_string(kind)]
+        bad = pa.array([b"\xff"], pa.binary()).view(pa.string())
+        return row.set_column(texts[0], row.schema.field(texts[0]), bad) if texts else None
+
+    def test_formats_are_values(self, file_format: Format) -> None:
+        copy = pickle.loads(pickle.dumps(file_format))  # noqa: S301 - pickled here
+        assert copy == file_format
+        assert hash(copy) == hash(file_format)
+        assert type(file_format).from_options({}) == type(file_format).from_options({})
+        with pytest.raises((AttributeError, TypeError)):
+            file_format.name = "other"  # type: ignore[misc]
+
+    def test_names(self, file_format: Format) -> None:
+        assert file_format.name == type(file_format).name
+        assert file_format.extension.startswith(".")
+        assert not set(file_format.extension) & {"/", " ", "\0"}
+        assert file_format.open_files_max >= 1
+
+    def test_the_definition_is_json_that_makes_the_same_files(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        definition = file_format.definition(rows.schema)
+        assert json.loads(json.dumps(definition)) == definition
+        again = self.reader(file_format, rows.schema)
+        assert again.definition(rows.schema) == definition
+        assert again.extension == file_format.extension
+        assert self.read(file_format, written(again, rows), rows.schema) == rows.to_pylist()
+
+    def test_the_schema_is_checked(self, file_format: Format) -> None:
+        file_format.check_schema(self.rows(file_format).schema)
+        for schema in self.unfit:
+            with pytest.raises(SchemaError, match=schema.names[0]):
+                file_format.check_schema(schema)
+
+    def test_rows_come_back(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        for batches in ([rows], [rows.slice(0, 7), rows.slice(7)], [rows.slice(number, 1) for number in range(20)]):
+            expected = [row for batch in batches for row in batch.to_pylist()]
+            assert self.read(file_format, written(file_format, *batches), rows.schema) == expected
+
+    def test_a_file_without_rows(self, file_format: Format) -> None:
+        schema, target = self.rows(file_format).schema, _Target()
+        encoder = file_format.encoder(schema, target)
+        assert encoder.write(self.rows(file_format).slice(0, 0)) == 0
+        encoder.finish()
+        assert self.read(file_format, bytes(target.data), schema) == []
+
+    def test_columns_are_matched_by_name(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        data, fields = written(file_format, rows), list(rows.schema)[::-1]
+        wanted = pa.schema([pa.field("not there", pa.int64()), *fields])
+        for schema in (wanted, pa.schema(fields[:1])):
+            expected = [{name: row.get(name) for name in schema.names} for row in rows.to_pylist()]
+            assert self.read(file_format, data, schema, rows.schema) == expected
+
+    def test_a_file_is_read_for_its_number_of_rows_alone(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        reader = self.reader(file_format, rows.schema)
+        batches = reader.decode(named(written(file_format, rows)), pa.schema([]))
+        assert sum(batch.num_rows for batch in batches) == rows.num_rows
+
+    def test_types_are_widened(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        if "small" not in rows.schema.names:
+            pytest.skip("no column to widen")
+        wide = pa.schema([("small", pa.int64())])
+        found = self.read(file_format, written(file_format, rows), wide, rows.schema)
+        assert found == rows.select(["small"]).to_pylist()
+
+    def test_without_a_limit_all_rows_are_taken(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        assert file_format.encoder(rows.schema, _Target()).write(rows) == rows.num_rows
+
+    def test_with_a_limit_a_file_ends_about_there(self, file_format: Format) -> None:
+        rows = self._many(file_format)
+        for limit_bytes in (1, 3_000, 20_000):
+            target = _Target()
+            encoder = file_format.encoder(rows.schema, target)
+            taken = encoder.write(rows, limit_bytes)
+            assert 1 <= taken <= rows.num_rows
+            assert taken == rows.num_rows or encoder.size_bytes >= limit_bytes
+            encoder.finish()
+            data = bytes(target.data)
+            assert self.read(file_format, data, rows.schema) == rows.slice(0, taken).to_pylist()
+            if isinstance(file_format, LineFormat):
+                assert encoder.size_bytes == len(data)
+                before = written(file_format, rows.slice(0, taken - 1)) if taken > 1 else b""
+                assert len(before) < limit_bytes, "the file should have ended a row before"
+            else:
+                assert len(data) <= 2 * limit_bytes + self.least_bytes
+                assert taken == rows.num_rows or len(data) >= limit_bytes / 4
+
+    def test_the_size_is_that_of_the_file(self, file_format: Format) -> None:
+        rows, before = self._many(file_format), b"something else"
+        target = _Target(before)
+        encoder = file_format.encoder(rows.schema, target)
+        encoder.write(rows)
+        told = encoder.size_bytes
+        encoder.finish()
+        found = target.position - len(before)
+        if isinstance(file_format, LineFormat):
+            assert told == encoder.size_bytes == found
+        else:
+            assert told > 0
+
+    def test_a_flush_empties_the_buffer(self, file_format: Format) -> None:
+        rows, target = self.rows(file_format), _Target()
+        encoder = file_format.encoder(rows.schema, target)
+        encoder.write(rows.slice(0, 5))
+        assert encoder.buffered_bytes >= 0
+        encoder.flush()
+        encoder.flush()
+        assert encoder.buffered_bytes == 0
+        encoder.write(rows.slice(5))
+        encoder.finish()
+        assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()
+
+    def test_two_files_at_a_time(self, file_format: Format) -> None:
+        rows, targets = self.rows(file_format), [_Target(), _Target()]
+        encoders = [file_format.encoder(rows.schema, target) for target in targets]
+        for number in range(rows.num_rows):
+            encoders[number % 2].write(rows.slice(number, 1))
+        for part, (encoder, target) in enumerate(zip(encoders, targets, strict=True)):
+            encoder.finish()
+            assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()[part::2]
+
+    def test_rows_that_cannot_be_encoded_are_not_taken(self, file_format: Format) -> None:
+        rows, bad = self.rows(file_format), self.unencodable(file_format)
+        if bad is None:
+            pytest.skip("the format holds all rows")
+        target = _Target()
+        encoder = file_format.encoder(rows.schema, target)
+        encoder.write(rows.slice(0, 5))
+        with pytest.raises(UnencodableRows, match="column"):
+            encoder.write(bad)
+        try:
+            taken = encoder.write(_together([rows.slice(5, 5), bad]), 1 << 40)
+        except UnencodableRows:
+            taken = 0
+        assert taken <= 5  # noqa: PLR2004
+        encoder.write(rows.slice(5 + taken))
+        encoder.finish()
+        assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()
+        with pytest.raises(EncodingError, match="column"):
+            list(file_format.segments(rows.schema).encode(bad, [1]))
+
+    def test_damage_is_corrupt_data_or_other_rows_never_another_error(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        data = written(file_format, rows)
+        reader = self.reader(file_format, rows.schema)
+        step = max(1, len(data) // 60)
+        for damaged in (*_GARBAGE, *(data[:end] for end in range(0, len(data), step))):
+            try:
+                found = [row for batch in reader.decode(named(damaged), rows.schema) for row in batch.to_pylist()]
+            except CorruptData as error:
+                assert error.path == "a file"  # noqa: PT017 - or it is read
+                continue
+            assert found != rows.to_pylist()
+
+    def test_segments_come_back(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        counts = [1, rows.num_rows - 4, 3]
+        segments, start = self._segments(file_format, rows, counts), 0
+        codec = self._codec(file_format, rows.schema)
+        wanted = pa.schema([*list(rows.schema)[::-1], pa.field("not there", pa.string())])
+        for data, count in zip(segments, counts, strict=True):
+            expected = rows.slice(start, count).to_pylist()
+            assert _listed(codec.decode(data, "spool", rows.schema)) == expected
+            assert _listed(codec.decode(data, "spool", wanted)) == [{**row, "not there": None} for row in expected]
+            start += count
+
+    def test_damaged_segments_are_corrupt_data(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        (data,) = self._segments(file_format, rows, [rows.num_rows])
+        codec = self._codec(file_format, rows.schema)
+        for damaged in (data[:-1], data[: len(data) // 2], *_GARBAGE[1:]):
+            try:
+                found = _listed(codec.decode(damaged, "spool", rows.schema))
+            except CorruptData as error:
+                assert error.path == "spool"  # noqa: PT017
+                continue
+            assert found != rows.to_pylist()
+
+    def test_line_segments_are_the_file_without_its_head(self, file_format: Format) -> None:
+        if not isinstance(file_format, LineFormat):
+            pytest.skip("segments are encoded again")
+        rows = self.rows(file_format)
+        counts = [5, rows.num_rows - 5]
+        segments, head = self._segments(file_format, rows, counts), written(file_format, rows.slice(0, 0))
+        assert head + b"".join(segments) == written(file_format, rows)
+        for data, count in zip(segments, counts, strict=True):
+            ends = [int(end) for end in file_format.row_ends(data)]
+            assert (len(ends), ends[-1]) == (count, len(data))
+            assert ends == sorted(set(ends))
+
+    @pytest.mark.parametrize(
+        "limits",
+        [Limits(), Limits(max_rows=7), Limits(max_bytes=900), Limits(900, strict=True), Limits(2_000, 9, strict=True)],
+    )
+    def test_parts_are_made_of_segments(self, file_format: Format, limits: Limits) -> None:
+        rows = self.rows(file_format)
+        counts = [1, 3, rows.num_rows - 6, 2]
+        parts = self._joined(file_format, rows, counts, limits)
+        read = [self.read(file_format, part, rows.schema) for part in parts]
+        assert [row for part in read for row in part] == rows.to_pylist()
+        for data, found in zip(parts[:-1], read, strict=False):
+            assert limits != Limits(), "a part without limits has ended"
+            assert limits.max_rows is None or len(found) <= limits.max_rows
+            if limits.max_bytes is None:
+                assert len(found) == limits.max_rows
+            elif isinstance(file_format, LineFormat):
+                assert len(data) <= limits.max_bytes or len(found) == 1 or not limits.strict
+                assert len(data) >= limits.max_bytes or len(found) == limits.max_rows or limits.strict
+
+    def test_a_whole_segment_is_copied_or_not_touched(self, file_format: Format) -> None:
+        rows, target = self.rows(file_format), _Target()
+        counts = [4, rows.num_rows - 4]
+        joiner = file_format.joiner(rows.schema, target, Limits(max_rows=rows.num_rows))
+        for data, count in zip(self._segments(file_format, rows, counts), counts, strict=True):
+            before = target.position
+            is_copied = joiner.try_copy_segment(len(data), count, partial(target.write, data))
+            assert target.position == before + (len(data) if is_copied else 0)
+            if not is_copied:
+                joiner.take(data, count, 0)
+        assert joiner.rows == rows.num_rows
+        assert joiner.is_full()
+        joiner.finish()
+        assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()
+
+    def reader(self, file_format: Format, schema: pa.Schema) -> Format:
+        """Return the format that the log would give readers of files of this schema."""
+        definition = json.loads(json.dumps(file_format.definition(schema)))
+        return type(file_format).from_definition({"name": file_format.name, **definition})
+
+    def read(
+        self, file_format: Format, data: bytes, schema: pa.Schema, in_file: pa.Schema | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a file, and check that they have the schema wanted."""
+        batches = list(self.reader(file_format, in_file or schema).decode(named(data), schema))
+        assert all(batch.schema.names == schema.names and batch.schema.types == schema.types for batch in batches)
+        return _listed(batches)
+
+    def _fits(self, file_format: Format, rows: pa.RecordBatch) -> bool:
+        try:
+            more = rows.append_column("other", pa.nulls(rows.num_rows, pa.int64()))
+            file_format.check_schema(more.schema)
+        except SchemaError:
+            return False
+        return True
+
+    def _many(self, file_format: Format) -> pa.RecordBatch:
+        rows = self.rows(file_format)
+        return _together([rows] * 20)
+
+    def _codec(self, file_format: Format, schema: pa.Schema) -> SegmentCodec:
+        return self.reader(file_format, schema).segments(schema)
+
+    def _segments(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
+        found, last = [b""] * len(counts), 0
+        for number, piece in file_format.segments(rows.schema).encode(rows, counts):
+            assert number >= last, "segments come in their order"
+            last = number
+            found[number] += piece
+        return found
+
+    def _joined(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int], limits: Limits) -> list[bytes]:
+        parts, joiner, target = [], None, _Target()
+        for data, count in zip(self._segments(file_format, rows, counts), counts, strict=True):
+            left, rest, skip = count, data, 0
+            while left:
+                if joiner is None:
+                    target = _Target()
+                    joiner = file_format.joiner(rows.schema, target, limits)
+                taken = joiner.take(rest, left, skip)
+                assert taken.rows or joiner.rows, "a part takes at least one row"
+                assert taken.rows == left or joiner.is_full(), "a part that is not full takes all rows"
+                left -= taken.rows
+                rest, skip = rest[taken.data_start :], 0 if taken.data_start else skip + taken.rows
+                if joiner.is_full():
+                    joiner.finish()
+                    parts.append(bytes(target.data))
+                    joiner = None
+        if joiner is not None:
+            joiner.finish()
+            parts.append(bytes(target.data))
+        return parts
+
+
+def written(file_format: Format, *batches: pa.RecordBatch) -> bytes:
+    """Return the file of some rows."""
+    target = _Target()
+    encoder = file_format.encoder(batches[0].schema, target)
+    for batch in batches:
+        encoder.write(batch)
+    encoder.finish()
+    return bytes(target.data)
+
+
+def named(data: bytes) -> io.BytesIO:
+    """Return data as a file with a name, by which errors call it."""
+    file = io.BytesIO(data)
+    file.name = "a file"  # type: ignore[attr-defined]
+    return file
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _listed(batches: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any iterable of batches
+    return [row for batch in batches for row in batch.to_pylist()]

@@ -1,0 +1,130 @@
+"""Every promise of a key provider as tests: a provider inherits them.
+
+Binding a provider takes a subclass with one fixture; it gives a provider that knows at least two keys, and calls it
+anew for another one of the same keys::
+
+    class TestMyProvider(KeyProviderContract):
+        @pytest.fixture
+        def make_provider(self) -> Callable[[], KeyProvider]:
+            return lambda: MyProvider("settings")
+
+Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
+"""
+
+# ruff: noqa: D102 - a test's name is its description
+
+from __future__ import annotations
+
+import base64
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import ConfigError
+from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, IssuedKey, is_key_id
+from ftfile.keys.keys import check_key_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.keys.api import KeyProvider
+
+__all__ = ("KeyProviderContract",)
+
+
+class KeyProviderContract:
+    """All tests of a key provider.
+
+    Attributes:
+        unknown_id: of no key.
+    """
+
+    unknown_id = "no-such-key"
+
+    def test_ids_are_known(self, make_provider: Callable[[], KeyProvider]) -> None:
+        known = make_provider().known_ids()
+        assert isinstance(known, tuple)
+        assert len(known) == len(set(known)) >= 2, "the tests need two keys"  # noqa: PLR2004
+        for key_id in known:
+            assert is_key_id(key_id)
+            check_key_id(key_id)
+        assert make_provider().known_ids() == known
+
+    def test_keys_are_keys(self, make_provider: Callable[[], KeyProvider]) -> None:
+        for issued in _issued(make_provider()).values():
+            assert isinstance(issued, IssuedKey)
+            assert type(issued.key) is type(issued.wrapped) is bytes
+            assert len(issued.key) == KEY_BYTES
+            assert len(issued.wrapped) <= WRAPPED_BYTES_MAX
+            assert len(set(issued.key)) > 1, "a key is random"
+
+    def test_each_id_has_a_key_of_its_own(self, make_provider: Callable[[], KeyProvider]) -> None:
+        issued = _issued(make_provider())
+        assert len({each.key for each in issued.values()}) == len(issued)
+
+    def test_a_key_is_found_here_and_by_another_provider(self, make_provider: Callable[[], KeyProvider]) -> None:
+        provider = make_provider()
+        first, second = _issued(provider), _issued(provider)
+        for finder in (provider, make_provider()):
+            for issued in (first, second, first):
+                for key_id, each in issued.items():
+                    assert finder.find_key(key_id, each.wrapped) == each.key
+
+    def test_wrapped_keys_do_not_show_the_key(self, make_provider: Callable[[], KeyProvider]) -> None:
+        for issued in _issued(make_provider()).values():
+            assert not any(form in issued.wrapped for form in _forms(issued.key))
+
+    def test_a_key_is_not_shown(self, make_provider: Callable[[], KeyProvider]) -> None:
+        provider = make_provider()
+        issued = _issued(provider)
+        shown = f"{provider!r} {provider!s} {issued!r}".encode()
+        assert not any(form in shown for each in issued.values() for form in _forms(each.key))
+
+    def test_an_unknown_id_is_refused(self, make_provider: Callable[[], KeyProvider]) -> None:
+        provider = make_provider()
+        issued = _issued(provider)
+        wrapped = next(iter(issued.values())).wrapped
+        for ask in (lambda: provider.new_key(self.unknown_id), lambda: provider.find_key(self.unknown_id, wrapped)):
+            with pytest.raises(ConfigError, match=self.unknown_id) as caught:
+                ask()
+            assert not any(form in str(caught.value).encode() for each in issued.values() for form in _forms(each.key))
+
+    def test_what_was_never_issued_is_refused(self, make_provider: Callable[[], KeyProvider]) -> None:
+        """What is made with a key that is found is believed."""
+        provider = make_provider()
+        for key_id, issued in _issued(provider).items():
+            for forged in (b"garbage", issued.wrapped + b"\0", issued.wrapped[:-1] or b"\0", bytes(100)):
+                with pytest.raises(ConfigError):
+                    provider.find_key(key_id, forged)
+
+    def test_what_was_issued_under_another_id_is_another_key(self, make_provider: Callable[[], KeyProvider]) -> None:
+        provider = make_provider()
+        issued = _issued(provider)
+        for key_id, other_id in zip(issued, list(issued)[1:], strict=False):
+            try:
+                found = provider.find_key(other_id, issued[key_id].wrapped)
+            except ConfigError:
+                continue
+            assert found != issued[key_id].key
+
+    def test_many_threads_ask_at_once(self, make_provider: Callable[[], KeyProvider]) -> None:
+        provider = make_provider()
+        known = provider.known_ids()
+
+        def ask(number: int) -> bool:
+            key_id = known[number % len(known)]
+            issued = provider.new_key(key_id)
+            return provider.find_key(key_id, issued.wrapped) == issued.key
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(ask, range(32)))
+
+
+def _issued(provider: KeyProvider) -> dict[str, IssuedKey]:
+    return {key_id: provider.new_key(key_id) for key_id in provider.known_ids()}
+
+
+def _forms(key: bytes) -> tuple[bytes, ...]:
+    """Return a key in the forms in which it would be shown."""
+    return key, key.hex().encode(), base64.b64encode(key).rstrip(b"="), repr(key)[2:-1].encode()

@@ -1,0 +1,64 @@
+"""Every built-in filter keeps the contract of filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.filters.aes_gcm import AesGcm
+from ftfile.filters.registry import CODECS, codec
+from ftfile.keys.keys import Keys, forget_keys
+from ftfile.testing.contracts.filter import FilterContract
+from tests.unit.filters.filters_of_users import ByteCounter, Cipher
+from tests.unit.sink.encrypted import ring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.filters.api import Filter
+
+__all__ = ("ring",)
+
+
+class TestCodecs(FilterContract):
+    notices_damage = True
+    held_bytes_max = 3 << 20
+
+    @pytest.fixture(params=sorted({*CODECS} - {"lz4", "snappy"}))
+    def byte_filter(self, request: pytest.FixtureRequest) -> Filter:
+        return codec(request.param)
+
+
+class TestHadoopCodecs(FilterContract):
+    encodes_nothing = False  # a file without a block is none: that is how a file cut off to nothing is noticed
+
+    @pytest.fixture(params=["lz4", "snappy"])
+    def byte_filter(self, request: pytest.FixtureRequest) -> Filter:
+        return codec(request.param)
+
+
+class TestAesGcm(FilterContract):
+    notices_damage = binds_identity = True
+
+    @pytest.fixture
+    def byte_filter(self, ring: Path) -> Iterator[Filter]:
+        yield AesGcm("first", Keys.from_reference(f"file:{ring}"))
+        forget_keys()
+
+
+class TestCipherOfUser(FilterContract):
+    notices_damage = binds_identity = True
+
+    @pytest.fixture
+    def byte_filter(self) -> Filter:
+        return Cipher()
+
+
+class TestByteCounter(FilterContract):
+    notices_truncation = False
+
+    @pytest.fixture
+    def byte_filter(self) -> Filter:
+        return ByteCounter()
