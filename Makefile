@@ -15,10 +15,6 @@ MAIN_PYTHONS := 3.11 3.12 3.13 3.14
 OTHER_PYTHONS := 3.10
 NEWER_PYTHONS := 3.12 3.13
 
-# Of the unit tests, what the inner loop need not wait for.
-LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_large_limits.py sink/test_matrix.py sink/test_memory_of_tasks.py)
-LONGER += tests/unit/testing/test_page.py tests/unit/fs/test_broken_lines.py
-
 # Tests start hundreds of Pythons: each would compile all of ftfile where that is forbidden to write down what it made.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -53,29 +49,26 @@ test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server 
 
 .PHONY: unit
 unit: environment ## the tests without a JVM (about a minute)
-	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture $(LONGER:%=--ignore=%)
+	$(call pytest,.venv,unit) -n 2 -m "not slow" tests/unit tests/architecture
 
 .PHONY: crash
-crash: environment ## every crash and every fault, enumerated; and the longer ones of the unit tests
-	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
+crash: environment ## every crash and every fault, enumerated; and the slow unit tests
+	$(call pytest,.venv,crash) -n 2 -m slow tests/crash tests/unit
 
 .PHONY: histories
 histories: environment ## random histories of a directory, 500 of 200 steps
 	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
 
-# What is about files that are only derived from the log, and so may be gone.
+# The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink)
-NOT_WITHOUT := $(addprefix --ignore=,$(filter-out %/testing/% %/fs/%,$(LONGER)))
-# Of bytes and rows of parts more than of the log, and long: `make long` runs them, too.
-NOT_WITHOUT += $(addprefix --ignore=tests/unit/sink/test_,copies.py encryption.py fingerprint.py formats.py parquet_encryption.py)
 
 .PHONY: without-hints
 without-hints: environment ## the tests of the log and of the sink, all hints deleted before every step
-	$(call pytest,.venv,without-hints) --without=hints -n 2 $(LOG_TESTS) $(NOT_WITHOUT)
+	$(call pytest,.venv,without-hints) --without=hints -n 2 -m "not slow and not contents" $(LOG_TESTS)
 
 .PHONY: without-ranges
 without-ranges: environment ## the same, all ranges deleted before every step
-	$(call pytest,.venv,without-ranges) --without=ranges -n 2 $(LOG_TESTS) $(NOT_WITHOUT)
+	$(call pytest,.venv,without-ranges) --without=ranges -n 2 -m "not slow and not contents" $(LOG_TESTS)
 
 .PHONY: server-tests
 server-tests: java hdfs-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
@@ -129,7 +122,7 @@ unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' && set -x && \
-	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark $(patsubst %,--ignore=%,$(filter-out %_lines.py,$(LONGER))); fi
+	$(call pytest,$(venv),unit-$*) -n 2 -m "packages or not slow" tests/unit --ignore=tests/unit/spark; fi
 
 .PHONY: trials
 trials: environment ## every known mistake in the protocol can be made, and what tries them works
