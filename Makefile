@@ -15,10 +15,6 @@ MAIN_PYTHONS := 3.11 3.12 3.13 3.14
 OTHER_PYTHONS := 3.10
 NEWER_PYTHONS := 3.12 3.13
 
-# Of the unit tests, what the inner loop need not wait for.
-LONGER := $(addprefix tests/unit/,commit/test_flat.py sink/test_filters.py sink/test_large_limits.py sink/test_matrix.py sink/test_memory_of_tasks.py)
-LONGER += tests/unit/testing/test_page.py tests/unit/fs/test_broken_lines.py
-
 # Tests start hundreds of Pythons: each would compile all of ftfile where that is forbidden to write down what it made.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -27,6 +23,8 @@ python := .venv/bin/python
 pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE)
 # `ci` repeats the same examples in every run; PROFILE=default looks for new ones.
 PROFILE := ci
+# For runs that repeat tests of `make unit` in other surroundings: the same tests, fewer examples of each property.
+FEW := --hypothesis-profile=few
 
 .PHONY: help
 help: ## list the targets
@@ -44,7 +42,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 	@$(python) -m tests.hdfs
 
 # What `make test` makes, each also after one that failed.
-TESTED := lint unit crash histories without-hints without-ranges server-tests object-store-tests spark smoke-spark \
+TESTED := lint unit crash histories without server-tests object-store-tests spark smoke-spark \
 	unit-pythons trials
 
 .PHONY: test
@@ -53,29 +51,25 @@ test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server 
 
 .PHONY: unit
 unit: environment ## the tests without a JVM (about a minute)
-	$(call pytest,.venv,unit) -n 2 tests/unit tests/architecture $(LONGER:%=--ignore=%)
+	$(call pytest,.venv,unit) -n 2 -m "not slow" tests/unit tests/architecture
 
 .PHONY: crash
-crash: environment ## every crash and every fault, enumerated; and the longer ones of the unit tests
-	$(call pytest,.venv,crash) -n 2 tests/crash $(LONGER)
+crash: environment ## every crash and every fault, enumerated; and the slow unit tests
+	$(call pytest,.venv,crash) -n 2 -m slow tests/crash tests/unit
 
 .PHONY: histories
 histories: environment ## random histories of a directory, 500 of 200 steps
 	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
 
-# What is about files that are only derived from the log, and so may be gone.
+# The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink)
-NOT_WITHOUT := $(addprefix --ignore=,$(filter-out %/testing/% %/fs/%,$(LONGER)))
-# Of bytes and rows of parts more than of the log, and long: `make long` runs them, too.
-NOT_WITHOUT += $(addprefix --ignore=tests/unit/sink/test_,copies.py encryption.py fingerprint.py formats.py parquet_encryption.py)
 
-.PHONY: without-hints
-without-hints: environment ## the tests of the log and of the sink, all hints deleted before every step
-	$(call pytest,.venv,without-hints) --without=hints -n 2 $(LOG_TESTS) $(NOT_WITHOUT)
+# `either` deletes hints in one half of the tests and ranges in the other; `make long` deletes each in all of them.
+WITHOUT := either
 
-.PHONY: without-ranges
-without-ranges: environment ## the same, all ranges deleted before every step
-	$(call pytest,.venv,without-ranges) --without=ranges -n 2 $(LOG_TESTS) $(NOT_WITHOUT)
+.PHONY: without
+without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step
+	$(call pytest,.venv,without) $(FEW) --without=$(WITHOUT) -n 2 -m "not slow and not contents" $(LOG_TESTS)
 
 .PHONY: server-tests
 server-tests: java hdfs-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
@@ -115,7 +109,10 @@ spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment 
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 .PHONY: smoke-spark
-smoke-spark: java smoke-40 smoke-41 smoke-42 ## the main path in each older Spark
+smoke-spark: java ## the main path in each older Spark, all at once
+	@mkdir -p .reports; runs=(); \
+	for spark in 40 41 42; do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
+	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-*.log; exit "$${failed:-0}"
 
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
@@ -129,7 +126,7 @@ unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' && set -x && \
-	$(call pytest,$(venv),unit-$*) -n 2 tests/unit --ignore=tests/unit/spark $(patsubst %,--ignore=%,$(filter-out %_lines.py,$(LONGER))); fi
+	$(call pytest,$(venv),unit-$*) $(FEW) -n 2 -m "packages or not slow" tests/unit --ignore=tests/unit/spark; fi
 
 .PHONY: trials
 trials: environment ## every known mistake in the protocol can be made, and what tries them works

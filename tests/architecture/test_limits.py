@@ -1,4 +1,4 @@
-"""Every number that bounds something has a test that goes beyond it, in the table of docs/testing.md."""
+"""Every number that bounds something has a test that goes beyond it, in the table of docs/internals/testing.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/testing.md"
+PAGE = ROOT / "docs/internals/testing.md"
 LAYERS = ("commit", "attempt", "sink", "maintenance")
 MODULES = [
     ROOT / "src/ftfile/fs/calls/parallel.py",

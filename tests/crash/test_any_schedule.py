@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from ftfile.testing.fs.crashing import CrashingFileSystem
 
+pytestmark = pytest.mark.slow
+
 QUERIES = {
     "a": (Batch("bcd", batch_id=1), Batch("", batch_id=2), Batch("e", batch_id=3), Batch("", batch_id=4)),
     "q": (Batch("u", query="q"), Batch("vw", query="q", batch_id=1), Batch("", query="q", batch_id=2)),

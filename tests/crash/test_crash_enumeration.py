@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.crashing import CrashState, KillState
     from ftfile.testing.fs.volume import Store
 
+pytestmark = pytest.mark.slow
+
 # How many different states there are at least, if all are tried: with fewer, the exploration has lost its way.
 STATES_MIN = {
     BATCHES: 8_000,

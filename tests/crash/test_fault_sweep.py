@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.fs.volume import Store
 
+pytestmark = pytest.mark.slow
+
 Result = TypeVar("Result")
 
 SCENARIOS = [BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED]

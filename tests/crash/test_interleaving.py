@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.crashing import CrashingFileSystem
     from ftfile.testing.fs.volume import Store
 
+pytestmark = pytest.mark.slow
+
 CONTINUE = (("onNewQuery", "continue"),)
 ROLLING = (("rolling", "policy"),)
 COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")

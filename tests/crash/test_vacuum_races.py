@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from ftfile.testing.fs.crashing import CrashingFileSystem
 
+pytestmark = pytest.mark.slow
+
 SETTLED = (Batch("a", troubled=True), Batch("b", "overwrite", batch_id=1), Batch("c", batch_id=2))
 BATCHES = {
     "append": Batch("d", batch_id=3),

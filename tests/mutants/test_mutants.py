@@ -49,7 +49,7 @@ def test_every_mistake_has_tests_that_there_are() -> None:
 
 
 def test_the_page_of_tests_names_mistakes_and_what_catches_them() -> None:
-    _, _, table = (ROOT / "docs/testing.md").read_text().partition("| clause | test | mistake |")
+    _, _, table = (ROOT / "docs/internals/testing.md").read_text().partition("| clause | test | mistake |")
     rows = re.findall(r"^\| .* \| `(.*)` \| (.*) \|$", table, re.MULTILINE)
     tests = {mutant.name: mutant.tests for mutant in MUTANTS}
     folders = {"crash": "tests", "": "tests/unit/commit"}

@@ -1,4 +1,4 @@
-"""Cases of Flink's BucketingSink, by the names of docs/ancestors.md, as micro-batches of Spark.
+"""Cases of Flink's BucketingSink, by the names of docs/internals/ancestors.md, as micro-batches of Spark.
 
 In progress is a file that is open, pending one whose record is there and whose name is not, final a finished one.
 """

@@ -1,4 +1,4 @@
-"""Cases of Apex Malhar's AbstractFileOutputOperator, by the names of docs/ancestors.md, as micro-batches of Spark."""
+"""Cases of Apex Malhar's AbstractFileOutputOperator (docs/internals/ancestors.md), as micro-batches of Spark."""
 
 from __future__ import annotations
 

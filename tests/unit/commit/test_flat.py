@@ -19,6 +19,8 @@ from tests.unit.commit.conftest import Driver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 # `make long` commits 100,000.
 BATCHES = int(os.environ.get("FTFILE_BATCHES", "20000"))
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from tests.unit.fs.broken_lines import Step
 
+pytestmark = [pytest.mark.slow, pytest.mark.packages]
+
 KIB, MIB = 1 << 10, 1 << 20
 CONTENT = bytes(range(256)) * 8
 # A whole answer of many bytes: dripping, it takes much longer than a call may, and never longer than a test.

@@ -1,4 +1,4 @@
-"""Defects of Apex Malhar's AbstractFileOutputOperator that ftfile does not have, by the names of docs/ancestors.md."""
+"""Defects of Apex Malhar's AbstractFileOutputOperator that ftfile does not have (docs/internals/ancestors.md)."""
 
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.contents
+
 __all__ = ("ring",)
 
 NO_COPIES = Fault(Unsupported, times=1 << 30, operations=frozenset({"copy_from"}))

@@ -39,6 +39,8 @@ from tests.unit.sink.encrypted import (
     write_ring,
 )
 
+pytestmark = pytest.mark.contents
+
 __all__ = ("out", "ring")
 
 # Every codec is in test_matrix.py.

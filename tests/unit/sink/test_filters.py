@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.filters.api import Stream
 
+pytestmark = pytest.mark.slow
+
 __all__ = ("ring", "users_filters")
 
 EXTENSIONS = {

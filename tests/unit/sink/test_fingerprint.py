@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
+pytestmark = pytest.mark.contents
+
 KINDS = ("content", "strong")
 BOTH = pytest.mark.parametrize("kind", KINDS)
 POINT = pa.struct([("x", pa.int32()), ("label", pa.string())])

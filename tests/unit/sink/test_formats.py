@@ -27,6 +27,8 @@ from ftfile.testing.micro_batch import MicroBatch, spark_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+pytestmark = pytest.mark.contents
+
 WORDS = {"word": "string"}
 BYTES = {"raw": "binary"}
 EVENTS = {

@@ -25,6 +25,8 @@ from ftfile.testing.repeatable import repeatable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> Iterator[MemoryFileSystem]:

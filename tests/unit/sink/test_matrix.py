@@ -18,6 +18,8 @@ from tests.unit.sink.encrypted import committed, files_of, out, parts, ring, row
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 __all__ = ("out", "ring")
 
 

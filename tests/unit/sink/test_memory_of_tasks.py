@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 # What a task may take: 96 MiB, and a quarter more than the rows it may hold.
 BUDGET_BYTES = 96 * MIB + int(1.25 * 64 * MIB)

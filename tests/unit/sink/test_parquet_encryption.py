@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from ftfile.testing.micro_batch import MicroBatch
 
+pytestmark = pytest.mark.contents
+
 pe: Any = pytest.importorskip("pyarrow.parquet.encryption")
 if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
     pytest.skip("this pyarrow cannot encrypt all of a file", allow_module_level=True)

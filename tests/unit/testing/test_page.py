@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md, taken together, are a file that pytest runs."""
+"""The examples of docs/internals/testing.md, taken together, are a file that pytest runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs/testing.md"
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[3] / "docs/internals/testing.md"
 
 
 def test_every_example_of_the_page_passes(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 A record is text: a line of JSON with everything but the adds, removes and due jobs, a line with those (or, for
 a large record, the name of the companion file that holds that line), and a line with the checksum of
-all before it. See docs/protocol.md.
+all before it. See docs/internals/protocol.md.
 """
 
 from __future__ import annotations
