@@ -18,7 +18,6 @@ from ftfile.commit.rewrites import Rewrite
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Retry
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
 from ftfile.fs.paths import join
@@ -89,7 +88,7 @@ class Merger:
         try:
             while waiting:
                 inputs = waiting.pop()
-                stages.append(Stage(self._fs, SYSTEM_IDS, self._identity))
+                stages.append(Stage(self._fs, self._fs.context.ids, self._identity))
                 try:
                     merged = self._merge(stages[-1], inputs, names[inputs[0].bucket])
                 except _UnreadableInput as found:

@@ -125,6 +125,14 @@ class SinkConfig:
         file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
         return config
 
+    def for_store(self, store: Capabilities) -> SinkConfig:
+        """Return the settings as this store takes them.
+
+        Raises:
+            ConfigError: it has less than was asked for.
+        """
+        return replace(self, publishing=self.publishing.for_store(store))
+
     @property
     def extension(self) -> str:
         """Return what the names of parts end in."""

@@ -18,8 +18,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.added import added_by
 from ftfile.commit.replay import find_batch
+from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import FtfileError, NotFound
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.sink.config import definition_key
 from ftfile.sink.driver.proposal import check_head, check_messages, check_paths, make_proposal
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from ftfile.attempt.message import TaskCommit
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed
+    from ftfile.core.context import Context
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("SinkWriter", "forget_logs", "open_log")
+__all__ = ("SinkWriter", "forget_logs", "open_log", "open_log_to_plan")
 
 LOGS_KEPT = PLANNERS_KEPT = 16
 # Records in which an aborted job is looked for: others may have committed since it did.
@@ -50,24 +51,39 @@ JOBS_LOOKED_AT = 16
 Settings = tuple[tuple[str, str], ...]
 
 _log = get_logger(__name__)
-_logs: dict[tuple[str, Settings, Encryption | None], CommitLog] = {}
+_logs: dict[tuple[str, Settings, Encryption | None, Context], CommitLog] = {}
 _planners: dict[tuple[str, str], RollingPlanner] = {}  # by directory and query
 
 
-def open_log(path: str, settings: Settings = (), encryption: Encryption | None = None) -> CommitLog:
+def open_log(
+    path: str,
+    context: Context,
+    settings: Settings = (),
+    encryption: Encryption | None = None,
+    offered: Settings = (),
+) -> CommitLog:
     """Return this process's log of a directory that is written to; its cached state is checked before every use.
 
     Args:
         path: of the directory.
+        context: of the process.
         settings: of its file system.
         encryption: of the writer.
+        offered: settings that the file system takes if it knows them.
     """
-    key = (path, settings, encryption)
+    key = (path, (*settings, *offered), encryption, context)
     if key not in _logs:
         if len(_logs) >= LOGS_KEPT:
             _logs.pop(next(iter(_logs)))
-        _logs[key] = CommitLog(open_to_write(path, settings, encryption))
+        _logs[key] = CommitLog(open_to_write(path, context, settings, encryption, offered))
     return _logs[key]
+
+
+def open_log_to_plan(config: SinkConfig, context: Context) -> CommitLog:
+    """Return `open_log` of settings that are not checked against the store yet."""
+    asked = config.publishing
+    offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
+    return open_log(config.path, context, asked.connection, config.encryption, offered)
 
 
 def forget_logs() -> None:
@@ -84,16 +100,17 @@ class SinkWriter:
     planned: Planned
 
     @classmethod
-    def plan(cls, config: SinkConfig) -> SinkWriter:
+    def plan(cls, config: SinkConfig, context: Context) -> SinkWriter:
         """Look at the directory before any task starts; refuse early what the commit would refuse.
 
         Raises:
             FtfileError: as `commit` would, for the schema, the partition columns, a query that is not known here, and a
                 store that cannot do what the protocol stands on.
         """
-        query_id = read_query_id(config.checkpoint)
+        query_id = read_query_id(config.checkpoint, context)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
-            log = open_log(config.path, config.publishing.settings, config.encryption)
+            log = open_log_to_plan(config, context)
+            config = config.for_store(log.fs.capabilities)
             check_paths(config, log.fs.capabilities, log.clock.now_ms())
             log.fs.prove(layout.META)
             head = log.read_on()
@@ -111,30 +128,31 @@ class SinkWriter:
             )
             return cls(config, planned)
 
-    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
-            fs = open_to_write(self.config.path, self.config.publishing.settings, self.config.encryption)
+            fs = open_to_write(self.config.path, context, self.config.publishing.settings, self.config.encryption)
             check_place(fs, self.config.path, self.planned.place)
             return write_task(self.config, self.planned, identity, batches, fs)
 
-    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> Committed:
+    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
         """Commit a batch exactly once; repeatable.
 
         Args:
             messages: of all tasks.
             batch_id: as the caller knows it; None for a batch write.
+            context: of the process.
         """
         try:
             whole = check_messages(messages, batch_id)
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        log = open_log(self.config.path, self.config.publishing.settings, self.config.encryption)
+        log = open_log(self.config.path, context, self.config.publishing.settings, self.config.encryption)
         writer = whole[0].identity.writer
         with _context(writer):
             with log.lock:
-                planner = self._planner(writer)
+                planner = self._planner(writer, context)
                 batch = make_proposal(self.config, whole, log, planner)
                 done = commit(
                     log,
@@ -150,7 +168,7 @@ class SinkWriter:
             self._announce(log, writer, done)
             return done
 
-    def _planner(self, writer: WriterIdentity) -> RollingPlanner | None:
+    def _planner(self, writer: WriterIdentity, context: Context) -> RollingPlanner | None:
         """Return what says which open parts end after a record; a batch write leaves those to their queries."""
         if not isinstance(writer, StreamIdentity):
             return None
@@ -159,7 +177,7 @@ class SinkWriter:
         # Queries that share a directory may share a process, too.
         planner = _planners.pop(key, None)
         if planner is None or not planner.is_for(encoding, rolling):
-            planner = RollingPlanner(writer.query_id, encoding, rolling, SYSTEM_IDS)
+            planner = RollingPlanner(writer.query_id, encoding, rolling, context.ids)
         _planners[key] = planner
         if len(_planners) > PLANNERS_KEPT:
             _planners.pop(next(iter(_planners)))
@@ -205,7 +223,7 @@ class SinkWriter:
         with log.lock:
             tell_untold(log, hook, self.config.path, writer.query_id)
 
-    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> None:
+    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
         known = [message for message in messages if message is not None]
         staged = sum(len(message.parts) for message in known)
@@ -216,7 +234,7 @@ class SinkWriter:
         writer = known[0].identity.writer
         with _context(writer):
             try:
-                log = open_log(self.config.path, self.config.publishing.settings, self.config.encryption)
+                log = open_log(self.config.path, context, self.config.publishing.settings, self.config.encryption)
                 version = _version_of(log, writer)
             except FtfileError as error:
                 _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)

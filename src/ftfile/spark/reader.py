@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import check_place, find_place
 from ftfile.commit.sealed.opening import open_with_keys
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import settings_for_others
@@ -69,7 +70,7 @@ class FtFileReader(Shipped, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
-        snapshot = Directory(self._path, self._key_provider, self._storage).snapshot(self._version)
+        snapshot = Directory(self._path, self._key_provider, self._storage, SYSTEM).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]).names if snapshot.schema is not None else []
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
@@ -80,7 +81,7 @@ class FtFileReader(Shipped, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
-        fs = open_with_keys(self._path, self._key_provider, self._storage.items())
+        fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage.items())
         check_place(fs, self._path, self._place)
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
@@ -98,7 +99,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     parsed = parse_options(absolute_options(options), "read")
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
-    directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"))
+    directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM)
     require_shared(directory.file_system, parsed["path"])
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:

@@ -16,8 +16,8 @@ from ftfile.commit.format.layout import storage_identity
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import keys_of
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
 from ftfile.maintenance.ranges import merge_ranges
@@ -131,7 +131,7 @@ def test_spools_and_staged_files(out: str, ring: Path) -> None:
 def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) -> None:
     stream(out, ring).run(0, [rows_of("some")])
     log = CommitLog(ftfile.open(out).file_system)
-    write_base(log.fs, SYSTEM_IDS, log.read_on())
+    write_base(log.fs, SYSTEM.ids, log.read_on())
     assert files_of(out, "_ftfile/state")
     assert_nothing_is_readable(out)
 
@@ -400,7 +400,7 @@ class TestKeys:
                 merge_ranges(out)
             forget_all()
             log = CommitLog(ftfile.open(out).file_system)
-            write_base(log.fs, SYSTEM_IDS, log.read_on())
+            write_base(log.fs, SYSTEM.ids, log.read_on())
             forget_all()
             upkeep(out)
             assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
@@ -443,7 +443,7 @@ class TestKeys:
         stream(out, ring, encryptionKeyId="first", **options).run(0, [rows_of("some")])
         stream(out, ring, encryptionKeyId="second", **options).run(1, [rows_of("more")])
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        write_base(log.fs, SYSTEM.ids, log.read_on())
         merge_ranges(out)
         write_ring(ring, second=SECOND)
         (part,) = parts(out)[:1]

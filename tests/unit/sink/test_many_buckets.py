@@ -13,12 +13,12 @@ import pytest
 import ftfile
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.context import SYSTEM
 from ftfile.encoding.parquet.format import ParquetFormat
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.task import part_writer as parts
 from ftfile.sink.task.spill import LaterRows
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 COLUMNS = {"id": "long", "word": "string"}
@@ -101,7 +101,7 @@ class TestLaterRows:
     @pytest.fixture
     def later(self, out: str) -> LaterRows:
         fs = open_filesystem(out)
-        return LaterRows(Stage(fs, SYSTEM_IDS, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
+        return LaterRows(Stage(fs, SYSTEM.ids, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
 
     def batch(self, *numbers: int) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([{"n": n, "word": None if n % 2 else f"é{n}"} for n in numbers], self.SCHEMA)

@@ -9,8 +9,8 @@ import pytest
 
 import ftfile
 from ftfile.attempt.directory_marker import find_place, mark_place
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -119,7 +119,7 @@ def test_of_two_drivers_that_mark_at_once_both_take_what_is_there(tmp_path: Path
         def create(self, path: str) -> OutputStream:
             raise NotImplementedError
 
-    place = mark_place(Late(LocalFileSystem(str(tmp_path))), SYSTEM_IDS)
+    place = mark_place(Late(LocalFileSystem(str(tmp_path))), SYSTEM.ids)
     assert place is not None
     assert place.mark == "of another"
 
@@ -131,5 +131,5 @@ def test_a_reader_marks_nothing(tmp_path: Path) -> None:
 
 def test_where_every_host_sees_the_same_nothing_is_marked() -> None:
     store = MemoryFileSystem("store")
-    assert mark_place(store, SYSTEM_IDS) is None
+    assert mark_place(store, SYSTEM.ids) is None
     assert store.list("") == []

@@ -12,11 +12,12 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, EncodingError, Unsupported
 from ftfile.fs.api import Capabilities
-from ftfile.fs.registry import open_filesystem, register, unregister
+from ftfile.fs.registry import register, unregister
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.naming.path_check import Foresight
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 

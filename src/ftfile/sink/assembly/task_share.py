@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.logs import get_logger
 from ftfile.sink.assembly.assembler import Assembler
 
@@ -36,10 +35,10 @@ def do_share(
     tasks = max((job.payload["tasks"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return (), ()
-    began_s = SYSTEM_CLOCK.monotonic_s()
+    began_s = fs.context.clock.monotonic_s()
 
     def has_time(_parts: int = 0) -> bool:
-        return SYSTEM_CLOCK.monotonic_s() - began_s <= BUDGET_S
+        return fs.context.clock.monotonic_s() - began_s <= BUDGET_S
 
     assembler = Assembler(fs, stage, definitions, head.version)
     done, failed = [], []

@@ -13,9 +13,7 @@ from ftfile.attempt.message import TaskCommit
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Author, JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.sink.assembly.task_share import do_share
 from ftfile.sink.naming.direct import DirectNames
 from ftfile.sink.task.bad_records import BadRecords, without_oversized
@@ -68,7 +66,7 @@ def write_task(
     Raises:
         FtfileError: the attempt failed; what it wrote was removed as far as possible, and nobody refers to it.
     """
-    began = SYSTEM_CLOCK.monotonic_s()
+    began = fs.context.clock.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint or _kind(config, planned, identity.writer))
     rows: Iterable[pa.RecordBatch] = _fingerprinted(_cast(batches, config.schema), fingerprint)
     author = _author(config, identity.writer)
@@ -79,7 +77,7 @@ def write_task(
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
     names = _direct_names(config, planned, identity)
-    stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability, names.path if names else None)
+    stage = Stage(fs, fs.context.ids, identity, config.publishing.durability, names.path if names else None)
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))
@@ -102,7 +100,7 @@ def write_task(
         failed,
         letters,
         planned_ms=planned.time_ms,
-        metrics={"writeSeconds": SYSTEM_CLOCK.monotonic_s() - began, "badRecords": bad.count},
+        metrics={"writeSeconds": fs.context.clock.monotonic_s() - began, "badRecords": bad.count},
     )
 
 
