@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.layout import storage_identity
-from ftfile.core.checksum import checksum, matches
-from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import LineFormat
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_piece, naming
+from ftfile.parts.reader import plain_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,36 +54,15 @@ class Piece:
             CorruptData: it is not what was committed.
         """
         if self._data is None:
-            self._data = self._unwrapped(self._read())
+            framed = isinstance(self._format, LineFormat)
+            with self._fs.open(self.segment.path) as file:
+                self._data = plain_segment(file, self.segment, self._chain, framed=framed)
         return self._data
 
     def copy_to(self, file: StagedFile) -> None:
         """Append the whole segment to a file without seeing it; what the log says of it is counted in."""
         segment = self.segment
         file.copy_from(segment.path, segment.offset, segment.length, segment.checksum)
-
-    def _read(self) -> bytes:
-        segment = self.segment
-        with self._fs.open(segment.path) as file:
-            data = file.read_at(segment.offset, segment.length)
-        if len(data) != segment.length or not matches(data, segment.checksum):
-            raise CorruptData(
-                segment.path,
-                f"{segment.length} bytes at {segment.offset} with {segment.checksum}",
-                f"{len(data)} bytes with {checksum(data)}",
-                "Another program changed it: restore it from a copy",
-            )
-        return data
-
-    def _unwrapped(self, data: bytes) -> bytes:
-        segment, chain = self.segment, self._chain
-        if not chain.filters:
-            return data
-        identity = storage_identity("segment", segment.path, segment.offset)
-        if not isinstance(self._format, LineFormat):
-            return decoded_piece(data, chain, identity, segment.path)
-        with naming(segment.path):
-            return chain.unseal(data, identity)
 
 
 class Pieces:
