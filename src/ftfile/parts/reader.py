@@ -18,7 +18,7 @@ from ftfile.encoding.partitions.columns import bucket_values, columns_in_path, w
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_file, naming
+from ftfile.filters.decoded import decoded_file, stream_errors
 from ftfile.filters.decrypted import decrypted_file
 from ftfile.fs.streams import as_file
 
@@ -93,7 +93,7 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
         expected = f"{segment.length} bytes at {segment.offset} with {segment.checksum}"
         raise CorruptData(segment.path, expected, f"{len(data)} bytes with {checksum(data)}", _ADVICE)
     identity = storage_identity("segment", segment.path, segment.offset)
-    with naming(segment.path):
+    with stream_errors(segment.path):
         return chain.unseal(data, identity) if framed else chain.decode(data, identity)
 
 

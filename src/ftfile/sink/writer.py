@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.directory_marker import check_place, mark_place
+from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.spark_checkpoint import read_query_id
@@ -23,7 +23,7 @@ from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.sink.config import definition_key
 from ftfile.sink.driver.proposal import check_head, check_messages, check_paths, make_proposal
-from ftfile.sink.publishing.on_publish import tell_hook, tell_untold
+from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold
 from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END
 from ftfile.sink.task.task import Planned, write_task
@@ -122,17 +122,15 @@ class SinkWriter:
             app_id = config.transaction.app_id if config.transaction is not None else None
             if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
                 log.prepare_directory()  # its id is in what tasks write
-            place = mark_place(log.fs, log.ids)
-            planned = Planned(
-                head.view(app_id), log.clock.now_ms(), _definitions_due(head), place, offsets_known=query_id is not None
-            )
-            return cls(config, planned)
+            marker = write_marker(log.fs)
+            view, definitions, now_ms = head.view(app_id), _definitions_due(head), log.clock.now_ms()
+            return cls(config, Planned(view, now_ms, definitions, marker, offsets_known=query_id is not None))
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
             fs = open_to_write(self.config.path, context, self.config.publishing.settings, self.config.encryption)
-            check_place(fs, self.config.path, self.planned.place)
+            check_marker(fs, self.config.path, self.planned.marker)
             return write_task(self.config, self.planned, identity, batches, fs)
 
     def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
@@ -162,7 +160,7 @@ class SinkWriter:
                     fingerprint=batch.fingerprint,
                     claims_replay=batch.claims_replay,
                 )
-            _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
+            self._tell_of_commit(log, writer, done)
             if planner is not None and planner.in_progress and self.config.rolling is not None:
                 self._tell_of_open(planner)
             self._announce(log, writer, done)
@@ -182,6 +180,16 @@ class SinkWriter:
         if len(_planners) > PLANNERS_KEPT:
             _planners.pop(next(iter(_planners)))
         return planner
+
+    def _tell_of_commit(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
+        if not done.replayed:
+            _log.info("%s is committed as version %d", _name_of(writer), done.version)
+            return
+        version = f"version {done.version} or before"
+        if isinstance(writer, StreamIdentity):
+            last = log.read_on().queries[writer.query_id]
+            version = f"version {last.version}" if last.last_batch == writer.batch_id else version
+        _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
 
     def _tell_of_open(self, planner: RollingPlanner) -> None:
         """Say what no plain reader sees yet, and how it gets to be seen; the first time so that it is noticed."""
@@ -209,17 +217,17 @@ class SinkWriter:
         if self.config.publishing.success is not None:
             self.config.publishing.success.mark_root(log.fs, done.version)
         if hook is not None and done.record is not None:
-            tell_hook(hook, self.config.path, done.version, done.record.adds)
+            call_on_publish(hook, self.config.path, done.version, done.record.adds)
 
     def _tell_of_batch(self, log: CommitLog, hook: str, writer: StreamIdentity, done: Committed) -> None:
         """Call the user's function for a batch, and for flushes that died before they did."""
         if done.record is not None:
-            tell_hook(hook, self.config.path, done.version, done.record.adds)
+            call_on_publish(hook, self.config.path, done.version, done.record.adds)
         else:
             last = log.read_on().queries[writer.query_id]
             # Spark begins a batch when the function has heard of the one before it.
             if last.last_batch == writer.batch_id:
-                tell_hook(hook, self.config.path, last.version, added_by(log, last.version))
+                call_on_publish(hook, self.config.path, last.version, added_by(log, last.version))
         with log.lock:
             tell_untold(log, hook, self.config.path, writer.query_id)
 
@@ -239,12 +247,12 @@ class SinkWriter:
             except FtfileError as error:
                 _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
                 return
-            is_batch = isinstance(writer, StreamIdentity)
-            name = f"batch {writer.batch_number}" if is_batch else f"job {writer.owner}"
+            name = _name_of(writer)
             if version is not None:
                 _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
                 return
-            where = "not committed" if is_batch else f"in none of the last {JOBS_LOOKED_AT} versions"
+            is_job = not isinstance(writer, StreamIdentity)
+            where = f"in none of the last {JOBS_LOOKED_AT} versions" if is_job else "not committed"
             _log.warning("Spark aborts %s. It is %s; %d staged parts stay for vacuum", name, where, staged)
 
 
@@ -287,6 +295,10 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
         if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
             return version
     return None
+
+
+def _name_of(writer: WriterIdentity) -> str:
+    return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"
 
 
 def _definitions_due(head: LogState) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import check_place, find_place
+from ftfile.attempt.directory_marker import check_marker, read_marker
 from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -66,7 +66,7 @@ class FtFileReader(Shipped, DataSourceReader):
         self._storage = settings_for_others(self._path, _storage(options))
         self._version = directory.version() if version is None else version
         self._schema_json = schema.json()
-        self._place = find_place(directory.file_system)
+        self._marker = read_marker(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
@@ -82,7 +82,7 @@ class FtFileReader(Shipped, DataSourceReader):
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
         fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage.items())
-        check_place(fs, self._path, self._place)
+        check_marker(fs, self._path, self._marker)
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
         for add in partition.adds:

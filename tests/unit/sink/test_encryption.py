@@ -137,19 +137,19 @@ def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) ->
 
 
 def test_what_is_spilled(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ftfile.sink.task.spill import LaterRows
+    from ftfile.sink.task.spill import SpilledRows
 
     seen: list[bytes] = []
-    take_all = LaterRows.take_all
+    take_all = SpilledRows.take_all
 
-    def noting(self: LaterRows) -> object:
+    def noting(self: SpilledRows) -> object:
         self.spill()
         spilled = [path for path in files_of(out) if path.suffix == ".spill"]
         seen.extend(path.read_bytes() for path in spilled)
         assert_nothing_is_readable(out)
         return take_all(self)
 
-    monkeypatch.setattr(LaterRows, "take_all", noting)
+    monkeypatch.setattr(SpilledRows, "take_all", noting)
     options = {"fileFormat": "json", "fileNameColumn": "name", "encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
     monkeypatch.setattr("resource.getrlimit", lambda _: (4, 4))
     query = MicroBatch(out, {"word": "string", "name": "string"}, options)

@@ -57,7 +57,7 @@ def die_before_the_hook(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
         raise KeyboardInterrupt
 
     for module in modules or ("sink.writer", "sink.publishing.on_publish"):
-        monkeypatch.setattr(f"ftfile.{module}.tell_hook", die)
+        monkeypatch.setattr(f"ftfile.{module}.call_on_publish", die)
 
 
 def refuse(*_: object, **__: object) -> list[Any]:

@@ -465,7 +465,13 @@ class TestPlaces:
         caplog.set_level(logging.INFO, "ftfile")
         query.run(0, [ROWS])
         assert "never reaches a Python sink" in caplog.text
-        assert f"[query {query.query_id} batch 0] committed as version 0" in caplog.text
+        assert f"[query {query.query_id} batch 0] batch 0 is committed as version 0" in caplog.text
+        query.run_job("job", [ROWS])
+        query.run(0, [ROWS])
+        assert "batch 0 was committed as version 0; nothing written" in caplog.text
+        query.run(1, [ROWS])
+        query.commit(0, query.write(0, [ROWS]))
+        assert "batch 0 was committed as version 2 or before; nothing written" in caplog.text
 
     def test_a_directory_may_be_moved(self, query: MicroBatch, out: str, tmp_path: Path) -> None:
         query.run(0, [ROWS])

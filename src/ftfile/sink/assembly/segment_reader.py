@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.keys.keys import Keys
 
-__all__ = ("Piece", "Pieces")
+__all__ = ("SegmentReader", "SegmentReaders")
 
 
-class Piece:
+class SegmentReader:
     """One segment.
 
     Args:
@@ -65,7 +65,7 @@ class Piece:
         file.copy_from(segment.path, segment.offset, segment.length, segment.checksum)
 
 
-class Pieces:
+class SegmentReaders:
     """All segments of a job, in order.
 
     Args:
@@ -86,30 +86,30 @@ class Pieces:
         capabilities = fs.capabilities
         is_copying = copies and "copy" in capabilities.stream_capabilities
         self._copied_from = capabilities.copy_bytes_min if is_copying else None
-        self._seen: list[Piece] = []
+        self._seen: list[SegmentReader] = []
 
     def sample(self, size_bytes: int) -> list[bytes]:
         """Return what the first segments are that somebody must read, until they come to that size; at least one."""
         sample: list[bytes] = []
         taken = 0
-        for piece in self._rest():
-            self._seen.append(piece)
-            if piece.may_be_copied:
+        for reader in self._rest():
+            self._seen.append(reader)
+            if reader.may_be_copied:
                 break
-            sample.append(piece.data)
-            taken += len(piece.data)
+            sample.append(reader.data)
+            taken += len(reader.data)
             if taken >= size_bytes:
                 break
         return sample
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[SegmentReader]:
         """Yield them."""
         seen, self._seen = self._seen, []
         while seen:
             yield seen.pop(0)  # its bytes are kept no longer
         yield from self._rest()
 
-    def _rest(self) -> Iterator[Piece]:
+    def _rest(self) -> Iterator[SegmentReader]:
         for segment in self._segments:
             chain = Chain.for_reading(segment.filters, self._keys)
-            yield Piece(self._fs, segment, self._format, chain, self._copied_from)
+            yield SegmentReader(self._fs, segment, self._format, chain, self._copied_from)

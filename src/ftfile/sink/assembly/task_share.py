@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("do_share",)
+__all__ = ("run_task_jobs",)
 
 # Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
 BUDGET_S = 10.0
@@ -23,7 +23,7 @@ BUDGET_S = 10.0
 _log = get_logger(__name__)
 
 
-def do_share(
+def run_task_jobs(
     fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any]
 ) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
     """Do every job of the stage's query that falls to its partition; return what came of it, and the ids of failures.
