@@ -25,7 +25,7 @@ from ftfile.maintenance.open_log import own_log
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
-from ftfile.sink.publishing.settings import DEFAULT_PUBLISHING, Publishing
+from ftfile.sink.publishing.settings import Publishing, default_publishing
 from ftfile.sink.rolling.groups import by_group
 from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.plan import RollingPlanner
@@ -279,4 +279,4 @@ def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:
 def _publishing_of(head: LogState, query_id: str) -> Publishing:
     """Return how the query names and publishes its files, as of its last batch."""
     settings = _settings_of(head, query_id)
-    return Publishing.from_json(settings) if settings else DEFAULT_PUBLISHING
+    return Publishing.from_json(settings) if settings else default_publishing()

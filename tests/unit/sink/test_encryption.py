@@ -17,7 +17,7 @@ from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.errors import ConfigError, CorruptData, StillOpen
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
 from ftfile.maintenance.ranges import merge_ranges
@@ -334,7 +334,7 @@ def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None
     second.write_bytes(contents[0])
     with pytest.raises(CorruptData):
         ftfile.open(out).to_arrow()
-    with pytest.raises(CorruptData):
+    with pytest.raises(StillOpen, match="2 reasons"):
         ftfile.flush(out)
 
 

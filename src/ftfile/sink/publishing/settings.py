@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.durability import durability_of
 from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import ConfigError
+from ftfile.core.options import parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.sink.naming.settings import Naming
 from ftfile.sink.publishing.on_publish import check_hook
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
     from ftfile.fs.api import Capabilities
 
-__all__ = ("DEFAULT_PUBLISHING", "Publishing")
+__all__ = ("Publishing", "default_publishing")
 
 # What each must grant: readers of the log are the writers' own processes, too.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
@@ -37,20 +38,20 @@ class Publishing:
         naming: how files are called.
         on_publish: the function that hears of finished parts, as `module:function`.
         storage: settings of the file system for what is written.
-        success: which directories are marked as done.
         durability: as it was asked for; see `durability_of`.
+        success: which directories are marked as done.
         connection: settings of the file system for this query's processes; nobody else's business, and not in the log.
-        publish: how files get their final names, as it was asked for.
+        publish: how files get their final names, as it was asked for; None in what was read from the log.
         owner_only: files are readable by their owner alone where the store can, and nothing else was asked for.
     """
 
     naming: Naming
-    on_publish: str | None = None
-    storage: tuple[tuple[str, str], ...] = ()
+    on_publish: str | None
+    storage: tuple[tuple[str, str], ...]
+    durability: str
     success: SuccessFile | None = None
-    durability: str = "auto"
     connection: tuple[tuple[str, str], ...] = ()
-    publish: str = "auto"
+    publish: str | None = None
     owner_only: bool = False
 
     @classmethod
@@ -73,8 +74,8 @@ class Publishing:
             naming,
             parsed["onPublish"],
             _storage(parsed),
-            _success(parsed, extension),
             parsed["durability"],
+            _success(parsed, extension),
             connection,
             _publish(parsed, naming),
             parsed["encryption"] != "none" and "filePermission" not in parsed.given,
@@ -126,7 +127,7 @@ class Publishing:
             Naming.from_json(text["naming"]),
             text["onPublish"],
             tuple(text["storage"].items()),
-            durability=text["durability"],
+            text["durability"],
         )
 
 
@@ -145,7 +146,7 @@ def _check_connection(given: Iterable[str]) -> None:
             raise ConfigError(f"storage.{name} is an option of its own: write {own[name]}")
 
 
-def _check_publish(how: str, store: Capabilities) -> None:
+def _check_publish(how: str | None, store: Capabilities) -> None:
     if how == "rename" and not store.atomic_rename:
         raise ConfigError(f"publish=rename: the file system {store.driver!r} has no rename in one step; {_OUT}")
     if how == "copy" and store.atomic_rename:
@@ -186,5 +187,7 @@ def _storage(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
     return (*permissions.items(), *blocks.items())
 
 
-# Of a query that says nothing else.
-DEFAULT_PUBLISHING = Publishing(Naming(None, "part", "", "newName", 7 * 86_400_000, "UTC"))
+def default_publishing() -> Publishing:
+    """Return the settings of a query that sets none."""
+    parsed = parse_options({}, "write")
+    return Publishing(Naming.from_options(parsed, ""), parsed["onPublish"], _storage(parsed), parsed["durability"])
