@@ -18,11 +18,11 @@ from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
+from ftfile.core.context import SYSTEM
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
+from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def _measure(settings: Settings, rows: pyarrow.Table, file_format: str, segment_
     for number in range(SMOKE_ROUNDS if settings.smoke else ROUNDS):
         os.sync()
         fs = open_filesystem(str(directory / "out"))
-        stage = Stage(fs, SYSTEM_IDS, TaskIdentity(JobIdentity("benchmark"), 0, 0))
+        stage = Stage(fs, SYSTEM.ids, TaskIdentity(JobIdentity("benchmark"), 0, 0))
         assembler = Assembler(fs, stage, head.definitions, head.version)
         ours_ms.append(_time_ms(partial(_assemble, assembler, head)))
         stage.discard()
@@ -90,10 +90,10 @@ def _due(directory: Path, rows: pyarrow.Table, file_format: str, segment_rows: i
     batches = rows.num_rows // segment_rows
     options = {"path": str(directory / "out"), "fileFormat": file_format, "maxBatchesPerFile": str(batches)}
     for batch_id in range(batches):
-        writer = SinkWriter.plan(SinkConfig.from_options(options, schema))
+        writer = SinkWriter.plan(SinkConfig.from_options(options, schema), current())
         task = TaskIdentity(StreamIdentity("query", "run", batch_id), 0, 0)
-        message = writer.write(task, rows.slice(batch_id * segment_rows, segment_rows).to_batches(10_000))
-        writer.commit([message], batch_id)
+        message = writer.write(task, rows.slice(batch_id * segment_rows, segment_rows).to_batches(10_000), current())
+        writer.commit([message], batch_id, current())
     return CommitLog(open_filesystem(str(directory / "out"))).read_on()
 
 

@@ -16,6 +16,7 @@ from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
+from ftfile.testing.context import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,18 +63,18 @@ def _peak_mib(directory: Path, rolling: str, file_format: str, rows: int, bucket
         "rolling": rolling,
         "maxOpenBytes": f"{OPEN_MIB}m",
     }
-    writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema_json(schema)))
+    writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema_json(schema)), current())
     author = JobIdentity if rolling == "batch" else None
     for batch_id, count in enumerate((BATCH_ROWS // 10, rows)):
         identity = author(f"{batch_id}") if author else StreamIdentity("query", "run", batch_id)
         before = _memory_mib("VmRSS")
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
-        message = writer.write(TaskIdentity(identity, 0, 0), _batches(count, buckets))
+        message = writer.write(TaskIdentity(identity, 0, 0), _batches(count, buckets), current())
         peak = _memory_mib("VmHWM") - before
         found = sum(part.rows for part in message.parts) + sum(segment.rows for segment in message.segments)
         if found != count:
             raise RuntimeError(f"{found} rows of {count} were written")
-        writer.commit([message], batch_id)
+        writer.commit([message], batch_id, current())
     return peak
 
 

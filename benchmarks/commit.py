@@ -16,6 +16,7 @@ from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.stream_writer import FtFileStreamWriter
+from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def _commit_alone(directory: Path, batches: int) -> tuple[list[float], list[floa
         messages = query.write(batch_id, partitions)
         began = time.perf_counter()
         options = {"path": query.path, **query.options}
-        writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(TEXT_COLUMNS)))
+        writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(TEXT_COLUMNS)), current())
         built = time.perf_counter()
-        writer.commit(messages, batch_id)
+        writer.commit(messages, batch_id, current())
         commit_ms.append((time.perf_counter() - built) * 1000)
         build_ms.append((built - began) * 1000)
     _check_files(directory / "out", batches + WARM_UP)

@@ -37,6 +37,7 @@ from ftfile.keys.keys import Keys
 from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
+from ftfile.testing.context import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,10 +244,10 @@ def _small_batches(settings: Settings) -> Table:
 def _stream(directory: Path, rows: pyarrow.Table, options: dict[str, str]) -> None:
     config = SinkConfig.from_options({"path": str(directory), **options}, spark_schema_json(rows.schema))
     for number in range(rows.num_rows // BATCH_ROWS):
-        writer = SinkWriter.plan(config)
+        writer = SinkWriter.plan(config, current())
         identity = TaskIdentity(StreamIdentity("benchmark", "run", number), 0, 0)
         batches = rows.slice(number * BATCH_ROWS, BATCH_ROWS).to_batches()
-        writer.commit([writer.write(identity, batches)], number)
+        writer.commit([writer.write(identity, batches, current())], number, current())
     ftfile.flush(directory)
 
 

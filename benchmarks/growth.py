@@ -16,8 +16,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.checksum import checksum
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
+from ftfile.core.context import SYSTEM
+from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,13 +82,13 @@ class _Writer:
     def _write(self, ending: str) -> str:
         directory = layout.staged_directory("query", self.batches)
         self.fs.make_directories(directory)
-        path = f"{directory}/{SYSTEM_IDS.unique()}.{ending}"
+        path = f"{directory}/{SYSTEM.ids.unique()}.{ending}"
         with self.fs.create(path) as stream:
             stream.write(CONTENT * (SEGMENTS_PER_BATCH if ending == "spool" else 1))
         return path
 
     def _add(self, kind: Literal["part", "segment"], path: str, bucket: str = "") -> Add:
-        unique = SYSTEM_IDS.unique()
+        unique = SYSTEM.ids.unique()
         return Add(
             id=unique,
             kind=kind,

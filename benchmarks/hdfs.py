@@ -23,7 +23,7 @@ from benchmarks.sinks import Sink
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from ftfile.fs.hdfs.native.filesystem import NativeHdfsFileSystem
 from ftfile.fs.hdfs.webhdfs.filesystem import WebHdfsFileSystem
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.minicluster import MiniCluster
 

@@ -38,10 +38,11 @@ import numpy, pickle, pyarrow
 import ftfile.spark.stream_writer
 from ftfile.arrays.buffers import from_numpy
 from ftfile.attempt.identity import TaskIdentity
+from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch
 query = MicroBatch({path!r}, {{"sequence": "long"}}, {{"fileFormat": {file_format!r}}})
 batch = pyarrow.RecordBatch.from_arrays([from_numpy(numpy.ones(1, numpy.int64), pyarrow.int64())], ["sequence"])
-pickle.loads(query.plan()).write(TaskIdentity(query.identity(0), 0, 0), [batch])
+pickle.loads(query.plan()).write(TaskIdentity(query.identity(0), 0, 0), [batch], current())
 """
 
 

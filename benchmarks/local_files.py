@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table, percentile
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.metered import MeteredFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch

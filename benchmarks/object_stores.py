@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.store_assembly import assembly_table
 from ftfile.attempt.identity import StreamIdentity
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.writer import SinkWriter
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.object_stores import azure, servers
 from tests.object_stores.wire import Wire
@@ -183,10 +183,10 @@ def _commit(subject: _Subject, publish: str, files: int, commits: int) -> tuple[
     times_ms, requests = [], []
     for batch in range(commits + WARM_UP):
         messages = _write(query, batch, files)
-        writer = SinkWriter.plan(query.config())
+        writer = SinkWriter.plan(query.config(), current())
         with subject.requests() as sent:
             began = time.perf_counter()
-            writer.commit(messages, batch)
+            writer.commit(messages, batch, current())
             times_ms.append((time.perf_counter() - began) * 1000)
             requests.append(len(sent))
     times_ms, requests = times_ms[WARM_UP:], requests[WARM_UP:]

@@ -14,9 +14,9 @@ from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.checksum import checksum
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
+from ftfile.core.context import SYSTEM
 from ftfile.maintenance.ranges import merge_ranges
+from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def _write(path: Path, batches: int, files: int) -> None:
         for add in adds:
             (path / (add.final_path or "")).touch()
         author = StreamAuthor("query", "run", batch, f"{batch}", None)
-        record = Record(batch, SYSTEM_IDS.unique(), author, 0, adds=adds, tasks=2, after=previous)
+        record = Record(batch, SYSTEM.ids.unique(), author, 0, adds=adds, tasks=2, after=previous)
         content = encode_record(record, layout.companion_path(batch, record.nonce)).content
         (path / layout.record_path(batch)).write_bytes(content)
         previous = record.nonce
@@ -82,11 +82,11 @@ def _write(path: Path, batches: int, files: int) -> None:
     log = CommitLog(fs)
     head = log.read_on()
     head.unpublished.clear()
-    write_base(fs, SYSTEM_IDS, head)
+    write_base(fs, SYSTEM.ids, head)
 
 
 def _add(batch: int) -> Add:
-    unique = SYSTEM_IDS.unique()
+    unique = SYSTEM.ids.unique()
     return Add(
         id=unique,
         kind="part",

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ftfile.commit.format.layout import is_staged
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
+from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem, OutputStream
@@ -95,7 +95,7 @@ class _HeldStream(WrapperStream):
 
 def open_location(location: Location) -> HeldFileSystem:
     url = location.url.removeprefix("held+")
-    fs = open_filesystem(url, settings=location.settings, clock=location.clock)
+    fs = open_filesystem(url, settings=location.settings, clock=location.context.clock)
     return HeldFileSystem(fs, Order(Path(os.environ[ORDERS]), url.partition(":")[0]))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from tests.cluster import hdfs_job
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from tests.cluster import held_files, stores_job
 from tests.cluster.cluster import executor_of, kill, wait_for
 from tests.cluster.held_files import Order

@@ -12,7 +12,7 @@ from ftfile.commit import post_commit as keeping
 from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
 from ftfile.testing.checker import check_directory
-from ftfile.testing.repeatable import repeatable
+from ftfile.testing.context import current, repeatable
 from tests.crash.turns import Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
 
@@ -37,7 +37,7 @@ SCENARIO = Scenario(
 UPKEEP: dict[str, Callable[[str], object]] = {
     "flush": ftfile.flush,
     "compact": ftfile.compact,
-    "vacuum": lambda path: ftfile.vacuum(path, dry_run=False, grace="0s", force=True),
+    "vacuum": lambda path: ftfile.vacuum(path, dry_run=False, grace="0s", force=True, context=current()),
 }
 TRIES = 30
 
@@ -98,6 +98,6 @@ def test_no_row_is_lost_or_doubled(hundred: int) -> None:
             assert check_directory(fs).live_rows == expected
             IDS.start(3, 0)
             CLOCK.advance(1)
-            ftfile.flush(SCENARIO.query(fs, "a").path)
+            ftfile.flush(SCENARIO.query(fs, "a").path, context=current())
             report = check_directory(fs)
             assert (report.live_rows, report.visible_rows) == (expected, expected)

@@ -21,9 +21,9 @@ from ftfile.core.errors import AlreadyExists, OutcomeUnknown
 from ftfile.filters import aes_gcm
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.keys.keys import forget_keys
+from ftfile.testing.context import repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
-from ftfile.testing.repeatable import repeatable
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,

@@ -12,15 +12,14 @@ import pytest
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
 from ftfile.keys.keys import forget_keys
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import SeededIds
+from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
-from ftfile.testing.repeatable import repeatable
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.scenarios import (
     BATCHES,
@@ -181,7 +180,7 @@ def test_a_fault_at_every_call_of_a_batch_write(model: str, fault: Fault) -> Non
     batch = Batch("ab")
 
     def write(fs: FileSystem) -> None:
-        scenario.query(fs, "a").run_job(SYSTEM_IDS.unique(), scenario.deal(batch, tasks=2))
+        scenario.query(fs, "a").run_job(current().ids.unique(), scenario.deal(batch, tasks=2))
 
     for run in fault_sweep(fault, make, write):
         with told(str(run)):

@@ -10,8 +10,8 @@ import pytest
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.log import bases
 from ftfile.maintenance.flush import flush
+from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import crash_states
-from ftfile.testing.repeatable import repeatable
 from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
@@ -144,7 +144,7 @@ class Ring:
             fs.note(batch.note)
         if not batches:
             IDS.start(run, 0)
-            flush(self.scenario.query(own, "a", run, driver=name).path)
+            flush(self.scenario.query(own, "a", run, driver=name).path, context=current())
 
     def crash(self, seen: set[tuple[bytes, tuple[str, ...]]], *schedule: tuple[str, int]) -> dict[str, int]:
         """Run under a schedule, cut power at every moment of it, and recover."""

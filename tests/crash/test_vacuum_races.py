@@ -10,8 +10,8 @@ import ftfile
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.log import bases
 from ftfile.core.errors import FtfileError
+from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import crash_states
-from ftfile.testing.repeatable import repeatable
 from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
@@ -86,7 +86,7 @@ class Race:
         self.scenario.check_finished(fs)
         CLOCK.advance(1)
         IDS.start(4, 0)
-        ftfile.vacuum(self.scenario.query(fs, "a").path, dry_run=False, grace="0s", force=True)
+        ftfile.vacuum(self.scenario.query(fs, "a").path, dry_run=False, grace="0s", force=True, context=current())
         self.scenario.check_finished(fs)
 
     def commit(self, fs: CrashingFileSystem, turns: Turns) -> None:
@@ -99,7 +99,7 @@ class Race:
     def vacuum(self, fs: CrashingFileSystem, turns: Turns) -> None:
         query = self.scenario.query(TurnsFileSystem(fs, "vacuum", turns), "a", 2, driver="vacuum")
         IDS.start(2, 0)
-        ftfile.vacuum(query.path, dry_run=False, grace="0s", force=True)
+        ftfile.vacuum(query.path, dry_run=False, grace="0s", force=True, context=current())
 
 
 def recorded(fs: CrashingFileSystem) -> list[str]:

@@ -14,7 +14,6 @@ from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAutho
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import FtfileError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.registry import register
 from ftfile.keys.keys import Keys
 from ftfile.maintenance.flush import flush
@@ -23,6 +22,7 @@ from ftfile.sink.writer import forget_logs
 from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
@@ -163,14 +163,14 @@ class Scenario:
         for step, batch in enumerate(self.batches):
             if self.vacuum and step == len(self.batches) - 1:
                 IDS.start(run, step + 1)
-                ftfile.vacuum(queries[batch.query].path, dry_run=False)
+                ftfile.vacuum(queries[batch.query].path, dry_run=False, context=current())
             if batch.note not in recorded:
                 IDS.start(run, step)
                 self.run_batch(batch, queries[batch.query], run)
                 record(batch.note)
         if self.flush:
             IDS.start(run, len(self.batches))
-            flush(next(iter(queries.values())).path)
+            flush(next(iter(queries.values())).path, context=current())
 
     def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> Query:
         """Return a query that was started anew; drivers of different names share nothing but the disk."""
@@ -193,7 +193,7 @@ class Scenario:
         tasks = self.deal(batch, tasks=2 if run == 1 else 1)
         if batch.change == "transaction":
             query.options |= {"txnAppId": batch.query, "txnVersion": str(batch.batch_id)}
-            query.run_job(SYSTEM_IDS.unique(), tasks)
+            query.run_job(current().ids.unique(), tasks)
             return
         query.overwrite = batch.change == "overwrite"
         if query.overwrite:
@@ -207,7 +207,9 @@ class Scenario:
 
     def maintain(self, batch: Batch, path: str) -> None:
         where: Any = {"letter": list(batch.letters)} if batch.letters else "all"
-        ftfile.compact(path) if batch.change == "compact" else ftfile.drop(path, where)
+        ftfile.compact(path, context=current()) if batch.change == "compact" else ftfile.drop(
+            path, where, context=current()
+        )
 
     def deal(self, batch: Batch, tasks: int) -> list[list[dict[str, Any]]]:
         more = [{"letter": line[0]} if self.partitioned or self.named else {} for line in batch.lines]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import FtfileError, OutcomeUnknown, Unavailable
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.mounting import mounted

@@ -36,7 +36,7 @@ from ftfile.fs.calls.deadline import start as run_later
 from ftfile.fs.hdfs.native import close as hdfs_native_close
 from ftfile.fs.hdfs.webhdfs import client as webhdfs_client
 from ftfile.fs.hdfs.webhdfs import filesystem as webhdfs
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_a_name_service_is_found_in_hadoops_configuration(
 
 def test_another_user_is_refused(url: str, scheme: str) -> None:
     opened(url, directoryPermission="700").put("file", b"data")
-    code = f"from ftfile.fs.registry import open_filesystem as o; o({url!r}).put('other', b'')"
+    code = f"from ftfile.testing.context import open_filesystem as o; o({url!r}).put('other', b'')"
     environment = os.environ | {"HADOOP_USER_NAME": "nobody"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert "PermissionDenied" in run.stderr
@@ -451,7 +451,7 @@ def test_a_lost_datanode_is_named_and_waited_for(cluster: MiniCluster, urls: lis
 
 KILLED_WRITER = """\
 import os, signal, sys
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 fs = open_filesystem(sys.argv[1])
 streams = [fs.create(name) for name in ("staged", "to-delete", "to-rename")]
 for stream in streams:
@@ -477,7 +477,7 @@ def test_the_lease_of_a_killed_writer_blocks_nobody(fs: FileSystem, url: str) ->
 
 FORKED = """\
 import os, sys
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 urls = sys.argv[1:]
 used = [open_filesystem(url) for url in urls]
 for fs in used:

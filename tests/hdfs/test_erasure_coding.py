@@ -6,7 +6,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import Unsupported
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH

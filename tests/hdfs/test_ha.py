@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, FtfileError, Unavailable
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.hdfs.ha_cluster import SERVICE, DeadHost, HaCluster, why_no_dead_host

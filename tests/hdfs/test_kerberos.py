@@ -14,7 +14,7 @@ import pytest
 from ftfile.core.errors import PermissionDenied
 from ftfile.fs.hdfs.environment import HANDED_OVER
 from ftfile.fs.hdfs.tokens import FILE_VARIABLE
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
 from ftfile.fs.hdfs.tokens import FILE_VARIABLE
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.hdfs.kdc import Kdc

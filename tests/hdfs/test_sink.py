@@ -10,8 +10,8 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, OutOfSpace, Unsupported
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 from tests.hdfs.test_drivers import status_of

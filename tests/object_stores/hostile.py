@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import ftfile
 from ftfile.core.errors import FtfileError, StorageError
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import Unsupported
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.fs.paths import NAME_BYTES_MAX
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import ODD_NAMES, FileSystemContract
 from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client

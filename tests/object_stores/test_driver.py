@@ -25,15 +25,14 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.s3 import filesystem as s3
 from ftfile.fs.s3 import multipart_upload as s3_upload
 from ftfile.fs.s3.bucket import S3Bucket
 from ftfile.fs.s3.errors import remote_error
 from ftfile.fs.s3.multipart_upload import S3Upload
 from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.context import open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
-from ftfile.testing.repeatable import repeatable
 from tests.object_stores.servers import BUCKET, CREDENTIALS, PROFILES, client
 from tests.object_stores.test_sink import Sink, rows
 from tests.object_stores.wire import FAULTS, Fault, Wire

@@ -12,10 +12,9 @@ import ftfile
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.log import bases
 from ftfile.core.errors import FtfileError
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
-from ftfile.testing.repeatable import repeatable
 from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.test_driver import uploads
@@ -86,10 +85,10 @@ class RollingStream(Stream):
         """Yield two batches and a compaction."""
         yield from super().steps()
         yield from super().steps()
-        yield lambda: ftfile.compact(self.sink.url, storage=self.sink.store.settings)
+        yield lambda: ftfile.compact(self.sink.url, storage=self.sink.store.settings, context=current())
 
     def check(self) -> None:
-        ftfile.flush(self.sink.url, storage=self.sink.store.settings)
+        ftfile.flush(self.sink.url, storage=self.sink.store.settings, context=current())
         self.query.restart()
         self.sink.checked(*self.letters)
         assert "compact" in {version.operation for version in self.sink.open().history()}

@@ -11,8 +11,8 @@ import pytest
 
 from ftfile.core.errors import OutcomeUnknown, StorageError, Unsupported
 from ftfile.fs.paths import NAME_BYTES_MAX
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import ODD_NAMES, FileSystemContract
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH

@@ -12,9 +12,9 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, Unsupported
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink import writer as sink_writer
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.wire import Wire
@@ -139,9 +139,9 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     planned = query.plan()
     with Wire(sink.store)() as writing:
         messages = [query.run_task(planned, query.identity(2), part, rows("a")) for part in range(parts)]
-    writer = sink_writer.SinkWriter.plan(query.config())
+    writer = sink_writer.SinkWriter.plan(query.config(), current())
     with Wire(sink.store, like_aws=like_aws)() as committing:
-        writer.commit(messages, 2)
+        writer.commit(messages, 2, current())
     sink.checked(*"a" * 3 * parts)
     return writing, committing
 
@@ -206,7 +206,7 @@ def test_large_segments_are_copied_within_the_store(
     planned = query.plan()
     with Wire(each_store)() as wire:
         message = query.run_task(planned, query.identity(3), 0, [])
-    sink_writer.SinkWriter.plan(query.config()).commit([message], 3)
+    sink_writer.SinkWriter.plan(query.config(), current()).commit([message], 3, current())
     assert (wire.counts()["copy part"], wire.counts()["part"]) == (copied, sent)
     head = ["value"] if "header" in options else []
     check_directory(open_filesystem(sink.url, settings=each_store.settings), rows_of=lambda content: content.split())

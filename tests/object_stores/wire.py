@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from tests.object_stores.servers import client
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ftfile.commit.format.layout import record_path
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.context import open_filesystem
 from tests.demo.process import session_members
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def open_location(location: Location) -> DeadlyFileSystem:
     logging.basicConfig()
     logging.getLogger("ftfile").setLevel(logging.DEBUG)
     url = location.url.removeprefix("deadly+")
-    return DeadlyFileSystem(open_filesystem(url, settings=location.settings, clock=location.clock))
+    return DeadlyFileSystem(open_filesystem(url, settings=location.settings, clock=location.context.clock))
 
 
 def install(directory: Path) -> None:

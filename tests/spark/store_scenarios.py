@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import ftfile
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from tests.crash.share import THOROUGH
 from tests.spark import deadly_files
 from tests.spark.deadly_files import Death

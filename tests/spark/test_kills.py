@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import ftfile
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from tests.demo.kill import Kill, Moment, hunt
 from tests.demo.process import SparkApp, own_environment, session_members
 from tests.demo.sinks import Target, observe

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from tests.crash.share import THOROUGH
 from tests.hdfs.minicluster import MiniCluster
 from tests.spark.killing import run_until_killed

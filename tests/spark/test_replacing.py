@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.functions import col, lit
 
 import ftfile
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from tests.spark.scripted_source import Row, Script, run, start
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 import ftfile
 import ftfile.spark
 from ftfile.commit.log.log import CommitLog
-from ftfile.fs.registry import open_filesystem
 from ftfile.maintenance.flush import flush
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from tests.spark.scripted_source import Row, Script, run, start
 from tests.spark.waiting import wait_until
 

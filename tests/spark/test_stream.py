@@ -36,7 +36,7 @@ def committed(path: str) -> list[tuple[Any, ...]]:
 
 
 def filesystem(path: str) -> FileSystem:
-    from ftfile.fs.registry import open_filesystem
+    from ftfile.testing.context import open_filesystem
 
     return open_filesystem(path)
 

@@ -1,4 +1,4 @@
-"""Is the directory that a task sees the one that the driver sees? A local path may be another disk on every host."""
+"""The marker by which tasks recognise the driver's directory: a local path may be another disk on every host."""
 
 from __future__ import annotations
 
@@ -11,67 +11,66 @@ from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
 
 if TYPE_CHECKING:
-    from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Place", "check_place", "find_place", "mark_place")
+__all__ = ("DirectoryMarker", "check_marker", "read_marker", "write_marker")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What the driver found in its directory.
+class DirectoryMarker:
+    """The marker of a directory.
 
     Attributes:
-        mark: a random name, written into the directory once; a copy of the directory has it, too.
+        id: random, written into the directory once; a copy of the directory has it, too.
         host: of the driver, for messages.
     """
 
-    mark: str
+    id: str
     host: str
 
 
-def mark_place(fs: FileSystem, ids: IdSource) -> Place | None:
-    """Return by what tasks know the directory; None where every host sees the same one by itself.
+def write_marker(fs: FileSystem) -> DirectoryMarker | None:
+    """Return the directory's marker, written if it is missing; None where every host sees the same directory.
 
-    The mark is made before any task looks for it, so that no mount remembers that it was missing.
+    It is made before any task looks for it, so that no mount remembers that it was missing.
     """
-    place = find_place(fs)
-    if place is not None or not _may_differ(fs):
-        return place
+    marker = read_marker(fs)
+    if marker is not None or not _may_differ(fs):
+        return marker
     for directory in ("", layout.META):
         fs.make_directories(directory)
     with contextlib.suppress(AlreadyExists):  # another driver's: what is there counts
-        fs.create_exclusive(layout.PLACE, ids.unique().encode())
-    return find_place(fs)
+        fs.create_exclusive(layout.PLACE, fs.context.ids.unique().encode())
+    return read_marker(fs)
 
 
-def find_place(fs: FileSystem) -> Place | None:
-    """Return by what tasks know the directory, if that is needed and it was ever marked."""
+def read_marker(fs: FileSystem) -> DirectoryMarker | None:
+    """Return the directory's marker, or None if none is needed or written."""
     if not _may_differ(fs):
         return None
     try:
-        return Place(fs.read(layout.PLACE).decode(), socket.gethostname())
+        return DirectoryMarker(fs.read(layout.PLACE).decode(), socket.gethostname())
     except NotFound:
         return None
 
 
-def check_place(fs: FileSystem, path: str, place: Place | None) -> None:
-    """Check in a task that it sees what the driver saw; costs one small read.
+def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> None:
+    """Check that this process sees the directory with the marker; costs one small read.
 
     Raises:
         ConfigError: it sees another directory, or none.
     """
-    if place is None:
+    if marker is None:
         return
     try:
         found = fs.read(layout.PLACE).decode()
     except NotFound:
         found = None
-    if found != place.mark:
+    if found != marker.id:
         raise ConfigError(
             f"path={path!r}: an executor on the host {socket.gethostname()!r} sees "
             f"{'no such directory' if found is None else 'another directory'} there than the driver on "
-            f"{place.host!r}. A local path must lead to the same storage on every host: mount it everywhere at the "
+            f"{marker.host!r}. A local path must lead to the same storage on every host: mount it everywhere at the "
             "same place (such as NFS), use the URL of a store that all hosts reach, or keep the executors on the "
             "driver's host"
         )

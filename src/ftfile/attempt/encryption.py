@@ -14,6 +14,9 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.keys.keys import Keys, check_key_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
     from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem
@@ -85,7 +88,13 @@ class Encryption:
         return AesGcm(self.key_id, self.keys)
 
 
-def open_to_write(url: str, settings: tuple[tuple[str, str], ...], encryption: Encryption | None) -> FileSystem:
-    """Open a directory, which need not exist yet, for a writer with such settings."""
-    fs = open_filesystem(url, settings=dict(settings))
+def open_to_write(
+    url: str,
+    context: Context,
+    settings: Iterable[tuple[str, str]],
+    encryption: Encryption | None,
+    offered: Iterable[tuple[str, str]] = (),
+) -> FileSystem:
+    """Open a directory, which need not exist yet, for a writer with such settings; see `open_filesystem`."""
+    fs = open_filesystem(url, context, dict(settings), dict(offered))
     return fs if encryption is None else SealedFileSystem(fs, encryption.keys, encryption.key_id)

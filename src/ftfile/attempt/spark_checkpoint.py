@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise, open_filesystem
+
+if TYPE_CHECKING:
+    from ftfile.core.context import Context
 
 __all__ = ("BatchOffsets", "read_offsets", "read_query_id")
 
@@ -24,9 +27,9 @@ class BatchOffsets:
     offsets: list[Any]
 
 
-def read_query_id(checkpoint: str | None) -> str | None:
+def read_query_id(checkpoint: str | None, context: Context) -> str | None:
     """Return the id in the checkpoint's `metadata` file, or None when there is none (yet) or it cannot be read."""
-    content = _read(checkpoint, "metadata")
+    content = _read(checkpoint, "metadata", context)
     if content is None:
         return None
     try:
@@ -35,13 +38,13 @@ def read_query_id(checkpoint: str | None) -> str | None:
         return None
 
 
-def read_offsets(checkpoint: str | None, batch_id: int) -> BatchOffsets | None:
+def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> BatchOffsets | None:
     """Return the offsets of a batch, or None when the checkpoint is not known or cannot be read here.
 
     The file is a version line, a line of batch metadata with its time, and one line per source. The hash covers the
     whole file: a file source's offset alone is equal for other data.
     """
-    content = _read(checkpoint, f"offsets/{batch_id}")
+    content = _read(checkpoint, f"offsets/{batch_id}", context)
     if content is None:
         return None
     lines = content.decode("utf-8", "replace").splitlines()[2:]
@@ -55,11 +58,11 @@ def _as_json(line: str) -> object:
         return line
 
 
-def _read(checkpoint: str | None, name: str) -> bytes | None:
+def _read(checkpoint: str | None, name: str, context: Context) -> bytes | None:
     if checkpoint is None:
         return None
     try:
-        return open_filesystem(normalise(checkpoint)).read(name)
+        return open_filesystem(normalise(checkpoint), context).read(name)
     except NotFound:
         return None
     except (StorageError, ConfigError) as error:

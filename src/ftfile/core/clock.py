@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ("SYSTEM_CLOCK", "Clock", "SystemClock")
+__all__ = ("Clock", "SystemClock")
 
 
 class Clock(Protocol):
@@ -35,6 +35,3 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait in this thread."""
         time.sleep(seconds)
-
-
-SYSTEM_CLOCK = SystemClock()

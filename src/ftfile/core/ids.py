@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-__all__ = ("SYSTEM_IDS", "IdSource", "SystemIds", "random_bytes")
+__all__ = ("IdSource", "SystemIds", "random_bytes")
 
 
 class IdSource(Protocol):
@@ -21,9 +21,6 @@ class SystemIds:
     def unique(self) -> str:
         """Return 32 random hex digits."""
         return os.urandom(16).hex()
-
-
-SYSTEM_IDS = SystemIds()
 
 
 def random_bytes(count: int) -> bytes:

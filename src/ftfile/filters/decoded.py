@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Buffer: TypeAlias = bytearray | memoryview
 
-__all__ = ("PlainFile", "decoded_file", "decoded_piece", "naming")
+__all__ = ("PlainFile", "decoded_file", "decoded_piece", "stream_errors")
 
 _ADVICE = "Another program changed it: restore it from a copy"
 
@@ -55,12 +55,12 @@ def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
     Raises:
         CorruptData: it is not what its filters make; names `path`.
     """
-    with naming(path):
+    with stream_errors(path):
         return chain.decode(data, identity)
 
 
 @contextmanager
-def naming(path: str) -> Iterator[None]:
+def stream_errors(path: str) -> Iterator[None]:
     """Turn errors about streams into errors that say of which file they are.
 
     Raises:
@@ -155,7 +155,7 @@ class _Decoded(PlainFile):
             self._coded = memoryview(self._file.read(_READ_BYTES))
             self._crc.update(self._coded)
         data, self._coded = self._coded[: self._feed_bytes], self._coded[self._feed_bytes :]
-        with naming(self.name):
+        with stream_errors(self.name):
             if data:
                 plain = self._decoder.feed(data)
                 likely = len(data) * _PLAIN_BYTES // (len(plain) + 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from ftfile.core.errors import CorruptData
 from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, Opened, header_bytes
 from ftfile.filters.api import BadStream
-from ftfile.filters.decoded import PlainFile, naming
+from ftfile.filters.decoded import PlainFile, stream_errors
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -43,7 +43,7 @@ class _Decrypted(PlainFile):
         super().__init__(file, plain_bytes)
         self._held_number = -1
         self._held = b""
-        with naming(self.name):
+        with stream_errors(self.name):
             file_bytes = file.seek(0, os.SEEK_END)
             file.seek(0)
             start = file.read(min(file_bytes, HEADER_BYTES_MAX))
@@ -76,7 +76,7 @@ class _Decrypted(PlainFile):
             step = self._opened.chunk_bytes + TAG_BYTES
             self._file.seek(self._start + number * step)
             data = self._file.read(step)
-            with naming(self.name):
+            with stream_errors(self.name):
                 self._held = self._opened.decrypt(data, number, is_last=number == self._chunks - 1)
             self._held_number = number
         return self._held

@@ -12,12 +12,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NotFound
 from ftfile.fs.output_stream import OutputStream
 from ftfile.fs.paths import fault_of, length_fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ftfile.core.context import Context
 
 __all__ = ("Capabilities", "Durability", "FileInfo", "FileSystem", "InputFile", "OutputStream")
 
@@ -125,7 +128,13 @@ class InputFile(ABC):
 
 
 class FileSystem(ABC):
-    """A store. Drivers and decorators derive from it; instances can be pickled."""
+    """A store. Drivers and decorators derive from it; instances can be pickled.
+
+    Attributes:
+        context: clock, ids and retries of the process that opened it; a driver that nobody opened has the machine's.
+    """
+
+    context: Context = SYSTEM
 
     @property
     @abstractmethod

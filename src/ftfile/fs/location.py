@@ -12,47 +12,57 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
 
-__all__ = ("Location", "normalise", "parse", "read_seconds")
+__all__ = ("Location", "Url", "normalise", "parse", "read_seconds")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
-    """Where a directory is, and what its driver needs besides.
+class Url:
+    """Where a directory is.
 
     Attributes:
         scheme: in lower case.
         authority: what stands between `//` and the next slash (host, bucket, store's name); may be empty.
         path: absolute and canonical; `/` alone where the URL has none.
-        settings: the driver's own, from the options `storage.<name>`; it refuses those it does not know.
-        clock: for modification times and waits of drivers that keep their own.
     """
 
     scheme: str
     authority: str
     path: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    clock: Clock = SYSTEM_CLOCK
 
     @property
     def url(self) -> str:
         """Return the canonical text."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
+
+@dataclass(frozen=True, slots=True)
+class Location(Url):
+    """Where a directory is, and what its driver needs besides.
+
+    Attributes:
+        settings: the driver's own, from the options `storage.<name>`; it refuses those it does not know.
+        offered: more settings, which a driver takes if it knows them.
+        context: of the process.
+    """
+
+    settings: Mapping[str, str]
+    offered: Mapping[str, str]
+    context: Context
+
     def known_settings(self, *known: str) -> dict[str, str]:
-        """Return the settings as the driver spells them: Spark hands over all names in lower case.
+        """Return settings and known offered ones as the driver spells them: Spark hands over names in lower case.
 
         Raises:
             ConfigError: there are others.
@@ -63,7 +73,8 @@ class Location:
             names = ", ".join(f"storage.{name}" for name in unknown)
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ConfigError(f"the driver of {self.scheme!r} has no setting {names}: {has}")
-        return {spelling[name.lower()]: text for name, text in self.settings.items()}
+        given = {spelling[name.lower()]: text for name, text in self.settings.items()}
+        return {name: text for name, text in self.offered.items() if name in known} | given
 
 
 def read_seconds(given: Mapping[str, str], name: str, default: str, *, zero: bool = False) -> float:
@@ -91,7 +102,7 @@ def normalise(url: str) -> str:
     return parse(url).url
 
 
-def parse(url: str) -> Location:
+def parse(url: str) -> Url:
     """Take a URL or an absolute local path apart.
 
     Raises:
@@ -103,7 +114,7 @@ def parse(url: str) -> Location:
     if match is None:
         if not url.startswith("/"):
             raise ConfigError(f"the path {url!r} is relative; give an absolute path or a URL")
-        return Location("file", "", _canonical(url))
+        return Url("file", "", _canonical(url))
     scheme, path = match[1].lower(), url[match.end() :]
     authority = ""
     if path.startswith("//"):
@@ -115,7 +126,7 @@ def parse(url: str) -> Location:
         raise ConfigError(f"{url!r} has no slash after its scheme; write {scheme}:///path, and {hint}")
     if scheme == "file":
         authority = _require_local(url, authority, path)
-    return Location(scheme, authority, _canonical(path))
+    return Url(scheme, authority, _canonical(path))
 
 
 def _refuse_password(scheme: str, authority: str) -> None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 import pkgutil
 from typing import TYPE_CHECKING
 
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import ConfigError
-from ftfile.core.retry import RetryPolicy
 from ftfile.fs.location import Location, normalise, parse
 from ftfile.fs.retrying import RetryingFileSystem
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
     Factory: TypeAlias = Callable[[Location], FileSystem]
@@ -37,7 +35,6 @@ __all__ = (
 )
 
 ENTRY_POINT_GROUP = "ftfile.filesystems"
-ONCE = RetryPolicy(attempts=1)
 
 _BUILT_IN = {
     "file": "ftfile.fs.local.filesystem:open_location",
@@ -74,29 +71,27 @@ def known_schemes() -> tuple[str, ...]:
 
 def open_filesystem(
     url: str,
-    *,
+    context: Context,
     settings: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM_CLOCK,
-    policy: RetryPolicy | None = None,
+    offered: Mapping[str, str] | None = None,
 ) -> FileSystem:
     """Open the directory at `url`, which need not exist yet, as the root of a file system that retries.
 
     Args:
         url: a URL or an absolute local path.
+        context: of the process.
         settings: the driver's own.
-        clock: sleeps between retries.
-        policy: of the retries; by default a driver that waits by itself is asked once.
+        offered: more settings, which a driver takes if it knows them.
 
     Raises:
         ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
         Unavailable: a driver that asks the store at once has no answer.
     """
     parsed = parse(url)
-    location = Location(parsed.scheme, parsed.authority, parsed.path, dict(settings or {}), clock)
-    fs = _factory(parsed.scheme, url)(location)
-    if policy is None and fs.capabilities.patient:
-        policy = ONCE
-    return RetryingFileSystem(fs, policy, clock)
+    location = Location(
+        parsed.scheme, parsed.authority, parsed.path, dict(settings or {}), dict(offered or {}), context
+    )
+    return RetryingFileSystem(_factory(parsed.scheme, url)(location), context)
 
 
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.retry import RetryPolicy, call_with_retries
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem, InputFile
 
 __all__ = ("REPEATABLE", "RetryingFileSystem")
@@ -28,19 +27,18 @@ class RetryingFileSystem(WrapperFileSystem):
 
     Args:
         inner: the file system that does the work.
-        policy: how often and how long.
-        clock: sleeps in between.
+        context: its clock sleeps in between; without a policy of its own, a driver that waits by itself is asked once.
     """
 
-    def __init__(self, inner: FileSystem, policy: RetryPolicy | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, inner: FileSystem, context: Context) -> None:
         super().__init__(inner)
-        self._policy = policy or RetryPolicy()
-        self._clock = clock
+        self.context = context
+        self._policy = context.retry or (RetryPolicy(attempts=1) if inner.capabilities.patient else RetryPolicy())
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, again and again if it is repeatable."""
         del path
-        return call_with_retries(call, self._policy, self._clock) if operation in REPEATABLE else call()
+        return call_with_retries(call, self._policy, self.context.clock) if operation in REPEATABLE else call()
 
     def open(self, path: str) -> InputFile:
         """Open a file whose reads are repeated likewise."""

@@ -25,6 +25,7 @@ class WrapperFileSystem(FileSystem):
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
+        self.context = inner.context
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, which does `operation` on `path`; wrapped streams and files come here, too."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
-from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.extensions import installed, load_extension
 from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, IssuedKey, is_key_id
@@ -122,7 +122,7 @@ class Keys:
         Raises:
             ConfigError: there is no such key.
         """
-        place, now_s = (self.reference, key_id), SYSTEM_CLOCK.monotonic_s()
+        place, now_s = (self.reference, key_id), SYSTEM.clock.monotonic_s()
         with _lock:
             issued = _issued.get(place)
         if issued is None or now_s - issued[0] > _ISSUED_S:

@@ -10,8 +10,8 @@ from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import Committed, catch_up, commit
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.commit.rewrites import Accepted, accept_rewrites
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.maintenance.merger import Merger
 from ftfile.maintenance.open_log import log_to_maintain
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
+    from ftfile.core.context import Context
 
 __all__ = ("TARGET_BYTES", "CompactReport", "compact", "plan_merges")
 
@@ -65,6 +66,7 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> CompactReport:
     """Merge small finished parts of the same bucket and encoding into parts of about `target_bytes`.
 
@@ -78,6 +80,7 @@ def compact(
         target_bytes: how large parts become.
         key_provider: of an encrypted directory; see `ftfile.open`.
         storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.
@@ -88,8 +91,8 @@ def compact(
     """
     if target_bytes < 1:
         raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
-    log = log_to_maintain(path, key_provider, storage)
-    author = MaintenanceAuthor("compact", SYSTEM_IDS.unique())
+    log = log_to_maintain(path, key_provider, storage, context)
+    author = MaintenanceAuthor("compact", log.ids.unique())
     with log_context(job=author.job_id):
         with log.lock:
             head, problems = catch_up(log, author)

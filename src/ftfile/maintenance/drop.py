@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.format.model import Body, MaintenanceAuthor, Remove
 from ftfile.commit.protocol import commit
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.maintenance.open_log import log_to_maintain
 from ftfile.maintenance.partition_filter import select
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.core.context import Context
 
 __all__ = ("ALL", "DropReport", "drop")
 
@@ -51,6 +52,7 @@ def drop(
     *,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> DropReport:
     """Remove all rows of some buckets, finished or not, in one record: a version has all of them, the next none.
 
@@ -62,6 +64,7 @@ def drop(
             "all" for everything in the directory.
         key_provider: of an encrypted directory; see `ftfile.open`.
         storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.
@@ -72,7 +75,7 @@ def drop(
             f"where={where!r} does not say what to drop: it takes values of partition columns, such as "
             f'{{"month": "7"}}, or "{ALL}" for every row in the directory'
         )
-    log, job_id = log_to_maintain(path, key_provider, storage), SYSTEM_IDS.unique()
+    log, job_id = log_to_maintain(path, key_provider, storage, context), context.ids.unique()
     dropped: list[Add] = []
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:

@@ -17,15 +17,15 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.commit.sealed.opening import open_with_keys
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.fs.registry import normalise
 from ftfile.maintenance.open_log import own_log
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
-from ftfile.sink.publishing.settings import DEFAULT_PUBLISHING, Publishing
+from ftfile.sink.publishing.settings import Publishing, default_publishing
 from ftfile.sink.rolling.groups import by_group
 from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.plan import RollingPlanner
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, DueJob, Record
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
+    from ftfile.core.context import Context
     from ftfile.fs.api import Durability
 
 __all__ = ("FlushReport", "flush")
@@ -71,6 +72,7 @@ def flush(
     query_id: str | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> FlushReport:
     """Finish the files that are open over batches, so that every reader sees their rows.
 
@@ -83,6 +85,7 @@ def flush(
         query_id: leave those of other queries open.
         key_provider: of an encrypted directory; see `ftfile.open`.
         storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: it is no ftfile directory.
@@ -90,8 +93,8 @@ def flush(
     """
     url = normalise(os.fspath(path))
     opened = (url, key_provider, tuple((storage or {}).items()))
-    log = own_log(path, key_provider, storage)
-    job_id = SYSTEM_IDS.unique()
+    log = own_log(path, key_provider, storage, context)
+    job_id = context.ids.unique()
     with log_context(job=job_id):
         return _Flush(opened, log, job_id, query_id, due_only=due_only).run()
 
@@ -153,7 +156,11 @@ class _Flush:
 
     def _log_with(self, storage: tuple[tuple[str, str], ...]) -> CommitLog:
         settings = (*self._connection, *storage)
-        return CommitLog(open_with_keys(self._url, self._key_provider, settings)) if storage else self._log
+        return (
+            CommitLog(open_with_keys(self._url, self._log.fs.context, self._key_provider, settings))
+            if storage
+            else self._log
+        )
 
     def _commit(
         self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
@@ -213,7 +220,7 @@ class _Flush:
     def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
         """Make parts for one record."""
         job_id = self._author.job_id
-        stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(job_id), 0, 0), durability)
+        stage = Stage(log.fs, log.ids, TaskIdentity(JobIdentity(job_id), 0, 0), durability)
         assembler = Assembler(log.fs, stage, head.definitions, head.version)
         rewrites: list[Rewrite] = []
         made = 0
@@ -247,10 +254,10 @@ class _Flush:
         rolling = RollingSettings.from_json(settings["rolling"]) if settings else ALL_END
         if not self._due_only:
             for segments in by_group(wanted.values()).values():
-                yield from jobs_of(segments, "flush", rolling, SYSTEM_IDS)
+                yield from jobs_of(segments, "flush", rolling, self._log.ids)
             return
         encoding = settings["encoding"] if settings else head.encoding or ""
-        for job in RollingPlanner(query_id, encoding, rolling, SYSTEM_IDS).due_at(head, self._log.clock.now_ms()):
+        for job in RollingPlanner(query_id, encoding, rolling, self._log.ids).due_at(head, self._log.clock.now_ms()):
             if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
                 yield replace(job, inputs=inputs)
 
@@ -272,4 +279,4 @@ def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:
 def _publishing_of(head: LogState, query_id: str) -> Publishing:
     """Return how the query names and publishes its files, as of its last batch."""
     settings = _settings_of(head, query_id)
-    return Publishing.from_json(settings) if settings else DEFAULT_PUBLISHING
+    return Publishing.from_json(settings) if settings else default_publishing()

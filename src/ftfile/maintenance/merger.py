@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,19 +10,17 @@ from ftfile.attempt.entries import add_of
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.commit.format.layout import parent, storage_identity, unique_part
+from ftfile.commit.format.layout import parent, unique_part
 from ftfile.commit.format.model import Origin
 from ftfile.commit.read.snapshot import open_add
 from ftfile.commit.rewrites import Rewrite
 from ftfile.commit.sealed.filesystem import keys_of
-from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Retry
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
 from ftfile.fs.paths import join
 from ftfile.parts.filtered_file import chain_of, extension_of
-from ftfile.parts.reader import plain_part
+from ftfile.parts.reader import read_part
 from ftfile.sink.assembly.assembler import file_schema_of
 
 if TYPE_CHECKING:
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import Capabilities, FileSystem
 
 __all__ = ("Merger", "merged_path")
-
-_ADVICE = "Another program changed it: restore it from a copy. It was not replaced"
 
 _log = get_logger(__name__)
 
@@ -89,7 +84,7 @@ class Merger:
         try:
             while waiting:
                 inputs = waiting.pop()
-                stages.append(Stage(self._fs, SYSTEM_IDS, self._identity))
+                stages.append(Stage(self._fs, self._fs.context.ids, self._identity))
                 try:
                     merged = self._merge(stages[-1], inputs, names[inputs[0].bucket])
                 except _UnreadableInput as found:
@@ -137,7 +132,7 @@ class Merger:
         place = f"{self._snapshot.version:010d}{self._count:05d}"
         path = merged_path(first, names, staged.id, extension_of(encoding), place, fs.capabilities)
         merged = replace(merged, final_path=path)
-        for batch in _rows(fs, fs.read(merged.path), merged, file_format, schema):
+        for batch in read_part(fs.read(merged.path), merged, file_format, schema, keys_of(fs)):
             after.update(batch)
         if before.digest() != after.digest():
             advice = "Nothing was replaced by it"
@@ -204,30 +199,11 @@ def _rows_of_all(
     """
     for number, add in enumerate(inputs):
         try:
-            yield from _rows(fs, open_add(add, fs.read), add, file_format, schema)
+            yield from read_part(open_add(add, fs.read), add, file_format, schema, keys_of(fs))
         except FtfileError as error:
             if error.retry is not Retry.NEVER:
                 raise
             raise _UnreadableInput(number, error) from error
-
-
-def _rows(fs: FileSystem, content: bytes, add: Add, file_format: Format, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part whose bytes are what was recorded.
-
-    Raises:
-        CorruptData: they are not.
-    """
-    if len(content) != add.length or checksum(content) != add.checksum:
-        found = f"{len(content)} bytes with {checksum(content)}"
-        raise CorruptData(add.final_path or add.path, f"{add.length} bytes with {add.checksum}", found, _ADVICE)
-    rows, file = 0, io.BytesIO(content)
-    file.name = add.final_path or add.path  # what errors call it
-    decode = file_format.for_file(storage_identity("part", add.path)).decode
-    for batch in decode(plain_part(file, add, file_format, keys_of(fs)), schema):
-        rows += batch.num_rows
-        yield batch
-    if rows != add.rows:
-        raise CorruptData(add.final_path or add.path, f"{add.rows} rows", f"{rows} rows", _ADVICE)
 
 
 def _origin(inputs: Sequence[Add], mixed: Origin) -> Origin:

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
 
 __all__ = ("log_to_maintain", "own_log", "storage_of")
 
 
 def log_to_maintain(
-    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None
+    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
 ) -> CommitLog:
     """Return the log that this process's writers use, too; of an encrypted directory, one with its keys.
 
@@ -29,19 +30,21 @@ def log_to_maintain(
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.
     """
-    opened = _opened(path, key_provider, storage)
+    opened = _opened(path, key_provider, storage, context)
     if keys_of(opened.log.fs) is not None:
         return _with_storage(opened, key_provider)
-    return open_log(opened.url, (*opened.connection, *storage_of(opened.log.read_on())))
+    return open_log(opened.url, context, (*opened.connection, *storage_of(opened.log.read_on())))
 
 
-def own_log(path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None) -> CommitLog:
+def own_log(
+    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
+) -> CommitLog:
     """Return a log that nobody else uses; as `log_to_maintain` in all other respects.
 
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.
     """
-    return _with_storage(_opened(path, key_provider, storage), key_provider)
+    return _with_storage(_opened(path, key_provider, storage, context), key_provider)
 
 
 def storage_of(head: LogState) -> tuple[tuple[str, str], ...]:
@@ -57,8 +60,10 @@ class _Opened(NamedTuple):
     connection: tuple[tuple[str, str], ...]
 
 
-def _opened(path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None) -> _Opened:
-    directory = Directory(path, key_provider, storage)
+def _opened(
+    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
+) -> _Opened:
+    directory = Directory(path, key_provider, storage, context)
     return _Opened(CommitLog(directory.file_system), directory.path, tuple((storage or {}).items()))
 
 
@@ -66,4 +71,4 @@ def _with_storage(opened: _Opened, key_provider: str | None) -> CommitLog:
     storage = storage_of(opened.log.read_on())
     if not storage:
         return opened.log
-    return CommitLog(open_with_keys(opened.url, key_provider, (*opened.connection, *storage)))
+    return CommitLog(open_with_keys(opened.url, opened.log.fs.context, key_provider, (*opened.connection, *storage)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.core.context import SYSTEM
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify
 from ftfile.source.directory import Directory
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from ftfile.core.context import Context
     from ftfile.maintenance.status import DirectoryStatus
     from ftfile.maintenance.verify.findings import VerifyReport
 
@@ -45,7 +47,11 @@ class OpenedDirectory(Directory):
 
 
 def open_directory(
-    path: str | os.PathLike[str], key_provider: str | None = None, *, storage: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    key_provider: str | None = None,
+    *,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> OpenedDirectory:
     """Open a directory that the sink wrote, for reading.
 
@@ -55,8 +61,9 @@ def open_directory(
             what the environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is
             not encrypted is refused when it is given.
         storage: settings of the file system: what the options `storage.<name>` are to the sink.
+        context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.
     """
-    return OpenedDirectory(path, key_provider, storage)
+    return OpenedDirectory(path, key_provider, storage, context)

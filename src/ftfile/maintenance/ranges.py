@@ -9,6 +9,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.read.merging import clip, make_range, merge
 from ftfile.commit.read.own_ranges import OwnRanges
 from ftfile.commit.read.ranges import drop_contained, list_ranges, read_range, write_range
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.maintenance.open_log import own_log
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.range import Range
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
 
 __all__ = ("merge_all", "merge_ranges")
 
@@ -31,7 +33,11 @@ _log = get_logger(__name__)
 
 
 def merge_ranges(
-    path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
+    path: str | os.PathLike[str],
+    *,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> int:
     """Make one range of all records, so that readers open one file; whatever range is missing or damaged is made anew.
 
@@ -41,6 +47,7 @@ def merge_ranges(
         path: of the directory.
         key_provider: of an encrypted directory; see `ftfile.open`.
         storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        context: clock, ids and retries; the machine's by default.
 
     Returns:
         The version up to which the range stands for the records.
@@ -49,7 +56,7 @@ def merge_ranges(
         ConfigError: the path is no ftfile directory.
         CorruptData: a range is damaged, and the records that it stood for are not kept.
     """
-    log = own_log(path, key_provider, storage)
+    log = own_log(path, key_provider, storage, context)
     head = log.read_on(durable=True)
     merge_all(log, head)
     return head.version

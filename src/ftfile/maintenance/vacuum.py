@@ -12,8 +12,8 @@ from ftfile.commit.moving import retire
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.publish import skip_published
 from ftfile.commit.read.ranges import cover, is_joined, list_ranges
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.units import parse_duration_s
 from ftfile.fs.calls.parallel import side_by_side
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.garbage import Findings
 
@@ -70,7 +71,7 @@ class VacuumReport:
         return sum(file.size_bytes for file in self.files)
 
 
-def vacuum(
+def vacuum(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
     dry_run: bool = True,
@@ -78,6 +79,7 @@ def vacuum(
     force: bool = False,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> VacuumReport:
     """Delete what no record needs any more, and what no version within the grace needs.
 
@@ -96,6 +98,7 @@ def vacuum(
         force: accept a grace below 24 hours: when you know that nothing is writing or reading.
         key_provider: of an encrypted directory; see `ftfile.open`.
         storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the grace is no duration or too short.
@@ -103,7 +106,7 @@ def vacuum(
         CommitError: there is no telling what may be deleted; nothing was.
     """
     grace_ms = _checked_grace_ms(grace, force=force)
-    log, job_id = own_log(path, key_provider, storage), SYSTEM_IDS.unique()
+    log, job_id = own_log(path, key_provider, storage, context), context.ids.unique()
     with log_context(job=job_id):
         report = _vacuum(log, job_id, grace_ms, dry_run=dry_run)
         doing = "would delete" if dry_run else "deleted"

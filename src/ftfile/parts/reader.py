@@ -1,4 +1,4 @@
-"""One add to Arrow batches: found wherever it lies now, checked against the log, decoded as the log says."""
+"""One part or segment on storage: found wherever it lies now, verified against the log, decoded as the log says."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.format.layout import bucket_directory, bucket_stem, storage_identity
 from ftfile.commit.read.snapshot import open_add
 from ftfile.commit.sealed.filesystem import keys_of
-from ftfile.core.checksum import matches
+from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import LineFormat
 from ftfile.encoding.partitions.columns import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_file, decoded_piece
+from ftfile.filters.decoded import decoded_file, stream_errors
 from ftfile.filters.decrypted import decrypted_file
 from ftfile.fs.streams import as_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.commit.format.model import Add
     from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.keys.keys import Keys
 
-__all__ = ("plain_part", "read_add", "recorded_names")
+__all__ = ("plain_segment", "read_add", "read_part", "recorded_names")
 
 
 def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -48,25 +48,72 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
     in_path = columns_in_path(encoding)
     in_file = pa.schema([field for field in schema if field.name not in in_path])
     values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
-    rows = 0
+    keys = keys_of(fs)
     with open_add(add, fs.open) as file:
-        decode = _decode_segment if add.kind == "segment" else _decode_part
-        for batch in decode(file, add, encoding, in_file, keys_of(fs)):
-            rows += batch.num_rows
+        if add.kind == "segment":
+            batches = _segment_rows(file, add, encoding, in_file, keys)
+        else:
+            if file.size_bytes != add.length:
+                raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
+            batches = _part_rows(as_file(file), add, format_from_definition(encoding["format"], keys), in_file, keys)
+        for batch in batches:
             yield with_path_columns(batch, values, schema) if values else batch
-    if rows != add.rows:
-        raise CorruptData(add.final_path or add.path, f"{add.rows} rows", f"{rows} rows", _ADVICE)
 
 
-def _decode_part(
-    file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
+def read_part(
+    content: bytes, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
-    _check_length(file, add)
-    file_format = format_from_definition(encoding["format"], keys).for_file(storage_identity("part", add.path))
-    return file_format.decode(plain_part(as_file(file), add, file_format, keys), schema)
+    """Yield the rows of a part, with the columns in the file alone, once all of its bytes are verified.
+
+    Raises:
+        CorruptData: it is not what the log says.
+    """
+    if len(content) != add.length or not matches(content, add.checksum):
+        expected = f"{add.length} bytes with {add.checksum}"
+        raise _other(add, expected, f"{len(content)} bytes with {checksum(content)}")
+    file = io.BytesIO(content)
+    file.name = add.final_path or add.path  # what errors call it
+    yield from _part_rows(file, add, file_format, schema, keys)
 
 
-def plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None) -> BinaryIO:
+def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) -> bytes:
+    """Return the verified bytes of a segment before its filters.
+
+    Args:
+        file: that it is in.
+        segment: in the log.
+        chain: its filters.
+        framed: leave the frames of lines as they are, and undo what goes around them alone.
+
+    Raises:
+        CorruptData: it is not what the log says.
+    """
+    data = file.read_at(segment.offset, segment.length)
+    if len(data) != segment.length or not matches(data, segment.checksum):
+        expected = f"{segment.length} bytes at {segment.offset} with {segment.checksum}"
+        raise CorruptData(segment.path, expected, f"{len(data)} bytes with {checksum(data)}", _ADVICE)
+    identity = storage_identity("segment", segment.path, segment.offset)
+    with stream_errors(segment.path):
+        return chain.unseal(data, identity) if framed else chain.decode(data, identity)
+
+
+def _part_rows(
+    file: BinaryIO, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
+) -> Iterator[pa.RecordBatch]:
+    decode = file_format.for_file(storage_identity("part", add.path)).decode
+    return _counted(decode(_plain_part(file, add, file_format, keys), schema), add)
+
+
+def _counted(batches: Iterable[pa.RecordBatch], add: Add) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    if rows != add.rows:
+        raise _other(add, f"{add.rows} rows", f"{rows} rows")
+
+
+def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None) -> BinaryIO:
     """Return a part as its format wrote it.
 
     Args:
@@ -92,18 +139,17 @@ def plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None)
     return plain
 
 
-def _decode_segment(
+def _segment_rows(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a segment that are not in a part already."""
-    data = file.read_at(add.offset, add.length)
-    if not matches(data, add.checksum):
-        raise CorruptData(add.path, f"{add.length} bytes at {add.offset} with {add.checksum}", "others", _ADVICE)
-    chain, identity = Chain.for_reading(add.filters, keys), storage_identity("segment", add.path, add.offset)
-    data = decoded_piece(data, chain, identity, add.path)
+    data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
     codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
-    skip = add.skip_rows
-    for batch in codec.decode(data, add.path, schema):
+    return _counted(_without(codec.decode(data, add.path, schema), add.skip_rows), add)
+
+
+def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
         skipped = min(skip, batch.num_rows)
         skip -= skipped
         yield batch.slice(skipped)
@@ -118,6 +164,5 @@ def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[s
 _ADVICE = "Another program changed it: restore it from a copy"
 
 
-def _check_length(file: InputFile, add: Add) -> None:
-    if file.size_bytes != add.length:
-        raise CorruptData(add.final_path or add.path, f"{add.length} bytes", f"{file.size_bytes} bytes", _ADVICE)
+def _other(add: Add, expected: str, found: str) -> CorruptData:
+    return CorruptData(add.final_path or add.path, expected, found, _ADVICE)

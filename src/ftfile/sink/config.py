@@ -22,7 +22,7 @@ from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.naming.endings import check_extension
-from ftfile.sink.naming.path_check import Foresight
+from ftfile.sink.naming.path_check import PathCheck
 from ftfile.sink.publishing.settings import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
@@ -125,14 +125,22 @@ class SinkConfig:
         file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
         return config
 
+    def for_store(self, store: Capabilities) -> SinkConfig:
+        """Return the settings as this store takes them.
+
+        Raises:
+            ConfigError: it has less than was asked for.
+        """
+        return replace(self, publishing=self.publishing.for_store(store))
+
     @property
     def extension(self) -> str:
         """Return what the names of parts end in."""
         return self.format.extension + self.chain.extension
 
-    def foresight(self, store: Capabilities) -> Foresight:
+    def path_check(self, store: Capabilities) -> PathCheck:
         """Return what tells which paths of parts a store would not keep."""
-        return Foresight(self.publishing.naming, self.extension, store)
+        return PathCheck(self.publishing.naming, self.extension, store)
 
     @property
     def hidden_chain(self) -> Chain:

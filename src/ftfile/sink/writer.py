@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.directory_marker import check_place, mark_place
+from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.spark_checkpoint import read_query_id
@@ -18,12 +18,12 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.added import added_by
 from ftfile.commit.replay import find_batch
+from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import FtfileError, NotFound
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.sink.config import definition_key
 from ftfile.sink.driver.proposal import check_head, check_messages, check_paths, make_proposal
-from ftfile.sink.publishing.on_publish import tell_hook, tell_untold
+from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold
 from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END
 from ftfile.sink.task.task import Planned, write_task
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from ftfile.attempt.message import TaskCommit
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed
+    from ftfile.core.context import Context
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("SinkWriter", "forget_logs", "open_log")
+__all__ = ("SinkWriter", "forget_logs", "open_log", "open_log_to_plan")
 
 LOGS_KEPT = PLANNERS_KEPT = 16
 # Records in which an aborted job is looked for: others may have committed since it did.
@@ -50,24 +51,39 @@ JOBS_LOOKED_AT = 16
 Settings = tuple[tuple[str, str], ...]
 
 _log = get_logger(__name__)
-_logs: dict[tuple[str, Settings, Encryption | None], CommitLog] = {}
+_logs: dict[tuple[str, Settings, Encryption | None, Context], CommitLog] = {}
 _planners: dict[tuple[str, str], RollingPlanner] = {}  # by directory and query
 
 
-def open_log(path: str, settings: Settings = (), encryption: Encryption | None = None) -> CommitLog:
+def open_log(
+    path: str,
+    context: Context,
+    settings: Settings = (),
+    encryption: Encryption | None = None,
+    offered: Settings = (),
+) -> CommitLog:
     """Return this process's log of a directory that is written to; its cached state is checked before every use.
 
     Args:
         path: of the directory.
+        context: of the process.
         settings: of its file system.
         encryption: of the writer.
+        offered: settings that the file system takes if it knows them.
     """
-    key = (path, settings, encryption)
+    key = (path, (*settings, *offered), encryption, context)
     if key not in _logs:
         if len(_logs) >= LOGS_KEPT:
             _logs.pop(next(iter(_logs)))
-        _logs[key] = CommitLog(open_to_write(path, settings, encryption))
+        _logs[key] = CommitLog(open_to_write(path, context, settings, encryption, offered))
     return _logs[key]
+
+
+def open_log_to_plan(config: SinkConfig, context: Context) -> CommitLog:
+    """Return `open_log` of settings that are not checked against the store yet."""
+    asked = config.publishing
+    offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
+    return open_log(config.path, context, asked.connection, config.encryption, offered)
 
 
 def forget_logs() -> None:
@@ -84,16 +100,17 @@ class SinkWriter:
     planned: Planned
 
     @classmethod
-    def plan(cls, config: SinkConfig) -> SinkWriter:
+    def plan(cls, config: SinkConfig, context: Context) -> SinkWriter:
         """Look at the directory before any task starts; refuse early what the commit would refuse.
 
         Raises:
             FtfileError: as `commit` would, for the schema, the partition columns, a query that is not known here, and a
                 store that cannot do what the protocol stands on.
         """
-        query_id = read_query_id(config.checkpoint)
+        query_id = read_query_id(config.checkpoint, context)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
-            log = open_log(config.path, config.publishing.settings, config.encryption)
+            log = open_log_to_plan(config, context)
+            config = config.for_store(log.fs.capabilities)
             check_paths(config, log.fs.capabilities, log.clock.now_ms())
             log.fs.prove(layout.META)
             head = log.read_on()
@@ -105,36 +122,35 @@ class SinkWriter:
             app_id = config.transaction.app_id if config.transaction is not None else None
             if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
                 log.prepare_directory()  # its id is in what tasks write
-            place = mark_place(log.fs, log.ids)
-            planned = Planned(
-                head.view(app_id), log.clock.now_ms(), _definitions_due(head), place, offsets_known=query_id is not None
-            )
-            return cls(config, planned)
+            marker = write_marker(log.fs)
+            view, definitions, now_ms = head.view(app_id), _definitions_due(head), log.clock.now_ms()
+            return cls(config, Planned(view, now_ms, definitions, marker, offsets_known=query_id is not None))
 
-    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
         """Write one attempt's rows; nothing of it is seen until the driver commits."""
         with _context(identity.writer):
-            fs = open_to_write(self.config.path, self.config.publishing.settings, self.config.encryption)
-            check_place(fs, self.config.path, self.planned.place)
+            fs = open_to_write(self.config.path, context, self.config.publishing.settings, self.config.encryption)
+            check_marker(fs, self.config.path, self.planned.marker)
             return write_task(self.config, self.planned, identity, batches, fs)
 
-    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> Committed:
+    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
         """Commit a batch exactly once; repeatable.
 
         Args:
             messages: of all tasks.
             batch_id: as the caller knows it; None for a batch write.
+            context: of the process.
         """
         try:
             whole = check_messages(messages, batch_id)
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        log = open_log(self.config.path, self.config.publishing.settings, self.config.encryption)
+        log = open_log(self.config.path, context, self.config.publishing.settings, self.config.encryption)
         writer = whole[0].identity.writer
         with _context(writer):
             with log.lock:
-                planner = self._planner(writer)
+                planner = self._planner(writer, context)
                 batch = make_proposal(self.config, whole, log, planner)
                 done = commit(
                     log,
@@ -144,13 +160,13 @@ class SinkWriter:
                     fingerprint=batch.fingerprint,
                     claims_replay=batch.claims_replay,
                 )
-            _log.info("%s version %d", "found again, up to" if done.replayed else "committed as", done.version)
+            self._tell_of_commit(log, writer, done)
             if planner is not None and planner.in_progress and self.config.rolling is not None:
                 self._tell_of_open(planner)
             self._announce(log, writer, done)
             return done
 
-    def _planner(self, writer: WriterIdentity) -> RollingPlanner | None:
+    def _planner(self, writer: WriterIdentity, context: Context) -> RollingPlanner | None:
         """Return what says which open parts end after a record; a batch write leaves those to their queries."""
         if not isinstance(writer, StreamIdentity):
             return None
@@ -159,11 +175,21 @@ class SinkWriter:
         # Queries that share a directory may share a process, too.
         planner = _planners.pop(key, None)
         if planner is None or not planner.is_for(encoding, rolling):
-            planner = RollingPlanner(writer.query_id, encoding, rolling, SYSTEM_IDS)
+            planner = RollingPlanner(writer.query_id, encoding, rolling, context.ids)
         _planners[key] = planner
         if len(_planners) > PLANNERS_KEPT:
             _planners.pop(next(iter(_planners)))
         return planner
+
+    def _tell_of_commit(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
+        if not done.replayed:
+            _log.info("%s is committed as version %d", _name_of(writer), done.version)
+            return
+        version = f"version {done.version} or before"
+        if isinstance(writer, StreamIdentity):
+            last = log.read_on().queries[writer.query_id]
+            version = f"version {last.version}" if last.last_batch == writer.batch_id else version
+        _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
 
     def _tell_of_open(self, planner: RollingPlanner) -> None:
         """Say what no plain reader sees yet, and how it gets to be seen; the first time so that it is noticed."""
@@ -191,21 +217,21 @@ class SinkWriter:
         if self.config.publishing.success is not None:
             self.config.publishing.success.mark_root(log.fs, done.version)
         if hook is not None and done.record is not None:
-            tell_hook(hook, self.config.path, done.version, done.record.adds)
+            call_on_publish(hook, self.config.path, done.version, done.record.adds)
 
     def _tell_of_batch(self, log: CommitLog, hook: str, writer: StreamIdentity, done: Committed) -> None:
         """Call the user's function for a batch, and for flushes that died before they did."""
         if done.record is not None:
-            tell_hook(hook, self.config.path, done.version, done.record.adds)
+            call_on_publish(hook, self.config.path, done.version, done.record.adds)
         else:
             last = log.read_on().queries[writer.query_id]
             # Spark begins a batch when the function has heard of the one before it.
             if last.last_batch == writer.batch_id:
-                tell_hook(hook, self.config.path, last.version, added_by(log, last.version))
+                call_on_publish(hook, self.config.path, last.version, added_by(log, last.version))
         with log.lock:
             tell_untold(log, hook, self.config.path, writer.query_id)
 
-    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None) -> None:
+    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
         known = [message for message in messages if message is not None]
         staged = sum(len(message.parts) for message in known)
@@ -216,17 +242,17 @@ class SinkWriter:
         writer = known[0].identity.writer
         with _context(writer):
             try:
-                log = open_log(self.config.path, self.config.publishing.settings, self.config.encryption)
+                log = open_log(self.config.path, context, self.config.publishing.settings, self.config.encryption)
                 version = _version_of(log, writer)
             except FtfileError as error:
                 _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
                 return
-            is_batch = isinstance(writer, StreamIdentity)
-            name = f"batch {writer.batch_number}" if is_batch else f"job {writer.owner}"
+            name = _name_of(writer)
             if version is not None:
                 _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
                 return
-            where = "not committed" if is_batch else f"in none of the last {JOBS_LOOKED_AT} versions"
+            is_job = not isinstance(writer, StreamIdentity)
+            where = f"in none of the last {JOBS_LOOKED_AT} versions" if is_job else "not committed"
             _log.warning("Spark aborts %s. It is %s; %d staged parts stay for vacuum", name, where, staged)
 
 
@@ -269,6 +295,10 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
         if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
             return version
     return None
+
+
+def _name_of(writer: WriterIdentity) -> str:
+    return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"
 
 
 def _definitions_due(head: LogState) -> dict[str, Any]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Record
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
     from ftfile.source.file_states import FileState
 
@@ -102,11 +103,12 @@ class Directory:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        key_provider: str | None = None,
-        storage: Mapping[str, str] | None = None,
+        key_provider: str | None,
+        storage: Mapping[str, str] | None,
+        context: Context,
     ) -> None:
         self.path = normalise(os.fspath(path))
-        self._fs = open_with_keys(self.path, key_provider, (storage or {}).items())
+        self._fs = open_with_keys(self.path, context, key_provider, (storage or {}).items())
         self._log = CommitLog(self._fs)
         try:
             self._log.check_layout()

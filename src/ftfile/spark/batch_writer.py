@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.messages import TaskCommitMessage, unwrap
 from ftfile.spark.quick_ack import acknowledge_at_once
@@ -35,18 +35,18 @@ class FtFileBatchWriter(Shipped, DataSourceArrowWriter):
                 "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
                 "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
             )
-        self._writer = SinkWriter.plan(config)
-        self._job_id = SYSTEM_IDS.unique()
+        self._writer = SinkWriter.plan(config, SYSTEM)
+        self._job_id = SYSTEM.ids.unique()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
         acknowledge_at_once()
-        return TaskCommitMessage(self._writer.write(job_task(self._job_id), iterator))
+        return TaskCommitMessage(self._writer.write(job_task(self._job_id), iterator, SYSTEM))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the job, on the driver."""
-        self._writer.commit(unwrap(messages), None)
+        self._writer.commit(unwrap(messages), None, SYSTEM)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Note it, and delete nothing."""
-        self._writer.abort(unwrap(messages), None)
+        self._writer.abort(unwrap(messages), None, SYSTEM)

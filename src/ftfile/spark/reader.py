@@ -11,8 +11,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import check_place, find_place
+from ftfile.attempt.directory_marker import check_marker, read_marker
 from ftfile.commit.sealed.opening import open_with_keys
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import settings_for_others
@@ -65,11 +66,11 @@ class FtFileReader(Shipped, DataSourceReader):
         self._storage = settings_for_others(self._path, _storage(options))
         self._version = directory.version() if version is None else version
         self._schema_json = schema.json()
-        self._place = find_place(directory.file_system)
+        self._marker = read_marker(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
-        snapshot = Directory(self._path, self._key_provider, self._storage).snapshot(self._version)
+        snapshot = Directory(self._path, self._key_provider, self._storage, SYSTEM).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]).names if snapshot.schema is not None else []
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
@@ -80,8 +81,8 @@ class FtFileReader(Shipped, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
-        fs = open_with_keys(self._path, self._key_provider, self._storage.items())
-        check_place(fs, self._path, self._place)
+        fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage.items())
+        check_marker(fs, self._path, self._marker)
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
         for add in partition.adds:
@@ -98,7 +99,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     parsed = parse_options(absolute_options(options), "read")
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
-    directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"))
+    directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM)
     require_shared(directory.file_system, parsed["path"])
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
-from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.fs.registry import normalise
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter, forget_logs
+from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ class MicroBatch:
 
     def plan(self) -> bytes:
         """Return the writer as the driver ships it to the tasks."""
-        return pickle.dumps(SinkWriter.plan(self.config()))
+        return pickle.dumps(SinkWriter.plan(self.config(), current()))
 
     def run_task(
         self,
@@ -126,23 +126,23 @@ class MicroBatch:
         """
         task = TaskIdentity(writer, partition, attempt)
         sink: SinkWriter = pickle.loads(planned)  # noqa: S301 - our own
-        message = sink.write(task, self._batches(rows, error))
+        message = sink.write(task, self._batches(rows, error), current())
         returned: TaskCommit = pickle.loads(pickle.dumps(message))  # noqa: S301 - our own
         return returned
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
         """Commit with a writer built anew, as Spark does in another process."""
-        return SinkWriter.plan(self.config()).commit(messages, batch_id)
+        return SinkWriter.plan(self.config(), current()).commit(messages, batch_id, current())
 
     def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
         """Abort, as Spark does whenever a task or the commit raised, or the query is stopped."""
-        SinkWriter.plan(self.config()).abort(messages, batch_id)
+        SinkWriter.plan(self.config(), current()).abort(messages, batch_id, current())
 
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a batch write instead: a commit of its own, without a batch id."""
         planned, writer = self.plan(), JobIdentity(job_id)
         messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
-        return SinkWriter.plan(self.config()).commit(messages, None)
+        return SinkWriter.plan(self.config(), current()).commit(messages, None, current())
 
     def next_batch(self) -> int:
         """Return the batch with which a restarted Spark goes on: the first that is not in `commits`.
@@ -176,7 +176,7 @@ class MicroBatch:
 
     def _note_offsets(self, batch_id: int) -> None:
         metadata = json.dumps({"id": self.query_id})
-        of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": SYSTEM_CLOCK.now_ms(), "conf": {}})
+        of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": current().clock.now_ms(), "conf": {}})
         self._keep("metadata", metadata)
         self._keep(f"offsets/{batch_id}", f'v1\n{of_batch}\n{{"batch":{batch_id}}}')
 

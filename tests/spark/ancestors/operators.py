@@ -7,25 +7,23 @@ mostly digits with a line end, two bytes long: a file of more than `maxLength` 4
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
 from collections import defaultdict
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 
 import ftfile
 from ftfile.core.clock import SystemClock
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem, repeatable
 from tests.spark.test_stream import forget_commit, query_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -151,7 +149,7 @@ class Operator:
     def end(self) -> Files:
         """End the stream, finish what is open, and return the parts of each file."""
         self.crash()
-        ftfile.flush(self.paths["out"])
+        ftfile.flush(self.paths["out"], context=current())
         return self.files()
 
     def files(self) -> Files:
@@ -187,10 +185,14 @@ def joined(files: Files) -> dict[str, list[Any]]:
     return {name: list(chain.from_iterable(parts)) for name, parts in files.items()}
 
 
-@contextlib.contextmanager
-def later(seconds: float) -> Iterator[None]:
-    """Within the block this process is so much later than it is: it asks which files are due then."""
-    with mock.patch.object(
-        SystemClock, "now_ms", staticmethod(lambda: time.time_ns() // 1_000_000 + int(seconds * 1e3))
-    ):
-        yield
+class _Later(SystemClock):
+    def __init__(self, seconds: float) -> None:
+        self._more_ms = int(seconds * 1e3)
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._more_ms
+
+
+def later(seconds: float) -> AbstractContextManager[object]:
+    """Return a block in which the current context is so much later than it is: it asks which files are due then."""
+    return repeatable(_Later(seconds), current().ids)

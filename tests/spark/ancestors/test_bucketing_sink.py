@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import NotPublished
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.repeatable import repeatable
+from ftfile.testing.context import current, repeatable
 from tests.spark.ancestors.operators import joined, later
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def nothing_moves(sink: Operator) -> Iterator[None]:
 def end_idle(sink: Operator) -> None:
     """Finish what is idle: an hour passes without a window."""
     with later(3600):
-        ftfile.flush(sink.out, due_only=True)
+        ftfile.flush(sink.out, due_only=True, context=current())
 
 
 def test_bs_1(operator: Make) -> None:
@@ -71,9 +70,9 @@ def test_bs_2(operator: Make) -> None:
     sink = operator(inactivityInterval="1h")
     sink.scheme = "failing:"
     sink.run(in_buckets("a", "b"))
-    an_hour_later = ManualClock(SYSTEM_CLOCK.now_ms() + 3_600_000)
+    an_hour_later = ManualClock(current().clock.now_ms() + 3_600_000)
     with nothing_moves(sink), repeatable(an_hour_later), pytest.raises(NotPublished):
-        ftfile.flush(f"failing:{sink.out}", due_only=True)
+        ftfile.flush(f"failing:{sink.out}", due_only=True, context=current())
     assert sink.files() == {}
     sink.run(in_buckets("c", "d"))
     assert sorted(sink.files()) == ["a/part", "b/part"]

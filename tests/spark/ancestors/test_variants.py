@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import ftfile
+from ftfile.testing.context import current
 from tests.spark.ancestors.operators import SIZE, Operator, later
 from tests.spark.waiting import wait_until
 
@@ -66,7 +67,7 @@ def test_gfo_1(operator: Make) -> None:
     for windows, idle_windows in ((2, 4), (2, 5), (2, 4), (2, 5), (1, 0)):
         idle.run(*[[idle.windows, idle.windows]] * windows)
         with later(idle_windows * WINDOW_S):
-            ftfile.flush(idle.out, due_only=True)
+            ftfile.flush(idle.out, due_only=True, context=current())
         found.append([len(part) for part in idle.files().get("file", [])])
     assert found == [[], [8], [8], [8, 8], [8, 8]]
     assert [len(part) for part in idle.end()["file"]] == [8, 8, 2]

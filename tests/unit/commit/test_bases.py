@@ -9,7 +9,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.snapshot import take_snapshot
-from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.context import SYSTEM
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class TestBases:
     def test_the_newest_one_counts(self, driver: Driver) -> None:
         for batch in range(2):
             driver.commit_new(batch)
-            write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+            write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         driver.restart()
         assert driver.log.read_on().queries["query-1"].last_batch == 1
         assert driver.log.delta_bytes == 0
@@ -80,7 +80,7 @@ class TestHoles:
                     self.passed = True
                     for batch in (1, 2):
                         driver.commit_new(batch)
-                    write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+                    write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
                     driver.commit_new(3)
                     for version in range(2):
                         driver.fs.delete(layout.record_path(version))

@@ -21,8 +21,8 @@ from ftfile.commit.protocol import Committed
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import cover, list_ranges, reach, write_range
 from ftfile.commit.read.snapshot import read_records, take_snapshot
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.ranges import merge_all
@@ -189,7 +189,7 @@ def test_a_base_of_another_directory(driver: Driver, tmp_path: Path) -> None:
         other.commit_new(batch)
         driver.commit_new(batch)
     hint = other.fs.read(layout.PUBLISHED_HINT)
-    write_base(other.fs, SYSTEM_IDS, other.log.read_on())
+    write_base(other.fs, SYSTEM.ids, other.log.read_on())
     (base,) = list_bases(other.fs)
     driver.fs.create_exclusive(layout.base_path(base), other.fs.read(layout.base_path(base)))
     for path in names_of(other.fs, layout.RANGES):
@@ -209,7 +209,7 @@ def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver)
         def create_exclusive(self, path: str, content: bytes) -> None:
             if path == layout.record_path(3):
                 for each in (state, foreign):
-                    write_base(driver.fs, SYSTEM_IDS, each)
+                    write_base(driver.fs, SYSTEM.ids, each)
             super().create_exclusive(path, content)
 
     log = CommitLog(Copied(driver.fs))
@@ -226,7 +226,7 @@ def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
         for version in range(40)
     ]
     driver.commit_new(0)
-    name = write_range(driver.fs, SYSTEM_IDS, make_range(foreign, 0))
+    name = write_range(driver.fs, SYSTEM.ids, make_range(foreign, 0))
     for batch in range(1, 60):
         driver.commit_new(batch)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == batch + 1
@@ -239,7 +239,7 @@ def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch:
     for batch in range(40):
         driver.commit_new(batch)
     extend_ranges(driver.log, driver.log.read_on())
-    write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+    write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=30)
     for version in range(30):
         driver.fs.delete(layout.record_path(version))

@@ -37,11 +37,11 @@ from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import cover, list_ranges, reach, read_range, write_range
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.commit.replay import find_batch
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import InContext, open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.commit.conftest import Driver
@@ -227,7 +227,7 @@ class TestTries:
                 super().create_exclusive(path, content)
 
         with pytest.raises(CommitOutcomeUnknown):
-            driver.commit(0, driver.stage(0), log=CommitLog(Lost(driver.fs), clock=ManualClock()))
+            driver.commit(0, driver.stage(0), log=CommitLog(InContext(Lost(driver.fs), clock=ManualClock())))
         assert len(tried) == records.CREATE_TRIES
         driver.commit_new(0)
 
@@ -242,7 +242,7 @@ class TestTries:
             def list(self, path: str) -> list:  # type: ignore[type-arg]
                 if path == layout.STATE:
                     driver.create_record(author=MaintenanceAuthor("test", "x"))
-                    write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())
+                    write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
                 return super().list(path)
 
         with pytest.raises(StorageError, match="faster than they could be read"):
@@ -365,7 +365,7 @@ class TestRanges:
         count = merging.DOCUMENT_ADDS + 1
         adds = tuple(part(f"p{number}") for number in range(count))
         made = make_range([Record(0, "n0", JobAuthor("j"), 0, adds=adds, after="")], 0)
-        found = read_range(fs, write_range(fs, SYSTEM_IDS, made), ended=True)
+        found = read_range(fs, write_range(fs, SYSTEM.ids, made), ended=True)
         assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
         assert sum(len(set(document.versions().ids)) for document in found.kept) == count
         MemoryFileSystem.drop("documents")
@@ -375,7 +375,7 @@ class TestRanges:
         fs.make_directories(layout.RANGES)
         definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
         record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, after="")
-        name = write_range(fs, SYSTEM_IDS, make_range([record], 0))
+        name = write_range(fs, SYSTEM.ids, make_range([record], 0))
         reads: list[int] = []
 
         class Watched(WrapperFileSystem):

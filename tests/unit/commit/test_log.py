@@ -28,8 +28,8 @@ from ftfile.commit.log import bases
 from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.replay import find_batch
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from tests.unit.commit.conftest import Driver, rows
@@ -153,7 +153,7 @@ class TestBases:
     def test_a_base_stands_for_all_records_up_to_it(self, driver: Driver) -> None:
         for batch in range(3):
             driver.commit_new(batch)
-        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         for version in range(2):
             driver.fs.delete(layout.record_path(version))
         driver.restart()
@@ -166,7 +166,7 @@ class TestBases:
         add = driver.stage(0)
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
         driver.create_record(author=JobAuthor("j"))
-        write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())
+        write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
         driver.fs.delete(layout.record_path(0))
         driver.restart()
         driver.commit_new(1)
@@ -179,7 +179,7 @@ class TestBases:
         stale.read_on()
         driver.commit_new(1)
         driver.commit_new(2)
-        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         driver.fs.delete(layout.record_path(1))
         assert stale.read_on().version == 2
         stale = CommitLog(driver.fs, start=replace(driver.log.read_on().view(), version=0, nonce="gone"))
@@ -200,7 +200,7 @@ class TestBases:
                     self.slept = True
                     others = type(driver)(driver.fs, "query-2").with_policy(on_new_query="continue")
                     theirs.extend(others.commit_new(batch) for batch in range(3))
-                    write_base(driver.fs, SYSTEM_IDS, others.log.read_on())
+                    write_base(driver.fs, SYSTEM.ids, others.log.read_on())
                     for version in range(3):
                         driver.fs.delete(layout.record_path(version))
                 super().create_exclusive(path, content)
@@ -219,7 +219,7 @@ class TestBases:
             def create_exclusive(self, path: str, content: bytes) -> None:
                 if path == layout.record_path(1):
                     super().create_exclusive(layout.record_path(500), encode_record(record, "unused").content)
-                    write_base(driver.fs, SYSTEM_IDS, state)
+                    write_base(driver.fs, SYSTEM.ids, state)
                 super().create_exclusive(path, content)
 
         return Sleepy(driver.fs)
@@ -246,7 +246,7 @@ class TestBases:
 
     def test_a_base_replaced_while_it_is_opened_is_looked_for_again(self, driver: Driver) -> None:
         driver.commit_new(0)
-        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
 
         class Racing(WrapperFileSystem):
             raced = False
@@ -255,7 +255,7 @@ class TestBases:
                 if path.endswith(".base") and not self.raced:
                     self.raced = True
                     driver.commit_new(1)
-                    write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+                    write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
                     driver.fs.delete(path)
                 return super().read(path)
 
@@ -263,7 +263,7 @@ class TestBases:
 
     def test_a_damaged_base_is_as_good_as_none(self, driver: Driver) -> None:
         driver.commit_new(0)
-        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         (name,) = list_bases(driver.fs)
         driver.fs.put(layout.base_path(name), b"{}\n")
         driver.restart()

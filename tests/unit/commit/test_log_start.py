@@ -18,8 +18,8 @@ from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.protocol import Committed
 from ftfile.commit.publish import roll_forward
 from ftfile.commit.read.snapshot import read_records, take_snapshot
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def keep_only(driver: Driver, log_start: int) -> None:
     """Do what vacuum does to the log: a record says so, bases and ranges are there, and then the records go."""
     head = driver.log.read_on()
-    write_base(driver.fs, SYSTEM_IDS, head)
+    write_base(driver.fs, SYSTEM.ids, head)
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
     extend_ranges(driver.log, head)
     delete_records(driver, log_start)
@@ -173,7 +173,7 @@ class TestCommitters:
         driver.create_record(author=JobAuthor("waiting"), adds=(waiting,))
         for number in range(3):
             driver.create_record(author=MaintenanceAuthor("test", str(number)))
-        write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())
+        write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
         delete_records(driver, 4)
         dead = bury(driver, 3)
         write_published(driver.fs, PublishedHint(dead.version, dead.nonce))
@@ -186,7 +186,7 @@ class TestCommitters:
             driver.commit_new(batch)
         head = driver.log.read_on()
         unpublished = CommitLog(driver.fs).read_on().unpublished
-        write_base(driver.fs, SYSTEM_IDS, replace(head, unpublished=unpublished))
+        write_base(driver.fs, SYSTEM.ids, replace(head, unpublished=unpublished))
         delete_records(driver, 3)
         looked: list[str] = []
 

@@ -26,6 +26,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import Committed
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.commit.rewrites import Rewrite
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     AlreadyExists,
     BatchGap,
@@ -42,8 +43,8 @@ from ftfile.core.errors import (
     Unavailable,
     UnknownQuery,
 )
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.context import InContext
 from tests.unit.commit.conftest import rows
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class TestNonce:
 
     def test_no_answer_for_long_is_unknown_and_deletes_nothing(self, driver: Driver) -> None:
         add = driver.stage(0)
-        log = CommitLog(LostReply(driver.fs, took_effect=False, times=99), clock=_NoWait())
+        log = CommitLog(InContext(LostReply(driver.fs, took_effect=False, times=99), clock=_NoWait()))
         with pytest.raises(CommitOutcomeUnknown, match="nothing was deleted"):
             driver.commit(0, add, log=log)
         assert driver.fs.exists(add.path)
@@ -255,7 +256,7 @@ class TestNonce:
                 super().create_exclusive(path, content)
 
         add = driver.stage(0)
-        log = CommitLog(Expiring(driver.fs, took_effect=took_effect), clock=_NoWait())
+        log = CommitLog(InContext(Expiring(driver.fs, took_effect=took_effect), clock=_NoWait()))
         with pytest.raises(CommitOutcomeUnknown, match=r"may or may not have been created.*the token expired"):
             driver.commit_as(JobAuthor("j"), adds=(add,), log=log)
         assert driver.fs.exists(layout.record_path(0)) == took_effect
@@ -278,7 +279,7 @@ class TestNonce:
                     raise PermissionDenied("read", path, "the token expired")
                 return super().read(path)
 
-        log = CommitLog(Blind(driver.fs, took_effect=True), clock=_NoWait())
+        log = CommitLog(InContext(Blind(driver.fs, took_effect=True), clock=_NoWait()))
         with pytest.raises(CommitOutcomeUnknown, match=r"may or may not have been created.*the token expired"):
             driver.commit_as(JobAuthor("j"), adds=(driver.stage(0),), log=log)
 
@@ -559,7 +560,7 @@ class TestPublish:
                 super().rename(source, target)
 
         flaky = Flaky(driver.fs)
-        log = CommitLog(flaky, clock=_NoWait())
+        log = CommitLog(InContext(flaky, clock=_NoWait()))
         add = driver.stage(0)
         driver.commit(0, add, log=log)
         assert driver.visible() == {add.final_path}
@@ -579,7 +580,7 @@ class TestPublish:
                     raise OutcomeUnknown("rename", source, "no reply")
 
         add = driver.stage(0)
-        driver.commit(0, add, log=CommitLog(Silent(driver.fs), clock=_NoWait()))
+        driver.commit(0, add, log=CommitLog(InContext(Silent(driver.fs), clock=_NoWait())))
         assert driver.visible() == {add.final_path}
 
     def test_leftovers_in_the_stage_harm_nothing(self, driver: Driver) -> None:
@@ -654,7 +655,7 @@ class TestOthers:
                 if path == lost.final_path and not self.wrote:
                     self.wrote = True
                     driver.create_record(author=MaintenanceAuthor("test", "rival"))
-                    write_base(driver.fs, SYSTEM_IDS, CommitLog(driver.fs).read_on())
+                    write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
                 return super().stat(path)
 
         rival = Rival(driver.fs)
@@ -698,7 +699,7 @@ class TestOthers:
         clock = _NoWait()
         other = type(driver)(fs, "query-2").with_policy(on_new_query="continue")
         add = other.stage(0)
-        other.commit(0, add, log=CommitLog(Stuck(fs), clock=clock))
+        other.commit(0, add, log=CommitLog(InContext(Stuck(fs), clock=clock)))
         assert len(tries) == 3
         assert clock.passed_s == 0
         assert add.final_path in driver.visible()
@@ -715,7 +716,7 @@ class TestOthers:
                     self.inner.remove_directory("bucket")
                 super().rename(source, target)
 
-        driver.commit(0, add, log=CommitLog(Tidy(driver.fs), clock=_NoWait()))
+        driver.commit(0, add, log=CommitLog(InContext(Tidy(driver.fs), clock=_NoWait())))
         assert driver.text("bucket/part") == b"row\n"
 
     def test_two_publishers_may_settle_the_same_part(self, driver: Driver) -> None:

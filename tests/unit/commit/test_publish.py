@@ -17,10 +17,11 @@ from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.publish import publish
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NameCollision, NotPublished, PermissionDenied, StorageError, Unavailable
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import InContext
 from ftfile.testing.fs.faulty import Call, Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class TestNowhere:
         assert publish(CommitLog(driver.fs), entry, timeout_s=1) is None
 
     def test_a_part_that_was_removed_too_long_ago_to_tell(self, driver: Driver, old: Add, entry: Unpublished) -> None:
-        write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
+        write_base(driver.fs, SYSTEM.ids, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
         driver.fs.delete(layout.retired_path(old.id))  # as vacuum does
         assert publish(CommitLog(driver.fs), entry, timeout_s=1) is None
 
@@ -171,7 +172,9 @@ class TestRetries:
         """Commit where no part can be moved, and return how long that was tried."""
         clock, stuck = ManualClock(), Fault(error, times=FOR_EVER, operations=frozenset({"rename"}))
         with pytest.raises(NotPublished):
-            driver.commit(0, driver.stage(0), log=CommitLog(FaultyFileSystem(driver.fs, [stuck]), clock=clock))
+            driver.commit(
+                0, driver.stage(0), log=CommitLog(InContext(FaultyFileSystem(driver.fs, [stuck]), clock=clock))
+            )
         return sum(clock.slept_s)
 
     def test_a_refusal_is_raised_at_once(self, driver: Driver) -> None:

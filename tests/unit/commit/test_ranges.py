@@ -25,8 +25,8 @@ from ftfile.commit.read import merging, ranges
 from ftfile.commit.read.merging import clip, make_range, merge
 from ftfile.commit.read.ranges import contained, cover, list_ranges, reach, read_range, write_range
 from ftfile.commit.read.snapshot import read_records, snapshot_at, take_snapshot
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance import ranges as merging_all
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -94,7 +94,7 @@ class TestMerging:
         fs = log.store("merging")
         head = folded(log)
         for content in pieces(log, overlap=overlap):
-            write_range(fs, SYSTEM_IDS, content)
+            write_range(fs, SYSTEM.ids, content)
         reader = CommitLog(NoRecords(fs))
         for version in range(log.versions):
             snapshot = snapshot_at(reader, head, version)
@@ -108,7 +108,7 @@ class TestMerging:
         log = RandomLog(seed, 12)
         fs = log.store("left out")
         head = replace(folded(log), log_start=log_start)
-        write_range(fs, SYSTEM_IDS, merge(pieces(log), log_start))
+        write_range(fs, SYSTEM.ids, merge(pieces(log), log_start))
         for version in range(log_start, log.versions):
             found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
             assert dict(found.items()) == log.snapshots[version], version
@@ -123,7 +123,7 @@ class TestMerging:
         log = RandomLog(seed, 12)
         fs = log.store("since")
         for content in pieces(log)[:-1]:
-            write_range(fs, SYSTEM_IDS, content)
+            write_range(fs, SYSTEM.ids, content)
         found = snapshot_at(CommitLog(fs), folded(log), version, since).adds
         expected = {add_id for at in range(since, version + 1) for add_id in log.snapshots[at]}
         assert set(found) == expected
@@ -134,7 +134,7 @@ class TestMerging:
         log = RandomLog(seed, 12)
         fs = log.store("clipped")
         both = [make_range(log.records[:first], 0), clip(make_range(log.records, 0), first)]
-        write_range(fs, SYSTEM_IDS, merge(both, 0))
+        write_range(fs, SYSTEM.ids, merge(both, 0))
         for version in range(log.versions):
             found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
             assert dict(found.items()) == log.snapshots[version]
@@ -146,7 +146,7 @@ class TestMerging:
             fs = log.store("documents")
             merged = merge(pieces(log), 0)
             assert all(document.count <= 4 for document in (*merged.kept, *(merged.ended or ())))
-            write_range(fs, SYSTEM_IDS, merged)
+            write_range(fs, SYSTEM.ids, merged)
             for version in (3, 17, 29):
                 found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
                 assert dict(found.items()) == log.snapshots[version]
@@ -228,7 +228,7 @@ class TestFallback:
         log = RandomLog(5, 20)
         fs = log.store(name)
         cuts = [(0, 6), (6, 12), (12, 18)]
-        return log, fs, [write_range(fs, SYSTEM_IDS, make_range(log.records[a:b], 0)) for a, b in cuts]
+        return log, fs, [write_range(fs, SYSTEM.ids, make_range(log.records[a:b], 0)) for a, b in cuts]
 
     @pytest.mark.parametrize("number", range(3))
     @pytest.mark.parametrize("harm", ["gone", "torn", "flipped", "other"])
@@ -261,7 +261,7 @@ class TestFallback:
         log, fs, names = self.log("another")
         for name in names:
             fs.delete(layout.range_path(name))
-        write_range(fs, SYSTEM_IDS, make_range(_renonced(RandomLog(6, 20)), 0))
+        write_range(fs, SYSTEM.ids, make_range(_renonced(RandomLog(6, 20)), 0))
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
     def test_a_range_that_goes_on_after_the_head(self) -> None:
@@ -269,7 +269,7 @@ class TestFallback:
         log, fs, names = self.log("beyond")
         for name in names:
             fs.delete(layout.range_path(name))
-        write_range(fs, SYSTEM_IDS, make_range(log.records, 0))
+        write_range(fs, SYSTEM.ids, make_range(log.records, 0))
         head = replace(after(LogState(), *log.records[:10]), log_start=10)
         assert dict(snapshot_at(CommitLog(fs), head).adds.items()) == log.snapshots[9]
 
@@ -291,7 +291,7 @@ class TestFallback:
             def open(self, path: str) -> InputFile:
                 if path.endswith(".range") and not self.raced:
                     self.raced = True
-                    write_range(fs, SYSTEM_IDS, make_range(log.records, 0))
+                    write_range(fs, SYSTEM.ids, make_range(log.records, 0))
                     for name in names:
                         fs.delete(layout.range_path(name))
                     for record in log.records[:19]:

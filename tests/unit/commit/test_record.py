@@ -17,6 +17,7 @@ from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.replay import find_batch
 from ftfile.commit.rewrites import Rewrite
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     OutcomeUnknown,
     PermissionDenied,
@@ -24,7 +25,6 @@ from ftfile.core.errors import (
     SchemaError,
     UnknownQuery,
 )
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from tests.unit.commit.conftest import rows
@@ -122,7 +122,7 @@ class TestOldBatches:
         for batch in range(3):
             driver.commit_new(batch, digest=str(batch))
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
-        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         dead = Record(1, "dead", driver.author(1), 0, fingerprint=rows("dead"))
         driver.fs.delete(layout.record_path(1))
         driver.fs.create_exclusive(layout.record_path(1), encode_record(dead, "unused").content)
@@ -134,7 +134,7 @@ class TestOldBatches:
         for batch in range(6):
             driver.commit_new(batch, digest=str(batch))
             driver.create_record(author=MaintenanceAuthor("test", "x"))
-            write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+            write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         driver.restart()
         for batch in range(6):
             found = find_batch(driver.log, driver.log.read_on(), "query-1", batch)
@@ -150,7 +150,7 @@ class TestOldBatches:
         for batch in range(4):
             driver.commit_new(batch, offsets_hash=str(batch))
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=3)
-        write_base(driver.fs, SYSTEM_IDS, driver.log.read_on())
+        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         for version in range(3):
             driver.fs.delete(layout.record_path(version))
         driver.restart()
@@ -170,7 +170,7 @@ class TestOldBatches:
     def test_a_rewrite_of_what_was_live_too_long_ago_is_dropped(self, driver: Driver) -> None:
         old = driver.commit_new(0)
         driver.commit(1, overwrite=True)
-        write_base(driver.fs, SYSTEM_IDS, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
+        write_base(driver.fs, SYSTEM.ids, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
         driver.restart()
         driver.commit(2, rewrites=(Rewrite((old,), (driver.stage(2),), read_version=0),))
         assert driver.visible() == set()

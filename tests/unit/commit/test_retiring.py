@@ -21,8 +21,8 @@ from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.moving import is_recorded
 from ftfile.commit.protocol import catch_up
 from ftfile.commit.publish import still_live
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import MissingPart, NameCollision, NotFound, NotPublished, PermissionDenied
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -179,7 +179,7 @@ class TestForeignFiles:
         path = self.put(driver, add, b"somebody's\n")
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
         state = replace(driver.log.read_on(), removed=SharedMap(), removed_since=2)
-        bases.write_base(driver.fs, SYSTEM_IDS, state)
+        bases.write_base(driver.fs, SYSTEM.ids, state)
         driver.restart()
         with pytest.raises(NameCollision):
             driver.commit_new(1)

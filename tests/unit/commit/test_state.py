@@ -28,8 +28,8 @@ from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState
 from ftfile.commit.post_commit import keep_base
 from ftfile.commit.rewrites import Rewrite
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, PermissionDenied
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.commit.random_log import RandomLog
@@ -210,7 +210,7 @@ class TestWhenBasesAreDue:
         log.prepare_directory()
         author = MaintenanceAuthor("test", "x")
         fs.create_exclusive(layout.record_path(0), encode_record(Record(0, "n", author, 0), "unused").content)
-        bases.write_base(fs, SYSTEM_IDS, state)
+        bases.write_base(fs, SYSTEM.ids, state)
         made = []
         for version in range(state.version + 1, state.version + 201):
             log.read_on()

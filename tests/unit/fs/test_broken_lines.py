@@ -13,7 +13,7 @@ import urllib3
 from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls import deadline
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from tests.unit.fs.broken_lines import Answer, Server, listing, reply, status_of_file
 
 if TYPE_CHECKING:

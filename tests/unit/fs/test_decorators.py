@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.core.context import Context
 from ftfile.core.errors import ConfigError, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.retry import RetryPolicy, call_with_retries
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.retrying import RetryingFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.clock import ManualClock
+from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -42,7 +44,7 @@ class TestStackOverMemory(LayeredContract):
     def filesystem(self, memory: MemoryFileSystem) -> FileSystem:
         rooted = RootedFileSystem(memory, "some/where")
         rooted.make_directories("")
-        return MeteredFileSystem(RetryingFileSystem(WrapperFileSystem(rooted)))
+        return MeteredFileSystem(RetryingFileSystem(WrapperFileSystem(rooted), current()))
 
 
 class TestStackOverLocal(LayeredContract):
@@ -50,7 +52,7 @@ class TestStackOverLocal(LayeredContract):
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
         self.synced: list[int] = []
         monkeypatch.setattr(os, "fsync", self.synced.append)
-        rooted = RootedFileSystem(RetryingFileSystem(LocalFileSystem(str(tmp_path))), "some/where")
+        rooted = RootedFileSystem(RetryingFileSystem(LocalFileSystem(str(tmp_path)), current()), "some/where")
         rooted.make_directories("")
         return MeteredFileSystem(rooted)
 
@@ -87,7 +89,7 @@ def retrying(
     memory.make_directories("directory")
     faulty = FaultyFileSystem(memory, [fault])
     policy = RetryPolicy(attempts=attempts, delay_s=1, growth=3, delay_s_max=5)
-    return RetryingFileSystem(faulty, policy, clock), faulty
+    return RetryingFileSystem(faulty, Context(clock, SeededIds(), policy)), faulty
 
 
 @pytest.mark.parametrize("operation", CALLS)

@@ -31,8 +31,8 @@ from ftfile.core.errors import (
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.fsspec.client import BLOCK_BYTES
 from ftfile.fs.fsspec.errors import remote_error
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.fs.fake_objects import ObjectFile, Objects, known_as

@@ -9,7 +9,7 @@ import pytest
 from ftfile.core.errors import StorageError, Unavailable
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.hdfs.file_checksum import HadoopChecksum, digest_of
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, WebServer
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.fs.hdfs.webhdfs import filesystem as webhdfs
-from ftfile.fs.registry import open_filesystem, settings_for_others
+from ftfile.fs.registry import settings_for_others
 from ftfile.sink.config import SinkConfig
+from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from ftfile.core.errors import ConfigError
 from ftfile.fs.hdfs import tokens as hadoop_tokens
 from ftfile.fs.hdfs.tokens import find_token, lack_of_tokens
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,8 +33,8 @@ from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.tokens import Token
 from ftfile.fs.hdfs.webhdfs import filesystem as web_driver
 from ftfile.fs.hdfs.webhdfs.client import Upload
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, WebServer, install
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from ftfile.core.errors import OutcomeUnknown
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.hdfs.native import close as hdfs_native_close
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, install
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from ftfile.core.errors import StorageError
 from ftfile.fs.api import Capabilities
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.paths import parent_of
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.rooted import RootedFileSystem
 from tests.unit.fs.fake_objects import Objects, known_as
 

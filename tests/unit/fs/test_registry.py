@@ -9,8 +9,9 @@ import pytest
 import ftfile.fs.registry
 from ftfile.core.errors import ConfigError, Unavailable
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs.registry import known_schemes, normalise, open_filesystem, register, unregister
+from ftfile.fs.registry import known_schemes, normalise, register, unregister
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -108,7 +109,7 @@ def test_a_file_system_from_a_url_retries_with_the_given_clock() -> None:
 
     def open_flaky(location: Location) -> FileSystem:
         seen.append(location)
-        return FaultyFileSystem(CrashingFileSystem(clock=location.clock), [Fault(Unavailable, times=2)])
+        return FaultyFileSystem(CrashingFileSystem(clock=location.context.clock), [Fault(Unavailable, times=2)])
 
     register("flaky", open_flaky)
     try:

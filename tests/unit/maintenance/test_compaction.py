@@ -19,16 +19,15 @@ from ftfile.attempt.stage import OpenPart
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin
 from ftfile.core.errors import ConfigError, CorruptData, NameCollision, NotPublished, OutOfSpace, Unavailable
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.compact import CompactReport, plan_merges
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import SeededIds
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from ftfile.fs.api import Capabilities
@@ -73,7 +72,7 @@ class TestParts:
     def test_small_ones_become_one_with_the_same_rows_in_their_order(self, out: str) -> None:
         written(out)
         before = b"".join(path.read_bytes() for path in parts(out))
-        report = ftfile.compact(out)
+        report = ftfile.compact(out, context=current())
         (part,) = parts(out)
         assert part.read_bytes() == before
         assert report == CompactReport(
@@ -83,15 +82,15 @@ class TestParts:
 
     def test_every_version_has_the_rows_it_had(self, out: str) -> None:
         written(out)
-        ftfile.compact(out)
+        ftfile.compact(out, context=current())
         assert [len(read(out, version)) for version in range(4)] == [2, 4, 6, 6]
         assert read(out, 3) == read(out, 2) == rows(0, 6)
 
     def test_the_name_sorts_where_the_first_of_them_was(self, out: str) -> None:
         written(out)
-        ftfile.compact(out)
+        ftfile.compact(out, context=current())
         MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run(3, [rows(6)])
-        ftfile.compact(out)
+        ftfile.compact(out, context=current())
         (part,) = parts(out)
         assert part.name.startswith("part-0000000000-00000-")
         assert len(part.name) == len("part-0000000000-00000-123456789012.json")
@@ -102,10 +101,10 @@ class TestParts:
         for batch in range(10):
             query.run(batch, [rows(10 + 2 * batch)])
         size = parts(out)[0].stat().st_size
-        report = ftfile.compact(out, target_bytes=4 * size)
+        report = ftfile.compact(out, target_bytes=4 * size, context=current())
         assert (report.parts_replaced, report.parts_written) == (10, 3)
         assert sorted(path.stat().st_size // size for path in parts(out)) == [2, 4, 4]
-        assert ftfile.compact(out, target_bytes=4 * size).version is None
+        assert ftfile.compact(out, target_bytes=4 * size, context=current()).version is None
         assert read(out) == rows(10, 20)
 
     def test_memory_is_bounded_by_the_target_however_much_is_merged(self, out: str) -> None:
@@ -115,7 +114,7 @@ class TestParts:
             query.run(batch, [[{"value": f"{batch:04}" + "x" * (target // 32 - 5)}] * 8])
         tracemalloc.start()
         try:
-            report = ftfile.compact(out, target_bytes=target)
+            report = ftfile.compact(out, target_bytes=target, context=current())
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -124,30 +123,30 @@ class TestParts:
 
     def test_a_single_part_is_left_alone(self, out: str) -> None:
         written(out, 1)
-        assert ftfile.compact(out) == CompactReport()
+        assert ftfile.compact(out, context=current()) == CompactReport()
         assert ftfile.open(out).version() == 0
 
     def test_each_bucket_for_itself(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
         for batch in range(3):
             query.run(batch, [[{"id": batch, "word": word} for word in ("a", "b")]])
-        assert ftfile.compact(out, where={"word": "a"}).parts_replaced == 3
+        assert ftfile.compact(out, where={"word": "a"}, context=current()).parts_replaced == 3
         assert [path.parent.name for path in parts(out)] == ["word=a", "word=b", "word=b", "word=b"]
-        assert ftfile.compact(out).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).parts_replaced == 3
         assert len(read(out)) == 6
         check(out)
 
     def test_parts_of_several_writers_are_merged(self, out: str) -> None:
         query = written(out, 2)
         query.run_job("job", [rows(4)])
-        assert ftfile.compact(out).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).parts_replaced == 3
         (file,) = ftfile.open(out).files()
         assert file.query_id == ftfile.open(out).history()[-1].job_id
         assert read(out) == rows(0, 6)
 
     def test_of_one_writer_the_batches_are_told(self, out: str) -> None:
         query = written(out)
-        ftfile.compact(out)
+        ftfile.compact(out, context=current())
         (add,) = ftfile.open(out).snapshot().adds.values()
         assert (add.origin.query_id, add.origin.first_batch, add.origin.last_batch) == (query.query_id, 0, 2)
 
@@ -172,7 +171,7 @@ class TestParts:
             query.run(batch, [[row]])
         before, extension = read(out), query.config().format.extension
         contents = [path.read_bytes() for path in parts(out)]
-        ftfile.compact(out)
+        ftfile.compact(out, context=current())
         (part,) = parts(out)
         assert part.name.endswith(extension)
         assert read(out) == before
@@ -190,21 +189,21 @@ class TestParts:
             query.run(batch, [rows(2 * batch)])
         before = read(out)
         opened = [add for add in ftfile.open(out).snapshot().adds.values() if add.kind == "segment"]
-        report = ftfile.compact(out)
+        report = ftfile.compact(out, context=current())
         assert report.parts_replaced > 1
         assert report.parts_written == 1
         after = ftfile.open(out).snapshot().adds.values()
         assert [add for add in after if add.kind == "segment"] == opened
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         MicroBatch(out, COLUMNS, {"fileFormat": "json"}, "q", attempts=1).run_job("job", [rows(8)])
-        assert ftfile.compact(out).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).parts_replaced == 3
         assert read(out) == [*before, *rows(8)]
 
     def test_text(self, out: str) -> None:
         query = MicroBatch(out, {"line": "string"}, {"fileFormat": "text"})
         for batch, line in enumerate(["a", "", None, "b"]):
             query.run(batch, [[{"line": line}]])
-        ftfile.compact(out)
+        ftfile.compact(out, context=current())
         assert [path.read_text() for path in parts(out)] == ["a\n\n\nb\n"]
 
     def test_columns_that_the_newest_schema_no_longer_has_are_kept(self, out: str) -> None:
@@ -214,7 +213,7 @@ class TestParts:
             query = MicroBatch(path, {"id": "long"}, {"fileFormat": file_format, "onSchemaChange": "any"})
             for batch in (2, 3):
                 query.run(batch, [[{"id": batch}]])
-            assert (ftfile.compact(path).parts_replaced, len(parts(path))) == (4, 2)
+            assert (ftfile.compact(path, context=current()).parts_replaced, len(parts(path))) == (4, 2)
             old, new = parts(path)
             if file_format == "json":
                 assert json.loads(old.read_text().splitlines()[0]) == {"id": 0, "word": "w0"}
@@ -226,7 +225,7 @@ class TestParts:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "csv", "header": "true"})
         for batch in (2, 3):
             query.run(batch, [rows(2 * batch)])
-        assert ftfile.compact(out).parts_written == 2
+        assert ftfile.compact(out, context=current()).parts_written == 2
         assert sorted(path.suffix for path in parts(out)) == [".csv", ".json"]
         assert read(out) == rows(0, 8)
 
@@ -252,14 +251,14 @@ class TestNames:
         for batch in range(5):
             query.run(batch, [[self.row(batch)]])
         assert len(parts_of(out)[0].name) == 246
-        assert ftfile.compact(out).parts_written == 1
+        assert ftfile.compact(out, context=current()).parts_written == 1
         (part,) = parts_of(out)
         assert len(part.name) == 255
         assert part.name.endswith(".json")
         assert self.in_order(out) == [0, 1, 2, 3, 4]
         check(out)
         query.run(5, [[self.row(5)]])
-        assert ftfile.compact(out).parts_written == 1
+        assert ftfile.compact(out, context=current()).parts_written == 1
         assert self.in_order(out) == [0, 1, 2, 3, 4, 5]
         check(out)
 
@@ -267,7 +266,7 @@ class TestNames:
         query = self.query(out, "{name}.{number}{ext}", fileNameColumn="name")
         for batch in range(2):
             query.run(batch, [[self.row(batch, "n" * 224)]])
-        ftfile.compact(out)
+        ftfile.compact(out, context=current())
         (part,) = parts_of(out)
         assert part.name.startswith(f"{'n' * 224}.0-")
 
@@ -280,12 +279,12 @@ class TestNames:
             query.run(batch, [[self.row(10 + batch)] * size])
         small = min(path.stat().st_size for path in parts_of(out))
         rows_before = self.in_order(out)
-        assert ftfile.compact(out, target_bytes=2 * small).parts_written == written
+        assert ftfile.compact(out, target_bytes=2 * small, context=current()).parts_written == written
         assert self.in_order(out) == rows_before
         for batch in range(len(sizes), len(sizes) + 4):
             query.run(batch, [[self.row(10 + batch)]])
         if max(sizes) > 1 and sizes[-1] == 1:
-            assert ftfile.compact(out, target_bytes=2 * small).parts_written == 2
+            assert ftfile.compact(out, target_bytes=2 * small, context=current()).parts_written == 2
             assert self.in_order(out) == [*rows_before, *range(10 + len(sizes), 14 + len(sizes))]
         check(out)
 
@@ -301,7 +300,7 @@ class TestNames:
             for batch in range(2):
                 query.run(batch, [[self.row(batch, f"{'d' * 125}/a"), self.row(batch, "b")]])
         with mounted(Short(inner)) as url, pytest.raises(ConfigError, match=r"d/a\.0\.json' on cannot become one"):
-            ftfile.compact(url)
+            ftfile.compact(url, context=current())
         with mounted(inner) as url:
             assert check_directory(open_filesystem(url)).live_rows.total() == 4
             assert len(ftfile.open(url).files()) == 3
@@ -327,7 +326,7 @@ class TestRaces:
                 super().create_exclusive(path, content)
 
         with mounted(Rival(inner)) as raced:
-            return ftfile.compact(raced, **more)
+            return ftfile.compact(raced, **more, context=current())
 
     def check(self, url: str, ids: list[int]) -> None:
         report = check_directory(open_filesystem(url))
@@ -355,7 +354,7 @@ class TestRaces:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)
-            assert self.race(inner, lambda: ftfile.compact(url)) == CompactReport(parts_lost=3)
+            assert self.race(inner, lambda: ftfile.compact(url, context=current())) == CompactReport(parts_lost=3)
             self.check(url, list(range(6)))
 
     def test_what_a_drop_took_is_left_out_and_the_rest_is_merged(self) -> None:
@@ -364,7 +363,7 @@ class TestRaces:
             query = MicroBatch(url, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
             for batch in range(2):
                 query.run(batch, [[{"id": batch, "word": word} for word in ("a", "b")]])
-            report = self.race(inner, lambda: ftfile.drop(url, where={"word": "a"}))
+            report = self.race(inner, lambda: ftfile.drop(url, where={"word": "a"}, context=current()))
             assert (report.parts_replaced, report.parts_written, report.parts_lost) == (2, 1, 2)
             self.check(url, [0, 1])
 
@@ -380,7 +379,7 @@ class TestDamage:
         damaged = parts(out)[2]
         self.damage(damaged)
         with pytest.raises(CorruptData, match=damaged.name):
-            ftfile.compact(out)
+            ftfile.compact(out, context=current())
         assert f"'{damaged.name}' is not merged" in caplog.text
         assert [len(path.read_text().splitlines()) for path in parts(out)] == [4, 2, 6]
         assert damaged in parts(out)
@@ -390,7 +389,7 @@ class TestDamage:
         for number in (0, 4, 8):
             self.damage(parts(out)[number])
         with pytest.raises(CorruptData, match=parts(out)[0].name):
-            ftfile.compact(out)
+            ftfile.compact(out, context=current())
         assert [len(path.read_text().splitlines()) for path in parts(out)] == [2, 6, 2, 6, 2]
 
     def test_in_one_bucket_leaves_the_others(self, out: str) -> None:
@@ -400,14 +399,14 @@ class TestDamage:
         first = parts(out)[0]
         first.write_text("{}\n")
         with pytest.raises(CorruptData, match=first.name):
-            ftfile.compact(out)
+            ftfile.compact(out, context=current())
         assert [path.parent.name[-1] for path in parts(out)] == ["a", "a", "b", "c"]
 
     def test_of_a_file_that_is_gone(self, out: str) -> None:
         written(out, 4)
         parts(out)[3].unlink()
         with pytest.raises(CorruptData, match="neither staged nor published"):
-            ftfile.compact(out)
+            ftfile.compact(out, context=current())
         assert [len(path.read_text().splitlines()) for path in parts(out)] == [6]
 
     def test_of_what_is_written_leaves_the_others(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,7 +422,7 @@ class TestDamage:
         with monkeypatch.context() as patched:
             patched.setattr(OpenPart, "write", wrong)
             with pytest.raises(CorruptData, match="other rows"):
-                ftfile.compact(out)
+                ftfile.compact(out, context=current())
         assert [path.parent.name[-1] for path in parts(out)] == ["a", "a", "b"]
         assert not [*Path(out, "_ftfile/staged").rglob("*.staged")]
         check(out)
@@ -442,7 +441,7 @@ class TestFailures:
         assert found in changed.read_bytes()
         changed.write_bytes(changed.read_bytes().replace(found, put))
         with pytest.raises(CorruptData, match=changed.name):
-            ftfile.compact(out)
+            ftfile.compact(out, context=current())
         assert len(parts(out)) == 3
         assert ftfile.open(out).version() == 2
 
@@ -457,7 +456,7 @@ class TestFailures:
         with monkeypatch.context() as patched:
             patched.setattr(OpenPart, "write", wrong)
             with pytest.raises(CorruptData, match="other rows"):
-                ftfile.compact(out)
+                ftfile.compact(out, context=current())
         assert read(out) == rows(0, 6)
         assert len(parts(out)) == 3
 
@@ -469,7 +468,7 @@ class TestFailures:
                 query.run(batch, [[{"id": batch, "word": word} for word in ("a", "b")]])
         full = Fault(OutOfSpace, operations=frozenset({"create"}), path="*.staged", at=2)
         with mounted(FaultyFileSystem(inner, [full])) as url, pytest.raises(OutOfSpace):
-            ftfile.compact(url)
+            ftfile.compact(url, context=current())
         with mounted(inner) as url:
             check_directory(open_filesystem(url))
         staged = [path for path in inner.journal if path.kind == "create" and path.path.endswith(".staged")]
@@ -483,10 +482,10 @@ class TestFailures:
         stage = layout.staged_directory(SeededIds().unique(), 0)
         stuck = Fault(Unavailable, operations=frozenset({"rename"}), path=f"{stage}/*", times=10**9)
         with repeatable(), mounted(FaultyFileSystem(inner, [stuck])) as url, pytest.raises(NotPublished):
-            ftfile.compact(url)
+            ftfile.compact(url, context=current())
         with mounted(inner) as url:
             assert not check_directory(open_filesystem(url)).visible_rows
-            assert ftfile.compact(url) == CompactReport()
+            assert ftfile.compact(url, context=current()) == CompactReport()
             assert sum(check_directory(open_filesystem(url)).visible_rows.values()) == 6
 
     def test_a_part_that_cannot_be_published_is_left_out(self, out: str) -> None:
@@ -496,17 +495,17 @@ class TestFailures:
         blocked.write_text("foreign")
         with pytest.raises(NameCollision):
             query.commit(3, messages)
-        assert ftfile.compact(out).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).parts_replaced == 3
         blocked.unlink()
         query.run(4, [rows(8)])
-        assert ftfile.compact(out).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).parts_replaced == 3
         assert read(out) == rows(0, 10)
 
     def test_arguments(self, out: str) -> None:
         with pytest.raises(ConfigError, match="is not an ftfile directory"):
-            ftfile.compact(out)
+            ftfile.compact(out, context=current())
         written(out)
         with pytest.raises(ConfigError, match="target_bytes=0"):
-            ftfile.compact(out, target_bytes=0)
+            ftfile.compact(out, target_bytes=0, context=current())
         with pytest.raises(ConfigError, match="none of the partition columns"):
-            ftfile.compact(out, where={"word": "a"})
+            ftfile.compact(out, where={"word": "a"}, context=current())

@@ -11,10 +11,10 @@ import pytest
 import ftfile
 from ftfile.commit.log.hints import read_published
 from ftfile.core.errors import ConfigError, NameCollision
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.drop import DropReport
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch

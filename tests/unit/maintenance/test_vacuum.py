@@ -28,10 +28,10 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
-from ftfile.testing.repeatable import repeatable
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class World:
         self.clock.advance(days * DAY_S)
 
     def vacuum(self, **settings: Any) -> VacuumReport:
-        report = ftfile.vacuum(self.url, **({"dry_run": False} | settings))
+        report = ftfile.vacuum(self.url, **({"dry_run": False} | settings), context=current())
         check_directory(self.fs)
         return report
 
@@ -125,7 +125,7 @@ class TestArguments:
         garbage = world.driver.stage(0)
         world.driver.commit_new(0)
         world.days(8)
-        report = ftfile.vacuum(world.url)
+        report = ftfile.vacuum(world.url, context=current())
         assert report.dry_run
         assert report.version is None
         assert [(file.path, file.size_bytes, file.kind) for file in report.files] == [(garbage.path, 4, "staged")]
@@ -151,7 +151,7 @@ class TestArguments:
 
     def test_a_directory_that_is_none(self, world: World) -> None:
         with pytest.raises(ConfigError, match="not an ftfile directory"):
-            ftfile.vacuum(world.url)
+            ftfile.vacuum(world.url, context=current())
 
     def test_nothing_to_do_makes_no_record(self, world: World) -> None:
         world.driver.commit_new(0)
@@ -206,7 +206,7 @@ class TestStaged:
             world.driver.commit(0, part)
         lost = world.driver.stage(0)
         world.days(30)
-        ftfile.vacuum(world.url, dry_run=False)
+        ftfile.vacuum(world.url, dry_run=False, context=current())
         assert not world.exists(lost.path)
         world.fs.delete(part.final_path or "")
         world.driver.restart()
@@ -249,7 +249,7 @@ class TestStaged:
         world.driver.commit_new(0)
         late = world.driver.stage(1)
         world.days(8)
-        world.fs.before_record = lambda: ftfile.vacuum(world.url, dry_run=False)
+        world.fs.before_record = lambda: ftfile.vacuum(world.url, dry_run=False, context=current())
         with pytest.raises((StaleFiles, CorruptData)):
             world.driver.commit(1, late)
         assert len(take_snapshot(world.driver.log).adds) == 1
@@ -273,7 +273,7 @@ class TestStaged:
             directory = tmp_path / "out" / layout.STAGED / name
             directory.mkdir()
             os.utime(directory, (time.time() - age_s,) * 2)
-        assert ftfile.vacuum(tmp_path / "out", dry_run=False).files == ()
+        assert ftfile.vacuum(tmp_path / "out", dry_run=False, context=current()).files == ()
         assert sorted(path.name for path in (tmp_path / "out" / layout.STAGED).iterdir()) == ["new", "query-1"]
 
     def test_nothing_else_is_touched(self, world: World) -> None:
@@ -282,7 +282,7 @@ class TestStaged:
             world.fs.make_directories(layout.parent(path))
             world.fs.create_exclusive(path, b"mine")
         world.days(30)
-        assert ftfile.vacuum(world.url, dry_run=False).files == ()
+        assert ftfile.vacuum(world.url, dry_run=False, context=current()).files == ()
 
 
 class TestRemoved:
@@ -312,7 +312,7 @@ class TestRemoved:
         old = world.driver.commit_new(0)
         world.compact(1, old)
         world.fs.create_exclusive(old.final_path or "", b"row\n")  # a late copy
-        report = ftfile.vacuum(world.url)
+        report = ftfile.vacuum(world.url, context=current())
         assert [(file.path, file.kind) for file in report.files] == [(old.final_path, "returned")]
         world.vacuum()
         assert not world.exists(old.final_path)
@@ -328,7 +328,9 @@ class TestRemoved:
         else:
             world.fs.rename(layout.retired_path(old.id), old.final_path or "")
         world.days(30)
-        assert (old.final_path, "returned") in {(file.path, file.kind) for file in ftfile.vacuum(world.url).files}
+        assert (old.final_path, "returned") in {
+            (file.path, file.kind) for file in ftfile.vacuum(world.url, context=current()).files
+        }
         world.vacuum()
         assert not world.exists(old.final_path)
         world.days(30)
@@ -462,7 +464,7 @@ class TestLog:
         damaged = sorted(info.path for info in world.fs.list(lost))[number]
         world.fs.put(damaged, b"damaged\n")
         world.days(8)
-        report = ftfile.vacuum(world.url, dry_run=False)
+        report = ftfile.vacuum(world.url, dry_run=False, context=current())
         assert report.oldest_version <= (0 if lost == layout.STATE or number == 0 else 15)
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 16
         assert len(self.versions(world)) >= 16 - (12 if lost == layout.RANGES and number == -1 else 0)
@@ -478,9 +480,9 @@ class TestLog:
                 flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
                 world.fs.put(info.path, b"damaged" if harm == "damaged" else flipped)
         world.days(8)
-        ftfile.vacuum(world.url, dry_run=False)
-        told = ftfile.vacuum(world.url)
-        done = ftfile.vacuum(world.url, dry_run=False)
+        ftfile.vacuum(world.url, dry_run=False, context=current())
+        told = ftfile.vacuum(world.url, context=current())
+        done = ftfile.vacuum(world.url, dry_run=False, context=current())
         assert done.files == told.files != ()
         assert 0 < done.oldest_version == told.oldest_version == self.versions(world)[0]
         check_directory(world.fs)
@@ -546,7 +548,7 @@ class TestLog:
         self.fill(world, 6)
         world.driver.stage(6)
         world.days(8)
-        announced = ftfile.vacuum(world.url).oldest_version
+        announced = ftfile.vacuum(world.url, context=current()).oldest_version
 
         def go_on() -> None:
             self.fill(world, 6, first=6)
@@ -572,7 +574,7 @@ class TestLog:
         oldest = layout.base_path(layout.BaseName(0, "f" * 16))
         world.fs.create_exclusive(oldest, b"x")
         world.days(8)
-        report = ftfile.vacuum(world.url)
+        report = ftfile.vacuum(world.url, context=current())
         kinds = {file.kind: file.path for file in report.files if file.kind != "record"}
         assert kinds == {"base": oldest, "range": layout.range_path(again)}
 
@@ -606,13 +608,13 @@ class TestNames:
         for batch in range(1, 9):
             world.driver.commit_new(batch)
         world.days(6)
-        assert ftfile.vacuum(world.url, dry_run=False).oldest_version == 0
+        assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version == 0
         assert CommitLog(world.fs).read_on().reserved
         world.days(2)
-        assert ftfile.vacuum(world.url, dry_run=False).oldest_version > 1
+        assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version > 1
         assert CommitLog(world.fs).read_on().reserved == {}
         world.driver.commit(9, world.driver.stage(9, b"new\n", name="same.txt"))
-        ftfile.vacuum(world.url, dry_run=False)
+        ftfile.vacuum(world.url, dry_run=False, context=current())
         assert world.fs.read("same.txt") == b"new\n"
 
     def test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it(self, world: World) -> None:
@@ -623,14 +625,14 @@ class TestNames:
         world.fs.create_exclusive("same.txt", b"row\n")
         world.days(8)
         world.fs.unmovable = "same.txt"
-        report = ftfile.vacuum(world.url, dry_run=False)
+        report = ftfile.vacuum(world.url, dry_run=False, context=current())
         assert (report.failed, report.oldest_version) == (1, 0)
         world.fs.unmovable = "nothing"
-        report = ftfile.vacuum(world.url, dry_run=False)
+        report = ftfile.vacuum(world.url, dry_run=False, context=current())
         assert (report.failed, report.oldest_version) == (0, 0)
         assert not world.exists("same.txt")
         assert CommitLog(world.fs).read_on().reserved.keys() == {"same.txt"}
-        assert ftfile.vacuum(world.url, dry_run=False).oldest_version > 1
+        assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version > 1
         assert CommitLog(world.fs).read_on().reserved == {}
 
     def test_what_is_still_to_be_hidden_keeps_its_name(self, world: World) -> None:
@@ -643,14 +645,14 @@ class TestNames:
         for batch in range(1, 9):
             world.driver.commit_new(batch)
         world.days(8)
-        assert ftfile.vacuum(world.url, dry_run=False).oldest_version <= 2
+        assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version <= 2
         assert CommitLog(world.fs).read_on().reserved.keys() == {"same.txt"}
 
     def test_a_live_part_of_the_same_name_stays(self, world: World) -> None:
         """With the same content even."""
         self.replaced(world)
         world.driver.create_record(author=world.driver.author(1), adds=(world.driver.stage(1, name="same.txt"),))
-        ftfile.vacuum(world.url, dry_run=False)
+        ftfile.vacuum(world.url, dry_run=False, context=current())
         assert world.fs.read("same.txt") == b"row\n"
 
 
@@ -661,7 +663,7 @@ class TestDeadLetters:
         lost = world.driver.stage(0)
         world.fs.unmovable = letter.path
         world.days(30)
-        assert [file.path for file in ftfile.vacuum(world.url, dry_run=False).files] == [lost.path]
+        assert [file.path for file in ftfile.vacuum(world.url, dry_run=False, context=current()).files] == [lost.path]
         assert world.exists(letter.path)
         world.fs.unmovable = "nothing"
         world.driver.commit_new(1)
@@ -691,7 +693,7 @@ class TestFailing:
         world.fs.delete(layout.record_path(1))
         world.days(8)
         with pytest.raises(CorruptData, match=r"00001\.record"):
-            ftfile.vacuum(world.url, dry_run=False)
+            ftfile.vacuum(world.url, dry_run=False, context=current())
         assert world.exists(lost.path)
 
 

@@ -17,8 +17,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, NotPublished, StaleFiles
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.maintenance import garbage, horizon
 from ftfile.maintenance import vacuum as vacuuming
 from ftfile.testing.checker import check_directory
@@ -301,7 +301,7 @@ class TestUnpublished:
 
     def write_bases(self, world: World, count: int = 2) -> None:
         for _ in range(count):
-            write_base(world.fs, SYSTEM_IDS, CommitLog(world.fs).read_on())
+            write_base(world.fs, SYSTEM.ids, CommitLog(world.fs).read_on())
 
 
 class TestTwoAtOnce:

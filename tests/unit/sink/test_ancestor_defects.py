@@ -19,16 +19,15 @@ from ftfile.core.errors import (
     UnknownQuery,
 )
 from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.writer import open_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault, FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
@@ -90,11 +89,11 @@ class TestD1:
         spool(out, 0).write_bytes(whole[:-1])
         query.restart()
         with pytest.raises(CorruptData, match=rf"{spool(out, 0).name}.*expected 6 bytes.*found 5 bytes"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         query.run(2, [rows("e")])
         assert list(visible(out).values()) == ["d\n"]
         spool(out, 0).write_bytes(whole)
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert content_of(out) == "abcde"
 
     def test_a_staged_part_that_lost_bytes_is_not_recorded(self, out: str) -> None:
@@ -117,7 +116,7 @@ class TestD2:
         query.restart()
         query.run(1, [rows("d")])
         with pytest.raises(NotFound, match="_ftfile/staged"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         with pytest.raises((NotFound, CorruptData), match="_ftfile/staged"):
             ftfile.open(out).to_arrow()
         assert list(visible(out).values()) == ["d\n"]
@@ -147,7 +146,7 @@ def test_d3(out: str, disk: FileSystem, fault: Fault, operation: str) -> None:
 
 def run_and_flush(query: MicroBatch) -> None:
     query.run(0, [rows("abc")])
-    ftfile.flush(query.path)
+    ftfile.flush(query.path, context=current())
 
 
 def test_d5(out: str) -> None:
@@ -168,7 +167,7 @@ def test_d6(out: str) -> None:
     planned, writer = query.plan(), query.identity(0)
     (stray,) = query.run_task(planned, writer, 0, rows("x", "deep/er/file")).parts
     query.run(0, [rows("abc", "deep/er/file")])
-    report = ftfile.vacuum(out, dry_run=False, grace="0s", force=True)
+    report = ftfile.vacuum(out, dry_run=False, grace="0s", force=True, context=current())
     assert stray.path in [file.path for file in report.files]
     assert not Path(out, stray.path).exists()
     assert content_of(out) == "abc"
@@ -181,7 +180,7 @@ def test_d7(tmp_path: Path) -> None:
         query = stream(str(tmp_path / str(names)))
         for batch in range(6):
             query.run(batch, [rows("x", *[f"{batch}/{name}" for name in range(names)])])
-        sizes.append((len(query.plan()), len(encode_base(open_log(query.config().path).read_on()))))
+        sizes.append((len(query.plan()), len(encode_base(open_log(query.config().path, current()).read_on()))))
     few, many = sizes
     assert many == pytest.approx(few, abs=50)
 
@@ -260,7 +259,7 @@ class TestD9:
         with monkeypatch.context() as patched:
             patched.setattr("ftfile.commit.protocol.roll_forward", lambda *_, **__: [])
             query.run(0, [rows("abc")])
-        (add,) = open_log(query.config().path).read_on().unpublished[0].adds
+        (add,) = open_log(query.config().path, current()).read_on().unpublished[0].adds
         assert add.final_path is not None
         Path(out, add.path).unlink()
         Path(out, add.final_path).write_text("a\n")
@@ -295,7 +294,7 @@ def test_d11(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("ftfile.commit.protocol.roll_forward", lambda *_, **__: [])
         query.run(0, [rows("abc")])
-    (add,) = open_log(query.config().path).read_on().unpublished[0].adds
+    (add,) = open_log(query.config().path, current()).read_on().unpublished[0].adds
     assert add.final_path is not None
     foreign = Path(out, add.final_path)
     foreign.write_text("x\ny\nz\n")

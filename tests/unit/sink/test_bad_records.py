@@ -21,13 +21,13 @@ import ftfile
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError
 from ftfile.encoding.registry import format_from_options
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.task.record_sizes import value_sizes
 from ftfile.sink.task.row_json import row_to_json
 from ftfile.sink.task.unencodable import find_unencodable
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from tests.unit.damage import damaged
 
@@ -238,10 +238,10 @@ class TestValuesThatCannotBeEncoded:
         """Write one batch with `column` beside the numbers of its rows."""
         settings = {"path": out, "badRecords": "deadLetter", **options}
         config = SinkConfig.from_options(settings, spark_schema({"id": "long", "value": kind}))
-        writer = SinkWriter.plan(config)
+        writer = SinkWriter.plan(config, current())
         batch = pa.RecordBatch.from_arrays([pa.array(range(len(column))), column], schema=config.schema)
-        message = writer.write(TaskIdentity(StreamIdentity("q", "r", 0), 0, 0), [batch])
-        writer.commit([message], 0)
+        message = writer.write(TaskIdentity(StreamIdentity("q", "r", 0), 0, 0), [batch], current())
+        writer.commit([message], 0, current())
         return config
 
     @pytest.mark.parametrize("file_format", ["json", "csv"])

@@ -12,12 +12,11 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError, UserCodeError
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,12 +11,12 @@ from ftfile.core.errors import ConfigError, StaleFiles, Unavailable
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink import writer as sink_writer
 from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def part_of(messages: list[TaskCommit]) -> str:
 
 
 def vacuum(url: str) -> VacuumReport:
-    return ftfile.vacuum(url, grace="24h", dry_run=False)
+    return ftfile.vacuum(url, grace="24h", dry_run=False, context=current())
 
 
 def test_a_file_is_there_before_the_commit_and_stays_where_it_is(direct: Direct) -> None:
@@ -107,7 +107,7 @@ def test_what_was_removed_within_the_grace_stays(direct: Direct) -> None:
         query = direct.query(url)
         query.run(0, [rows("a")])
         CLOCK.advance(2 * DAY_S)
-        ftfile.drop(url, "all")
+        ftfile.drop(url, "all", context=current())
         vacuum(url)
         assert len(ftfile.open(url).to_arrow(0)) == 1
         CLOCK.advance(2 * DAY_S)

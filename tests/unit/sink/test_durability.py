@@ -10,6 +10,8 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
 from ftfile.sink.config import SinkConfig
+from ftfile.sink.writer import SinkWriter
+from ftfile.testing.context import current
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.mounting import mounted
@@ -126,4 +128,4 @@ def closing_url() -> Iterator[str]:
 def test_more_than_the_store_has_is_an_error_at_the_start(path: str, asked: str, reason: str, closing_url: str) -> None:
     options = {"path": closing_url if path == "closing" else path, "fileFormat": "json", "durability": asked}
     with pytest.raises(ConfigError, match=reason):
-        SinkConfig.from_options(options, spark_schema(COLUMNS))
+        SinkWriter.plan(SinkConfig.from_options(options, spark_schema(COLUMNS)), current())

@@ -16,8 +16,8 @@ from ftfile.commit.format.layout import storage_identity
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import keys_of
-from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, CorruptData, StillOpen
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
 from ftfile.maintenance.ranges import merge_ranges
@@ -133,25 +133,25 @@ def test_spools_and_staged_files(out: str, ring: Path) -> None:
 def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) -> None:
     stream(out, ring).run(0, [rows_of("some")])
     log = CommitLog(ftfile.open(out).file_system)
-    write_base(log.fs, SYSTEM_IDS, log.read_on())
+    write_base(log.fs, SYSTEM.ids, log.read_on())
     assert files_of(out, "_ftfile/state")
     assert_nothing_is_readable(out)
 
 
 def test_what_is_spilled(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ftfile.sink.task.spill import LaterRows
+    from ftfile.sink.task.spill import SpilledRows
 
     seen: list[bytes] = []
-    take_all = LaterRows.take_all
+    take_all = SpilledRows.take_all
 
-    def noting(self: LaterRows) -> object:
+    def noting(self: SpilledRows) -> object:
         self.spill()
         spilled = [path for path in files_of(out) if path.suffix == ".spill"]
         seen.extend(path.read_bytes() for path in spilled)
         assert_nothing_is_readable(out)
         return take_all(self)
 
-    monkeypatch.setattr(LaterRows, "take_all", noting)
+    monkeypatch.setattr(SpilledRows, "take_all", noting)
     options = {"fileFormat": "json", "fileNameColumn": "name", "encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
     monkeypatch.setattr("resource.getrlimit", lambda _: (4, 4))
     query = MicroBatch(out, {"word": "string", "name": "string"}, options)
@@ -336,7 +336,7 @@ def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None
     second.write_bytes(contents[0])
     with pytest.raises(CorruptData):
         ftfile.open(out).to_arrow()
-    with pytest.raises(CorruptData):
+    with pytest.raises(StillOpen, match="2 reasons"):
         ftfile.flush(out)
 
 
@@ -402,7 +402,7 @@ class TestKeys:
                 merge_ranges(out)
             forget_all()
             log = CommitLog(ftfile.open(out).file_system)
-            write_base(log.fs, SYSTEM_IDS, log.read_on())
+            write_base(log.fs, SYSTEM.ids, log.read_on())
             forget_all()
             upkeep(out)
             assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
@@ -445,7 +445,7 @@ class TestKeys:
         stream(out, ring, encryptionKeyId="first", **options).run(0, [rows_of("some")])
         stream(out, ring, encryptionKeyId="second", **options).run(1, [rows_of("more")])
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        write_base(log.fs, SYSTEM.ids, log.read_on())
         merge_ranges(out)
         write_ring(ring, second=SECOND)
         (part,) = parts(out)[:1]

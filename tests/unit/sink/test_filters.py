@@ -25,8 +25,8 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.encoding.api import LineFormat
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.chain import Chain
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.filters import independent_decoder
 from tests.unit.filters.conftest import users_filters

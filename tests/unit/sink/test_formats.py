@@ -20,8 +20,8 @@ import ftfile
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
 from ftfile.encoding.registry import FORMATS, format_from_options
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from ftfile.commit.log.bases import list_bases
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.added import added_by
 from ftfile.core.errors import CorruptData, NotPublished, PermissionDenied, UserCodeError
-from ftfile.fs.registry import open_filesystem
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.sink.publishing import on_publish as hooks
 from ftfile.sink.writer import SinkWriter, open_log
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.sink import user_code
 
@@ -57,7 +57,7 @@ def die_before_the_hook(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
         raise KeyboardInterrupt
 
     for module in modules or ("sink.writer", "sink.publishing.on_publish"):
-        monkeypatch.setattr(f"ftfile.{module}.tell_hook", die)
+        monkeypatch.setattr(f"ftfile.{module}.call_on_publish", die)
 
 
 def refuse(*_: object, **__: object) -> list[Any]:
@@ -133,7 +133,7 @@ class TestBatches:
             other.run(batch, [rows("b")])
         ftfile.drop(out, {"word": "d"})
         merge_ranges(out)
-        log = open_log(query.config().path)
+        log = open_log(query.config().path, current())
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=4))
         for version in range(4):
             log.fs.delete(layout.record_path(version))
@@ -146,7 +146,7 @@ class TestBatches:
         query = MicroBatch(out, COLUMNS, HOOK)
         for batch in range(2):
             query.run(batch, [rows("a")])
-        log = open_log(query.config().path)
+        log = open_log(query.config().path, current())
         log.read_on()
         Path(out, "_ftfile/log", f"{0:020d}.record").unlink()
         with pytest.raises(CorruptData, match="neither"):
@@ -181,7 +181,7 @@ class TestFlushes:
         ftfile.flush(out)
         assert len(heard) == 2
         assert_all_told(out, heard)
-        assert not hooks.untold_queries(open_log(query.config().path).read_on())
+        assert not hooks.untold_queries(open_log(query.config().path, current()).read_on())
 
     @pytest.mark.parametrize("later", ["flush", "batch"])
     def test_that_died_are_told_of_by_a_later_one(
@@ -261,11 +261,11 @@ class TestAbort:
     ) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
-        writer = SinkWriter.plan(query.config())
+        writer = SinkWriter.plan(query.config(), current())
         monkeypatch.setattr("ftfile.commit.publish.place", refuse)
         with pytest.raises(NotPublished):
-            writer.commit(messages, None)
-        writer.abort(messages, None)
+            writer.commit(messages, None, current())
+        writer.abort(messages, None, current())
         assert "job job is committed as version 0; publishing goes on with the next commit" in caplog.text
 
     def test_of_a_batch_before_the_last(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -281,7 +281,7 @@ class TestAbort:
         query.abort(1, query.write(1, [rows("b"), rows("c")]))
         assert "Spark aborts batch 1. It is not committed; 2 staged parts stay for vacuum" in caplog.text
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
-        SinkWriter.plan(query.config()).abort(messages, None)
+        SinkWriter.plan(query.config(), current()).abort(messages, None, current())
         assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged parts stay" in caplog.text
         query.abort(1, [None])
         assert "what its tasks staged stays for vacuum" in caplog.text
@@ -291,7 +291,7 @@ class TestAbort:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
         messages = query.write(1, [rows("b")])
-        writer = SinkWriter.plan(query.config())
+        writer = SinkWriter.plan(query.config(), current())
         Path(out, "_ftfile/log", f"{0:020d}.record").write_text("damaged")
-        writer.abort(messages, 1)
+        writer.abort(messages, 1, current())
         assert "Whether it is committed is not known: " in caplog.text

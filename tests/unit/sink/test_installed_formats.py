@@ -10,8 +10,8 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.extensions import forget_extensions
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.packages import install
 

@@ -17,10 +17,10 @@ from ftfile.sink.rolling import plan
 from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,8 +83,8 @@ def test_a_name_of_a_flush_that_a_batch_of_more_files_has(store: MemoryFileSyste
         query.run_job("job", [[{"word": "b"}]])
         query.options = {"fileFormat": "text", "rolling": "policy"} | names
         with pytest.raises(NameCollision, match=file):
-            flushing.flush(url)
+            flushing.flush(url, context=current())
         assert check_directory(store).live_rows == Counter([b"a", b"b"])
         query.run(1, [[]])
-        assert flushing.flush(url).files == 1
+        assert flushing.flush(url, context=current()).files == 1
     assert check_directory(store).visible_rows == Counter([b"a", b"b"])

@@ -14,8 +14,8 @@ from ftfile.attempt import stage as staging
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.row_hash import row_hashes
 from ftfile.attempt.stage import Stage
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, EncodingError, NotFound
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.filters.chain import Chain
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.assembly import joiners as joining
@@ -56,7 +56,7 @@ def test_directories_of_the_stage_that_vanish(more: int, request: pytest.Fixture
     fs = VanishingDirectory(store, staging.CREATE_TRIES + more)
     if more < 0:
         store.make_directories("_ftfile/staged/job/0")
-    stage = Stage(fs, SYSTEM_IDS, TaskIdentity(JobIdentity("job"), 0, 0))
+    stage = Stage(fs, SYSTEM.ids, TaskIdentity(JobIdentity("job"), 0, 0))
     if more < 0:
         assert stage.create("staged").path.startswith("_ftfile/staged/job/0/")
     else:
@@ -110,7 +110,7 @@ def test_frames_are_merged_where_that_makes_them_smaller() -> None:
     whole = chain.frame(b"one line\n" * 200)
     assert len(whole) < joining.MERGED_SHARE_MAX * sum(map(len, alike))
     assert merging_saves(chain, alike)
-    large = [chain.frame(SYSTEM_IDS.unique().encode() * 2000) for _ in apart]
+    large = [chain.frame(SYSTEM.ids.unique().encode() * 2000) for _ in apart]
     assert not merging_saves(chain, large[:1])
 
 
@@ -125,7 +125,7 @@ def test_rows_of_compressed_files_are_all_there(
     options = {"fileFormat": "json", "compression": "gzip", "rolling": "policy"}
     options |= {"maxBytesPerFile": "300", "strictFileSize": "true"}
     query = MicroBatch(str(tmp_path), {"v": "string"}, options)
-    rows = [{"v": f"{number} {SYSTEM_IDS.unique()}"} for number in range(60)]
+    rows = [{"v": f"{number} {SYSTEM.ids.unique()}"} for number in range(60)]
     for batch in range(6):
         query.run(batch, [rows[10 * batch : 10 * batch + 10]])
     ftfile.flush(tmp_path)

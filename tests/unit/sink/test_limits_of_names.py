@@ -11,11 +11,11 @@ import ftfile
 from ftfile.attempt.identity import JobIdentity
 from ftfile.commit.read import added
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink import writer
 from ftfile.sink.naming.facts import MORE_DIGITS
 from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, PATH_BYTES_MAX
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -117,15 +117,15 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
 def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(out)
     message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])
-    planned = writer.SinkWriter.plan(stream.config())
-    planned.commit([message], None)
+    planned = writer.SinkWriter.plan(stream.config(), current())
+    planned.commit([message], None, current())
     for batch in range(writer.JOBS_LOOKED_AT - 1):
         stream.run(batch, [[]])
-    planned.abort([message], None)
+    planned.abort([message], None, current())
     assert "job job is committed as version 0" in caplog.text
     caplog.clear()
     stream.run(writer.JOBS_LOOKED_AT - 1, [[]])
-    planned.abort([message], None)
+    planned.abort([message], None, current())
     assert "in none of the last 16 versions; 1 staged parts stay for vacuum" in caplog.text
     assert ftfile.open(out).to_arrow().num_rows == 1
 
@@ -133,7 +133,7 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
 def test_ranges_that_are_replaced_again_and_again(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = query(out)
     stream.run(0, [[row("a")]])
-    log = writer.open_log(stream.config().path)
+    log = writer.open_log(stream.config().path, current())
     head = replace(log.read_on(), log_start=1)
     monkeypatch.setattr(log, "read_on", lambda: head)
     tried: list[None] = []

@@ -14,13 +14,12 @@ from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log import tables as memory
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
-from ftfile.fs.registry import open_filesystem
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.sink.writer import open_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
@@ -40,7 +39,7 @@ def row(number: int) -> list[list[dict[str, Any]]]:
 
 
 def log_of(query: MicroBatch) -> CommitLog:
-    return open_log(query.config().path)
+    return open_log(query.config().path, current())
 
 
 class TestATakenFile:
@@ -116,10 +115,10 @@ class TestATakenFile:
     def test_unless_it_was_removed_long_ago(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, LATEST)
         query.run(0, row(1))
-        ftfile.drop(out, "all")
+        ftfile.drop(out, "all", context=current())
         with pytest.raises(NameCollision, match="a part that version 1 removed had it"):
             query.run(1, row(2))
-        merge_ranges(out)
+        merge_ranges(out, context=current())
         log = log_of(query)
         # Records before this version may go. That of the removal is kept.
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=1))
@@ -164,7 +163,7 @@ class TestNumbersThatAreForgotten:
         with repeatable(clock):
             query = MicroBatch(out, COLUMNS, NUMBERED | {"bucketStateTtl": "1h"})
             query.run(0, row(0))
-            ftfile.drop(out, "all")
+            ftfile.drop(out, "all", context=current())
             clock.advance(7200)
             query.run(1, row(1))
         assert [path.name for path in Path(out).glob("part*")] == ["part.1"]

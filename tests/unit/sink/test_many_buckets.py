@@ -13,12 +13,12 @@ import pytest
 import ftfile
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.context import SYSTEM
 from ftfile.encoding.parquet.format import ParquetFormat
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.task import part_writer as parts
-from ftfile.sink.task.spill import LaterRows
+from ftfile.sink.task.spill import SpilledRows
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 COLUMNS = {"id": "long", "word": "string"}
@@ -99,24 +99,24 @@ class TestLaterRows:
     SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
 
     @pytest.fixture
-    def later(self, out: str) -> LaterRows:
+    def later(self, out: str) -> SpilledRows:
         fs = open_filesystem(out)
-        return LaterRows(Stage(fs, SYSTEM_IDS, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
+        return SpilledRows(Stage(fs, SYSTEM.ids, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
 
     def batch(self, *numbers: int) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([{"n": n, "word": None if n % 2 else f"é{n}"} for n in numbers], self.SCHEMA)
 
-    def found(self, later: LaterRows) -> list[tuple[str, list[int]]]:
+    def found(self, later: SpilledRows) -> list[tuple[str, list[int]]]:
         return [(bucket, rows["n"].to_pylist()) for bucket, rows in later.take_all()]
 
-    def test_without_a_spill_file(self, later: LaterRows, out: str) -> None:
+    def test_without_a_spill_file(self, later: SpilledRows, out: str) -> None:
         for bucket, numbers in (("a", (1, 2)), ("b", (3,)), ("a", (4,))):
             later.add(bucket, self.batch(*numbers))
         assert self.found(later) == [("a", [1, 2]), ("a", [4]), ("b", [3])]
         assert self.found(later) == []
         assert not Path(out).exists()
 
-    def test_some_spilled_and_some_held(self, later: LaterRows, out: str) -> None:
+    def test_some_spilled_and_some_held(self, later: SpilledRows, out: str) -> None:
         later.add("a", self.batch(1, 2))
         later.add("b", self.batch(3))
         later.add("a", self.batch(4))
@@ -127,14 +127,14 @@ class TestLaterRows:
         assert self.found(later) == [("a", [1, 2, 4]), ("b", [3]), ("b", [6]), ("c", [5])]
         assert not [path for path in Path(out).rglob("*") if path.is_file()]
 
-    def test_values_come_back_as_they_were(self, later: LaterRows) -> None:
+    def test_values_come_back_as_they_were(self, later: SpilledRows) -> None:
         batch = self.batch(*range(100))
         later.add("a", batch[10:20])
         later.spill()
         ((_, rows),) = later.take_all()
         assert rows.equals(batch[10:20])
 
-    def test_slices_do_not_keep_the_memory_of_all_rows(self, later: LaterRows) -> None:
+    def test_slices_do_not_keep_the_memory_of_all_rows(self, later: SpilledRows) -> None:
         batch = self.batch(*range(100_000))
         later.add("a", batch[:10])
         assert later.held_bytes < 2_000

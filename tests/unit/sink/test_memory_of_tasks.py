@@ -32,6 +32,7 @@ def test_a_thousand_buckets_within_the_memory_of_a_task(out: str, file_format: s
 import re
 from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.compute, pyarrow.parquet
+from ftfile.testing.context import current
 from ftfile.sink.config import SinkConfig
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.sink.writer import SinkWriter
@@ -42,7 +43,7 @@ def memory(name):
 
 columns = {{"key": "string", "id": "long", "word": "string", "more": "string"}}
 options = {{"path": {out!r}, "fileFormat": {file_format!r}, "partitionBy": "key", "rolling": {rolling!r}}}
-writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(columns)))
+writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(columns)), current())
 random = np.random.default_rng(0)
 text = random.bytes(10_000 * 80).hex()
 words = [text[160 * n : 160 * n + 160] for n in range(10_000)]
@@ -56,7 +57,7 @@ def batches():
 
 before = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
-message = writer.write(TaskIdentity(StreamIdentity("query", "run", 0), 0, 0), batches())
+message = writer.write(TaskIdentity(StreamIdentity("query", "run", 0), 0, 0), batches(), current())
 written = [*message.parts, *message.segments]
 print(memory("VmHWM") - before, len({{each.bucket for each in written}}), sum(each.rows for each in written))
 print(len(message.parts) or len({{segment.path for segment in message.segments}}))

@@ -14,14 +14,13 @@ import ftfile
 from ftfile.commit.log import tables as memory
 from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver.proposal import check_messages, make_proposal
 from ftfile.sink.writer import open_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.testing.repeatable import repeatable
 from tests.unit.filters.filters_of_users import Cipher
 
 COLUMNS = {"id": "long", "word": "string"}
@@ -264,13 +263,13 @@ class TestNumbers:
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
         for batch, words in enumerate(["abc", "a", "d", "abcd"]):
             counting.run(batch, [rows(*words)])
-        assert len(open_log(counting.config().path).read_on().memory["numbers"]) == 3
+        assert len(open_log(counting.config().path, current()).read_on().memory["numbers"]) == 3
         found = sorted(name[: len("word=a/0")] for name in visible(out))
         assert found == [f"word={name}" for name in ("a/0", "a/1", "a/2", "b/0", "b/0", "c/0", "c/1", "d/0", "d/1")]
 
     def test_of_which_names_do_not_speak_are_not_in_the_log(self, out: str) -> None:
         query(out, partitionBy="word").run(0, [rows("a")])
-        assert open_log(query(out).config().path).read_on().memory == {}
+        assert open_log(query(out).config().path, current()).read_on().memory == {}
 
 
 FIXED = {"partFileName": "{name}-{index:1}{ext}", "ifExists": "fail"}
@@ -285,10 +284,10 @@ class TestFilesThatStayOpen:
         for batch in range(5):
             stream.run(batch, [rows("a", "x/b")])
         assert visible(out) == ["a_0.json", "a_1.json", "x/b_0.json", "x/b_1.json"]
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert visible(out) == ["a_0.json", "a_1.json", "a_2.json", "x/b_0.json", "x/b_1.json", "x/b_2.json"]
         stream.run(5, [rows("a")])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert visible(out)[3] == "a_3.json"
         assert count(out) == 11
         assert {row["word"] for row in ftfile.open(out).to_arrow().to_pylist()} == {"a", "x/b"}
@@ -299,14 +298,14 @@ class TestFilesThatStayOpen:
         stream = query(out, **options)
         stream.run(0, [rows("a"), rows("b")])
         stream.run(1, [rows("c")])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert visible(out) == ["part_0000000001_3rows.json"]
 
     def test_by_default(self, out: str) -> None:
         stream = query(out, rolling="policy", maxBatchesPerFile="1")
         stream.run(0, [rows("a")])
         stream.run(1, [rows("b")])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert_named(out, rf"part-0{{9}}1-00000-{UNIQUE}\.json", rf"part-0{{9}}1-50000-{UNIQUE}\.json")
 
     def test_whose_name_is_taken_stay_open_and_fail_no_batch(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -318,10 +317,10 @@ class TestFilesThatStayOpen:
         assert visible(out) == ["part.json"]
         assert count(out) == 3
         with pytest.raises(NameCollision, match="is taken"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         stream.options = {"fileFormat": "json", "rolling": "policy", "maxBatchesPerFile": "1"}
         stream.run(3, [[]])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert sum(file.rows for file in ftfile.open(out).files()) == 3
         check_directory(open_filesystem(out))
 
@@ -332,7 +331,7 @@ class TestFilesThatStayOpen:
         Path(out, "part.0").touch()
         for batch in range(4):
             stream.run(batch, [rows("a", "b")])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         found = visible(out)
         assert found[0] == "part.0"
         assert Path(out, "part.0").read_text() == ""
@@ -409,7 +408,7 @@ class TestNamesThatAreTaken:
         first.run(0, [rows("a")])
         settings = first.config()
         messages = check_messages(first.write(1, [[]]), 1)
-        log = open_log(settings.path)
+        log = open_log(settings.path, current())
         batch = make_proposal(replace(settings, overwrite=True), messages, log)
         commit(log, batch.author, batch.prepare, settings.policy)
         assert visible(out) == []

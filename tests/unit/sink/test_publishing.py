@@ -15,13 +15,12 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, StorageError, UserCodeError
 from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import open_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.testing.repeatable import repeatable
 from tests.unit.sink import user_code
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class TestMarkers:
         return {directory: json.loads(file.read_text())["version"] for directory, file in sorted(found.items())}
 
     def undone(self, out: str) -> list[str]:
-        return sorted(open_log(query(out).config().path).read_on().memory.get("undone", {}))
+        return sorted(open_log(query(out).config().path, current()).read_on().memory.get("undone", {}))
 
     def test_a_batch_write_leaves_one_in_the_directory(self, out: str) -> None:
         query(out, partitionBy="word", successFile="_SUCCESS").run_job("job", [rows("a", "b")])
@@ -162,7 +161,7 @@ class TestMarkers:
         clock.advance(2 * HOUR_S)
         stream.run(1, [[]])
         assert (self.marked(out), self.undone(out)) == ({}, [""])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         stream.run(2, [[]])
         assert self.marked(out) == {".": 2}
 
@@ -241,7 +240,7 @@ class TestHook:
     ) -> None:
         stream = query(out, onPublish=f"{USER_CODE}:hear")
         with monkeypatch.context() as patched:
-            patched.setattr("ftfile.sink.writer.tell_hook", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr("ftfile.sink.writer.call_on_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 stream.run(0, [rows("a")])
         assert heard == []
@@ -267,7 +266,7 @@ class TestHook:
         for batch in range(3):
             stream.run(batch, [rows("a")])
         assert [(part.rows, part.batch_id, part.version) for part in heard] == [(2, 1, 2)]
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert [(part.rows, part.batch_id, part.version) for part in heard[1:]] == [(1, 2, 3)]
 
     def test_is_loaded_at_the_start(self) -> None:
@@ -300,7 +299,7 @@ class TestPermissions:
     def test_are_given_to_files_that_stayed_open(self, out: str) -> None:
         options = {"filePermission": "600", "directoryPermission": "700", "rolling": "policy", "partitionBy": "word"}
         query(out, **options).run(0, [rows("a")])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert self.modes(out) == {"directory": 0o700, "data": 0o600, "other": 0o600}
 
     def test_less_what_the_umask_takes_away(self, out: str) -> None:
@@ -332,8 +331,9 @@ class TestPermissions:
         ],
     )
     def test_that_are_refused(self, options: dict[str, str], text: str) -> None:
+        store = open_filesystem(options.get("path", "/x")).capabilities
         with pytest.raises(ConfigError, match=re.escape(text)):
-            config(**options)
+            config(**options).for_store(store)
 
     def test_a_driver_without_them_takes_no_such_setting(self) -> None:
         with pytest.raises(ConfigError, match=r"no setting storage\.filePermission"):

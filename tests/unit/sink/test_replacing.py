@@ -11,9 +11,9 @@ import pytest
 import ftfile
 from ftfile.commit.log import bases
 from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError, UnknownQuery
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

@@ -20,14 +20,13 @@ from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
 from ftfile.encoding.api import Taken
 from ftfile.encoding.base.segments import RowJoiner
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.assembly import task_share as share
 from ftfile.sink.rolling import plan
 from ftfile.sink.task import spool
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from ftfile.sink.rolling.groups import GroupTotals
@@ -98,7 +97,7 @@ class TestSizes:
         query = stream(out, maxBytesPerFile="5", strictFileSize="true", rolling="policy", maxOpenBytes="1")
         planned, writer = query.plan(), query.identity(0)
         batches = [pa.RecordBatch.from_pylist(rows_of(letter), query.config().schema) for letter in "abcdefg"]
-        query.commit(0, [pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches)])
+        query.commit(0, [pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches, current())])
         query.run(1, [[]])
         assert visible(out) == [["a", "b"], ["c", "d"], ["e", "f"]]
 
@@ -135,12 +134,12 @@ class TestFlush:
         query.run(0, [rows_of("a"), rows_of("b")])
         query.run(1, [rows_of("c"), []])
         assert visible(out) == []
-        report = ftfile.flush(out)
+        report = ftfile.flush(out, context=current())
         assert (report.files, report.rows) == (1, 3)
         assert visible(out) == [["a", "b", "c"]]
-        assert ftfile.flush(out).files == 0
+        assert ftfile.flush(out, context=current()).files == 0
         query.run(2, [rows_of("d")])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert visible(out) == [["a", "b", "c"], ["d"]]
         check_directory(open_filesystem(out))
         assert [version.operation for version in ftfile.open(out).history()] == [
@@ -155,9 +154,9 @@ class TestFlush:
             query = stream(out, rolloverInterval="1h")
             query.run(0, [rows_of("a")])
             clock.advance(3599)
-            assert ftfile.flush(out, due_only=True).files == 0
+            assert ftfile.flush(out, due_only=True, context=current()).files == 0
             clock.advance(1)
-            assert ftfile.flush(out, due_only=True).files == 1
+            assert ftfile.flush(out, due_only=True, context=current()).files == 1
 
     def test_jobs_that_a_flush_has_done_are_dropped(self, out: str) -> None:
         query = stream(out, maxBatchesPerFile="1")
@@ -165,7 +164,7 @@ class TestFlush:
         planned, writer = query.plan(), query.identity(1)
         message = query.run_task(planned, writer, 0, rows_of("b"))
         assert len(message.assembled) == 1
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         query.commit(1, [message])
         rolled = [record.metrics.get("rolled") for record in read_records(CommitLog(open_filesystem(out)))]
         assert rolled == [None, {"flush": 1}, None]
@@ -395,7 +394,7 @@ class TestFailures:
         assert len(named) == 1
         assert re.search(r"bytes 0 to 2 of _ftfile/staged/.*\.spool: its 1 records .* Restore it from a copy", named[0])
         with pytest.raises(CorruptData, match="Another program changed it"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         assert visible(out) == [["b"], ["c", "d"], ["e", "f"], ["g", "h"], ["i", "j"]]
         self.damage(out)  # and it is whole again
         query.run(10, [[]])
@@ -411,7 +410,7 @@ class TestFailures:
         for each in spools[1:3]:
             each.write_bytes(b"x\n")
         with pytest.raises(StillOpen) as caught:
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         assert all(each.name in str(caught.value) for each in spools[1:3])
         assert visible(out) == [["a", "d"]]
         assert len(CommitLog(open_filesystem(out)).read_on().segments) == 2
@@ -424,7 +423,7 @@ class TestFailures:
         for each in spools:
             each.write_bytes(b"x\n")
         with pytest.raises(StillOpen) as caught:
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         assert all(each.name in str(caught.value) for each in spools)
 
     def test_a_damaged_segment_is_an_error_for_readers(self, out: str) -> None:
@@ -459,7 +458,7 @@ class TestFailures:
         assert not list(Path(out).glob("*.parquet"))
         assert [job.attempts for job in CommitLog(open_filesystem(out)).read_on().due] == [1]
         with pytest.raises(CorruptData, match="expected 2 rows, found 1 rows"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         monkeypatch.undo()
         query.run(2, [[]])
         assert committed(out) == ["a", "b"]
@@ -474,7 +473,7 @@ def test_what_is_large_already_is_not_collected(out: str, file_format: str) -> N
     planned, writer = query.plan(), query.identity(0)
     config = query.config()
     batches = [pa.RecordBatch.from_pylist(rows[start : start + 50], config.schema) for start in range(0, 1000, 50)]
-    message = pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches)
+    message = pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches, current())
     assert 4 << 20 <= sum(segment.length for segment in message.segments) < 6 << 20
     assert all(part.length >= 6 << 20 for part in message.parts[:-1])
     query.commit(0, [message])

@@ -14,8 +14,8 @@ import pytest
 import ftfile
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import SchemaError
-from ftfile.fs.registry import open_filesystem
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

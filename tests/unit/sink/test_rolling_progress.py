@@ -25,8 +25,6 @@ from ftfile.commit.protocol import Prepare, commit
 from ftfile.commit.read.snapshot import read_records
 from ftfile.commit.rewrites import accept_rewrites
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, UserCodeError
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
 from ftfile.maintenance import flush as flushing
 from ftfile.sink import writer as sink_writer
 from ftfile.sink.assembly import task_share as share
@@ -37,11 +35,11 @@ from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.settings import ALL_END
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +86,7 @@ class TestFlush:
     def test_more_files_than_a_record_has(self, out: str, buckets: int) -> None:
         query = query_of(out)
         query.run(0, [[{"word": f"w{number}", "k": str(number)} for number in range(buckets)]])
-        report = ftfile.flush(out)
+        report = ftfile.flush(out, context=current())
         assert (report.files, report.rows) == (buckets, buckets)
         assert len(files(out)) == buckets
         assert not head_of(out).segments
@@ -98,7 +96,7 @@ class TestFlush:
         names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
         query = query_of(out, maxRecordsPerFile="1", **names)
         query.run(0, [rows_of(*(f"{number:03}" for number in range(150)))])
-        assert ftfile.flush(out).files == 150
+        assert ftfile.flush(out, context=current()).files == 150
         assert files(out) == [[f"{number:03}"] for number in range(150)]
         assert max(len(record.adds) for record in read_records(CommitLog(open_filesystem(out)))) <= 65
 
@@ -113,7 +111,7 @@ class TestFlush:
             return commit(*args)
 
         monkeypatch.setattr(flushing, "commit", commit_after_another)
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, context=current()).files == 1
         assert files(out) == [["a"]]
 
     def test_takes_again_what_it_lost_twice(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +125,8 @@ class TestFlush:
             if (number := next(losses, None)) is not None:
                 head = log.read_on()
                 (last,) = (each for each in head.segments.values() if each.origin.last_batch == number)
-                (job,) = jobs_of([last], "flush", ALL_END, SYSTEM_IDS)
-                stage = Stage(log.fs, SYSTEM_IDS, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
+                (job,) = jobs_of([last], "flush", ALL_END, current().ids)
+                stage = Stage(log.fs, current().ids, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
                 done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
                 rewrite = rewrite_of(done)
                 (part,) = (replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in rewrite.adds)
@@ -142,14 +140,14 @@ class TestFlush:
             return commit(log, author, prepare)
 
         monkeypatch.setattr(flushing, "commit", commit_after_another)
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, context=current()).files == 1
         assert sorted(files(out)) == [["0", "1"], ["2"], ["3"]]
 
     def test_a_name_that_cannot_be_made_keeps_no_other_back(self, out: str) -> None:
         query = query_of(out, partFileName="tests.unit.sink.user_code:failing_for_y")
         query.run(0, [[*rows_of("a"), *rows_of("b", k="y"), *rows_of("c", k="z")]])
         with pytest.raises(UserCodeError, match="failing_for_y"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         assert files(out) == [["a"], ["c"]]
 
     def test_settings_are_known_however_many_others_came_since(self, out: str) -> None:
@@ -159,7 +157,7 @@ class TestFlush:
             definitions = {f"{number}-{each}": {"number": each} for each in range(200)}
             commit(log, MaintenanceAuthor("test", str(number)), lambda *_, new=definitions: Body(definitions=new))
         assert len(head_of(out).definitions) < 200
-        assert ftfile.flush(out).files == 2
+        assert ftfile.flush(out, context=current()).files == 2
         assert sorted(map(len, files(out))) == [1, 2]
         assert all(file.name.startswith("mine-") for file in Path(out).rglob("*.txt"))
 
@@ -168,7 +166,7 @@ class TestFlush:
         message = query.run_task(query.plan(), query.identity(0), 0, rows_of("a"))
         log = CommitLog(open_filesystem(out))
         commit(log, JobAuthor("j"), make_proposal(query.config(), [message], log).prepare)
-        assert ftfile.flush(out, due_only=True).files == 1
+        assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert files(out) == [["a"]]
 
     def test_what_is_due_is_what_the_stream_would_end(self, out: str) -> None:
@@ -177,10 +175,10 @@ class TestFlush:
             query.run(0, [[*rows_of("a"), *rows_of("b", k="y")]])
             query.run(1, [rows_of("c", k="y")])
             assert [len(job.inputs) for job in head_of(out).due] == [2]
-            assert ftfile.flush(out, due_only=True).files == 1
+            assert ftfile.flush(out, due_only=True, context=current()).files == 1
             assert files(out) == [["b", "c"]]
             clock.advance(3600)
-            assert ftfile.flush(out, due_only=True).files == 1
+            assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert reasons(out) == {"batches": 1, "age": 1}
 
     def test_due_are_files_in_another_encoding_than_the_last(self, out: str) -> None:
@@ -191,7 +189,7 @@ class TestFlush:
         query.commit(1, [query.run_task(planned, identity, 0, rows_of("b"))])
         log = CommitLog(open_filesystem(out))
         commit(log, MaintenanceAuthor("test", "t"), lambda *_: Body(due=()))
-        assert ftfile.flush(out, due_only=True).files == 1
+        assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert reasons(out) == {"encoding": 1}
 
     def test_makes_the_log_durable_before_it_publishes_what_another_left(self) -> None:
@@ -205,7 +203,7 @@ class TestFlush:
         sink_writer.forget_logs()
         watched = FaultyFileSystem(disk, [])
         with mounted(watched) as url:
-            ftfile.flush(url)
+            ftfile.flush(url, context=current())
         done = [(call.operation, call.path) for call in watched.calls]
         renames = [place for place, (operation, _) in enumerate(done) if operation == "rename"]
         assert ("sync_directory", "_ftfile/log") in done[: renames[0]]
@@ -223,7 +221,7 @@ class TestLimits:
             waiting = sum(segment.rows for segment in head_of(out).segments.values())
             assert waiting <= 1000 + 10 * tasks
             assert max((len(segment.id) for segment in head_of(out).segments.values()), default=0) < 80
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert Counter(map(len, files(out))) == {10: count // 10}
         assert len(committed(out)) == count
         check_directory(open_filesystem(out))
@@ -243,7 +241,7 @@ class TestLimits:
         assert max(map(len, ids)) < 50
         assert [file.rows for file in ftfile.open(out).files()] == [10] * 30
         assert len(committed(out)) == 995
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         check_directory(
             open_filesystem(out), rows_of=lambda content: content.splitlines() if file_format == "json" else ()
         )
@@ -362,7 +360,7 @@ class TestTime:
         assert found == [1, 1]
         with repeatable(clock := ManualClock(1_700_000_000_000)):
             clock.advance(120 + 7200)
-            assert ftfile.flush(out, due_only=True).files == 1
+            assert ftfile.flush(out, due_only=True, context=current()).files == 1
 
     def test_a_clock_that_is_set_back_a_little_ends_nothing(self, out: str) -> None:
         assert self.run(out, {"rolloverInterval": "1h"}, [0, 60, -90, 60, 60]) == []
@@ -395,7 +393,7 @@ class TestEventTime:
         query.run(0, [rows[task::tasks] for task in range(tasks)])
         query.run(1, [[]] * tasks)
         assert self.spans(out) == sorted([(10 * each, 10 * each + 9) for each in range(5)] * len(k))
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert self.spans(out) == sorted([(10 * each, 10 * each + 9) for each in range(6)] * len(k))
         check_directory(open_filesystem(out), rows_of=lambda _: ())
 
@@ -413,7 +411,7 @@ class TestEventTime:
     def test_rows_without_a_time_go_with_the_others(self, out: str) -> None:
         query = self.query(out)
         query.run(0, [self.rows(None, 1, None, 22, None), self.rows(None)])
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
         assert sorted(file.rows for file in ftfile.open(out).files()) == [1, 1, 4]
 
     def test_with_final_rows(self, out: str) -> None:
@@ -448,7 +446,7 @@ class TestBatchWrites:
         query.run(0, [rows_of("e")])
         query.run_job("k", [rows_of("f")])
         assert sorted(files(out)) == [["a", "b"], ["c"], ["d"], ["f"]]
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, context=current()).files == 1
         check_directory(open_filesystem(out))
 
     @pytest.mark.parametrize("option", [{"finalizeColumn": "last"}, {"strictFileSize": "true"}])
@@ -466,7 +464,7 @@ class TestBatchWrites:
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
         message = query.run_task(query.plan(), JobIdentity("j"), 0, rows_of("b"))
         assert (message.assembled, message.failed) == ((), ())
-        sink_writer.SinkWriter.plan(query.config()).commit([message], None)
+        sink_writer.SinkWriter.plan(query.config(), current()).commit([message], None, current())
         assert head_of(out).transactions["app"].last == 1
 
 
@@ -478,9 +476,9 @@ class TestJobs:
         query.run(1, [rows_of("b")])
         head = head_of(out)
         assert [len(job.inputs) for job in head.due] == [2]
-        (job,) = jobs_of([head.due[0].inputs[0]], "age", ALL_END, SYSTEM_IDS)
+        (job,) = jobs_of([head.due[0].inputs[0]], "age", ALL_END, current().ids)
         fs = open_filesystem(out)
-        stage = Stage(fs, SYSTEM_IDS, TaskIdentity(query.identity(2), 0, 0))
+        stage = Stage(fs, current().ids, TaskIdentity(query.identity(2), 0, 0))
         done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
         ((part, ranges),) = done.parts
         assert (part.rows, len(ranges)) == (1, 1)

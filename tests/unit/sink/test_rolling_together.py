@@ -22,9 +22,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import CorruptData, SchemaError, StaleFiles, UserCodeError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.encoding.text_format import TextLines
-from ftfile.fs.registry import open_filesystem
 from ftfile.maintenance.flush import flush
 from ftfile.sink import writer
 from ftfile.sink.assembly.assembler import Assembler
@@ -35,8 +33,8 @@ from ftfile.sink.task import spool
 from ftfile.sink.task.part_writer import PartWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 from tests.unit.sink import user_code
 
 if TYPE_CHECKING:
@@ -281,14 +279,14 @@ class TestFlush:
         def take_the_second() -> None:
             head = CommitLog(fs).read_on()
             second = [*head.segments.values()][1]
-            (job,) = jobs_of([second], "age", ALL_END, SYSTEM_IDS)
-            stage = Stage(fs, SYSTEM_IDS, TaskIdentity(identity, 0, 0))
+            (job,) = jobs_of([second], "age", ALL_END, current().ids)
+            stage = Stage(fs, current().ids, TaskIdentity(identity, 0, 0))
             done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
             message = query.run_task(query.plan(), identity, 0, [])
             query.commit(3, [replace(message, assembled=(done,))])
 
         meanwhile.append(take_the_second)
-        report = ftfile.flush(out)
+        report = ftfile.flush(out, context=current())
         assert (report.files, report.rows) == (1, 2)
         assert sorted(visible(out).values()) == [["x0", "x2"], ["x1"]]
         check_directory(open_filesystem(out))
@@ -297,11 +295,11 @@ class TestFlush:
         query_of(out).run(0, [rows_of("x")])
 
         def vacuum() -> None:
-            ftfile.vacuum(out, dry_run=False, grace="0s", force=True)
+            ftfile.vacuum(out, dry_run=False, grace="0s", force=True, context=current())
             time.sleep(0.01)
 
         meanwhile.append(vacuum)
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, context=current()).files == 1
         assert [*visible(out).values()] == [["x"]]
 
     def test_says_so_when_a_vacuum_makes_everything_too_old(self, out: str) -> None:
@@ -309,7 +307,7 @@ class TestFlush:
         log = CommitLog(open_filesystem(out))
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=10**15))
         with pytest.raises(StaleFiles, match="vacuum with a longer grace"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         assert committed(out) == ["x"]
 
     def test_of_a_file_with_a_damaged_piece_the_others_are_finished(self, out: str) -> None:
@@ -319,19 +317,19 @@ class TestFlush:
         damaged = sorted(Path(out).rglob("*.spool"))[1]
         damaged.write_bytes(b"y1\n")
         with pytest.raises(CorruptData, match="Another program changed it"):
-            ftfile.flush(out)
+            ftfile.flush(out, context=current())
         assert [*visible(out).values()] == [["x0", "x2"]]
         damaged.write_bytes(b"x1\n")
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, context=current()).files == 1
 
     def test_again_before_the_next_batch_gives_other_names(self, out: str) -> None:
         names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
         query = query_of(out, maxRecordsPerFile="2", **names)
         query.run(0, [rows_of("x0", "x1", "x2")])
-        assert ftfile.flush(out, due_only=True).files == 1
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, due_only=True, context=current()).files == 1
+        assert ftfile.flush(out, context=current()).files == 1
         query.run(1, [rows_of("x3")])
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, context=current()).files == 1
         assert [name[4:] for name in visible(out)] == [
             "part-0000000000-50000.txt",
             "part-0000000000-51000.txt",
@@ -370,13 +368,13 @@ class TestTasks:
             opened.append(len(self._open))
 
         monkeypatch.setattr(PartWriter, "write_bucket", write_and_count)
-        message = pickle.loads(planned).write(TaskIdentity(identity, 0, 0), batches)
+        message = pickle.loads(planned).write(TaskIdentity(identity, 0, 0), batches, current())
         assert max(opened) == 2
         query.commit(0, [message])
         (record,) = read_records(CommitLog(open_filesystem(out)))
         assert record.metrics["rolled"] == {"large": len(message.parts)}
         assert Counter(committed(out)) == dict.fromkeys("uvwxyz", 30)
-        flush(out)
+        flush(out, context=current())
         assert Counter(word for words in visible(out).values() for word in words) == dict.fromkeys("uvwxyz", 30)
 
     @pytest.mark.parametrize("file_format", ["json", "parquet"])
@@ -392,7 +390,7 @@ def test_a_name_that_cannot_be_made_never_fails_a_batch(out: str) -> None:
         query.run(number, [rows_of("x")])
     assert (committed(out), visible(out)) == (["x"] * 3, {})
     with pytest.raises(UserCodeError, match="failing_later"):
-        ftfile.flush(out)
+        ftfile.flush(out, context=current())
     query.options = {**query.options, "partFileName": "{name}"}
     query.run(3, [[]])
     query.run(4, [[]])
@@ -429,7 +427,7 @@ def test_every_rule_says_its_reason(out: str) -> None:
             query = query_of(f"{out}/{reason}", **{"inactivityInterval": "9h"} | chosen)
             query.run(0, [rows_of("x", "y")])
             if reason == "flush":
-                ftfile.flush(query.path)
+                ftfile.flush(query.path, context=current())
             clock.advance(3600)
             query.options = {**query.options, **({"lineSep": ";"} if reason == "encoding" else {})}
             query.run(1, [[]])

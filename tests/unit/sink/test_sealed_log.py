@@ -19,8 +19,8 @@ from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import Seal
 from ftfile.core.checksum import checksum
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, ReplayMismatch
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import some
@@ -98,7 +98,7 @@ def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, mon
 def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     log = CommitLog(ftfile.open(out).file_system)
-    write_base(log.fs, SYSTEM_IDS, log.read_on())
+    write_base(log.fs, SYSTEM.ids, log.read_on())
     (base,) = files_of(out, "_ftfile/state")
     for _ in changed_at_every_byte(base, seed):
         assert_noticed(out, CorruptData, ConfigError)
@@ -111,7 +111,7 @@ def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: i
     (found,) = files_of(out, "_ftfile/ranges")
     directory = ftfile.open(out)
     log = CommitLog(directory.file_system)
-    write_base(log.fs, SYSTEM_IDS, log.read_on())
+    write_base(log.fs, SYSTEM.ids, log.read_on())
     for version in range(2):
         record(out, version).unlink()  # which would stand in for it
     assert directory.to_arrow().num_rows == 3
@@ -148,7 +148,7 @@ class TestFilesOfTheLog:
         three_batches(out, ring)
         merge_ranges(out)
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        write_base(log.fs, SYSTEM.ids, log.read_on())
         found = [path for path in files_of(out, "_ftfile") if path.suffix in {".record", ".base", ".range"}]
         assert len(found) == 5
         return [*found, Path(out, "_ftfile/hints/published")]
@@ -237,7 +237,7 @@ class TestRecords:
         query = three_batches(out, ring)
         merge_ranges(out)
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        write_base(log.fs, SYSTEM.ids, log.read_on())
         query.run(3, [rows_of("a3")])
         for path in (
             *files_of(out, "_ftfile/state"),
@@ -317,7 +317,7 @@ class TestFingerprints:
         with pytest.raises(ReplayMismatch):
             query.run(0, [rows_of("other", "words")])
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        write_base(log.fs, SYSTEM.ids, log.read_on())
         forget_all()
         assert query.run(0, [rows_of("words", "some")]).replayed
         with pytest.raises(ReplayMismatch):

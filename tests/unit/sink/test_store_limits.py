@@ -12,11 +12,12 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, EncodingError, Unsupported
 from ftfile.fs.api import Capabilities
-from ftfile.fs.registry import open_filesystem, register, unregister
+from ftfile.fs.registry import register, unregister
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.naming.path_check import Foresight
+from ftfile.sink.naming.path_check import PathCheck
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
@@ -174,26 +175,26 @@ def test_what_stands_before_what_records_say_may_shield_it(out: str) -> None:
         query.run(1, [[{"value": "a", "name": " a"}]])
 
 
-def foresight(**options: str) -> Callable[..., str | None]:
+def path_check(**options: str) -> Callable[..., str | None]:
     config = SinkConfig.from_options({"path": "/x", **TEXT, **options}, spark_schema(COLUMNS))
     store = Capabilities("d", True, "close", False, False, path_bytes_max=1000)
-    return Foresight(config.publishing.naming, config.extension, store).fault_of
+    return PathCheck(config.publishing.naming, config.extension, store).fault_of
 
 
 def test_names_that_repeat_the_bucket_count_it_twice() -> None:
-    fault = foresight(partFileName="{bucket}-{unique}")("x" * 243, "")
+    fault = path_check(partFileName="{bucket}-{unique}")("x" * 243, "")
     assert fault is not None
     assert re.search("come to 2.. bytes, where 255 are", fault)
-    assert foresight(partFileName="{bucket}-{unique}")("x" * 242, "") is None
+    assert path_check(partFileName="{bucket}-{unique}")("x" * 242, "") is None
 
 
 def test_only_numbers_get_longer() -> None:
-    assert foresight(partFileName="{name}-{unique}")("a", "x" * 242) is None
-    assert foresight(partFileName="{name}-{unique}")("a", "x" * 243) is not None
-    assert foresight(partFileName="{name}-{index}-{unique}")("a", "x" * 217) is not None
+    assert path_check(partFileName="{name}-{unique}")("a", "x" * 242) is None
+    assert path_check(partFileName="{name}-{unique}")("a", "x" * 243) is not None
+    assert path_check(partFileName="{name}-{index}-{unique}")("a", "x" * 217) is not None
 
 
 def test_bytes_are_counted_and_not_letters() -> None:
-    assert foresight()("/".join(["x" * 100] * 9), "") is None
-    assert foresight()("/".join(["é" * 100] * 5), "") is not None
-    assert foresight()("é" * 128, "") is not None
+    assert path_check()("/".join(["x" * 100] * 9), "") is None
+    assert path_check()("/".join(["é" * 100] * 5), "") is not None
+    assert path_check()("é" * 128, "") is not None

@@ -11,9 +11,9 @@ import ftfile
 from ftfile.commit.format import layout
 from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, InvalidMessages, PermissionDenied, SchemaError
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.writer import SinkWriter
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
@@ -91,8 +91,8 @@ def test_a_task_planned_long_ago_starts_over_from_a_base(query: MicroBatch, monk
 
 def test_a_schema_that_changed_since_the_plan_is_refused(query: MicroBatch) -> None:
     messages = query.write(0, [ROWS])
-    writer = SinkWriter.plan(query.config())
+    writer = SinkWriter.plan(query.config(), current())
     MicroBatch(query.path, {"other": "string"}, query.options, "another").run(0, [[{"other": "x"}]])
     with pytest.raises(SchemaError):
-        writer.commit(messages, 0)
+        writer.commit(messages, 0, current())
     assert len(ftfile.open(query.path).history()) == 1

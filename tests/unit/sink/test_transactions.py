@@ -17,15 +17,13 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, ReplayMismatch, Unavailable
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
 from ftfile.sink.writer import SinkWriter, forget_logs
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +44,7 @@ def job(out: str, version: int | str, app: str = "app", **more: Any) -> MicroBat
 
 
 def write(out: str, version: int, rows: list[dict[str, Any]] = ROWS, app: str = "app") -> Committed:
-    return job(out, version, app).run_job(SYSTEM_IDS.unique(), [rows, []])
+    return job(out, version, app).run_job(current().ids.unique(), [rows, []])
 
 
 def ids(out: str) -> list[int]:
@@ -72,7 +70,7 @@ class TestOnce:
             write(out, version)
         for version in (0, 1):
             partitions = [[ROWS[1]], [], [ROWS[0]]]
-            assert job(out, version).run_job(SYSTEM_IDS.unique(), partitions).replayed
+            assert job(out, version).run_job(current().ids.unique(), partitions).replayed
 
     @pytest.mark.parametrize("version", [0, 2, 3, 5])
     def test_other_rows_are_refused(self, out: str, version: int) -> None:
@@ -95,7 +93,7 @@ class TestOnce:
     def test_rows_that_only_sum_up_alike_are_refused(self, out: str) -> None:
         def text(*words: str) -> Committed:
             batch = MicroBatch(out, {"order": "string"}, job(out, 0).options)
-            return batch.run_job(SYSTEM_IDS.unique(), [[{"order": word} for word in words]])
+            return batch.run_job(current().ids.unique(), [[{"order": word} for word in words]])
 
         text("order-0021", "order-0005")
         with pytest.raises(ReplayMismatch):
@@ -111,7 +109,7 @@ class TestOnce:
         for version in range(3):
             write(out, version)
         log = CommitLog(open_filesystem(out))
-        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        write_base(log.fs, current().ids, log.read_on())
         extend_ranges(log, log.read_on())
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=2))
         log.fs.delete(layout.record_path(1))
@@ -147,9 +145,9 @@ class TestOnce:
     def test_a_writer_left_behind_commits_nothing(self, out: str) -> None:
         """Both wrote their files before either committed."""
         (first,), (second,) = (self.written(out, name) for name in ("first", "second"))
-        committer = SinkWriter.plan(job(out, 0).config())
-        assert not committer.commit([first], None).replayed
-        assert committer.commit([second], None).replayed
+        committer = SinkWriter.plan(job(out, 0).config(), current())
+        assert not committer.commit([first], None, current()).replayed
+        assert committer.commit([second], None, current()).replayed
         assert ids(out) == [1, 2]
 
     def written(self, out: str, name: str) -> list[Any]:
@@ -202,7 +200,7 @@ class TestTasks:
         again = job(out, 0)
         found = again.run_task(again.plan(), JobIdentity("again"), 0, ROWS)
         with pytest.raises(InvalidMessages, match="no record"):
-            SinkWriter.plan(job(str(tmp_path / "empty"), 0).config()).commit([found], None)
+            SinkWriter.plan(job(str(tmp_path / "empty"), 0).config(), current()).commit([found], None, current())
 
 
 class TestOptions:

@@ -24,6 +24,7 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.log.log import CommitLog
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     ConfigError,
     CorruptData,
@@ -33,14 +34,13 @@ from ftfile.core.errors import (
     SchemaError,
     UnknownQuery,
 )
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.task import part_writer as parts
 from ftfile.sink.task.bad_records import BadRecords
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
@@ -98,7 +98,7 @@ class TestFiles:
         options = {"path": out, "partitionBy": "id", "maxOpenBytes": "100000"}
         config = SinkConfig.from_options(options, spark_schema(COLUMNS))
         identity = TaskIdentity(JobIdentity("job"), 0, 0)
-        stage = Stage(open_filesystem(out), SYSTEM_IDS, identity)
+        stage = Stage(open_filesystem(out), SYSTEM.ids, identity)
         bad = BadRecords(config, stage, identity)
         writer = parts.PartWriter(config, config.bucketing.router(bad.take, 0), stage, bad)
         words = random.Random(0).randbytes(100_000).hex()
@@ -118,7 +118,7 @@ class TestFiles:
                     self.times -= 1
                     self.remove_directory(path)
 
-        stage = Stage(Cleared(open_filesystem(str(tmp_path))), SYSTEM_IDS, TaskIdentity(JobIdentity("job"), 0, 0))
+        stage = Stage(Cleared(open_filesystem(str(tmp_path))), SYSTEM.ids, TaskIdentity(JobIdentity("job"), 0, 0))
         config = SinkConfig.from_options({"path": str(tmp_path)}, spark_schema(COLUMNS))
         stage.finish(stage.open("", config.format, config.schema, config.chain))
         assert Path(tmp_path, stage.finished[0].path).exists()
@@ -173,7 +173,7 @@ class TestFiles:
         from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 
         with pytest.raises(RuntimeError):
-            writer.write(TaskIdentity(StreamIdentity("q", "r", 0), 0, 0), failing())
+            writer.write(TaskIdentity(StreamIdentity("q", "r", 0), 0, 0), failing(), current())
         assert not list(Path(out).rglob("*.staged"))
 
 
@@ -401,9 +401,9 @@ class TestNulls:
             text = self.columns(nullable=nullable)
             config = SinkConfig.from_options({"path": out, "fileFormat": file_format}, text)
             batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(text))
-            writer = SinkWriter.plan(config)
-            message = writer.write(TaskIdentity(StreamIdentity("q", "r", number), 0, 0), [batch])
-            writer.commit([message], number)
+            writer = SinkWriter.plan(config, current())
+            message = writer.write(TaskIdentity(StreamIdentity("q", "r", number), 0, 0), [batch], current())
+            writer.commit([message], number, current())
         table = ftfile.open(out).to_arrow()
         assert table.to_pylist() == [full, holes, full]
         assert all(field.nullable for field in table.schema)
@@ -465,7 +465,13 @@ class TestPlaces:
         caplog.set_level(logging.INFO, "ftfile")
         query.run(0, [ROWS])
         assert "never reaches a Python sink" in caplog.text
-        assert f"[query {query.query_id} batch 0] committed as version 0" in caplog.text
+        assert f"[query {query.query_id} batch 0] batch 0 is committed as version 0" in caplog.text
+        query.run_job("job", [ROWS])
+        query.run(0, [ROWS])
+        assert "batch 0 was committed as version 0; nothing written" in caplog.text
+        query.run(1, [ROWS])
+        query.commit(0, query.write(0, [ROWS]))
+        assert "batch 0 was committed as version 2 or before; nothing written" in caplog.text
 
     def test_a_directory_may_be_moved(self, query: MicroBatch, out: str, tmp_path: Path) -> None:
         query.run(0, [ROWS])

@@ -10,8 +10,8 @@ import pytest
 import ftfile
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.errors import CorruptData
-from ftfile.fs.registry import open_filesystem
 from ftfile.parts.reader import read_add
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

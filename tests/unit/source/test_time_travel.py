@@ -15,9 +15,9 @@ from ftfile.commit.format import layout
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.post_commit import extend_ranges
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.fs.registry import open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 START = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
@@ -72,7 +72,7 @@ def test_what_is_no_time_says_what_is(out: str) -> None:
 
 def test_versions_whose_records_are_gone_are_not_offered(out: str) -> None:
     log = CommitLog(open_filesystem(out))
-    write_base(log.fs, SYSTEM_IDS, log.read_on())
+    write_base(log.fs, SYSTEM.ids, log.read_on())
     Path(out, layout.record_path(0)).unlink()
     directory = ftfile.open(out)
     with pytest.raises(ConfigError, match=r"the oldest that can be read is version 1 of 2024-07-01T12:01:00.000"):
@@ -92,7 +92,7 @@ def test_what_vacuum_keeps(out: str) -> None:
     """The newest version that is older than the grace, for who reads at that time, and all that came after it."""
     log = CommitLog(open_filesystem(out))
     for _ in range(2):
-        write_base(log.fs, SYSTEM_IDS, log.read_on())
+        write_base(log.fs, SYSTEM.ids, log.read_on())
     extend_ranges(log, log.read_on())
     since = datetime.now(timezone.utc) - START
     report = ftfile.vacuum(out, dry_run=False, grace=f"{since.total_seconds() - 90} s")

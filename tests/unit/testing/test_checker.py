@@ -26,7 +26,7 @@ from ftfile.commit.moving import place
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import write_range
 from ftfile.core.checksum import checksum
-from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.context import SYSTEM
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly
 from ftfile.testing.fs.memory import MemoryFileSystem
 
@@ -102,7 +102,7 @@ def test_a_right_directory(directory: Directory) -> None:
     directory.record(adds=(first,))
     directory.record(adds=(directory.add(b"c\n", "second", published=False),))
     directory.record(JobAuthor("job", Transaction("app", 3)), adds=(directory.add(b"b\n", "third"),))
-    write_base(directory.fs, SYSTEM_IDS, CommitLog(directory.fs).read_on())
+    write_base(directory.fs, SYSTEM.ids, CommitLog(directory.fs).read_on())
     write_published(directory.fs, PublishedHint(0, "n0"))
     report = check_directory(directory.fs, recorded_by_spark={QUERY: [0, 1]})
     assert report.live_rows == {b"a": 1, b"b": 2, b"c": 1}
@@ -288,14 +288,14 @@ class TestI7:
     def test_a_base_tells_another_story(self, directory: Directory) -> None:
         directory.record()
         state = replace(CommitLog(directory.fs).read_on(), horizon_ms=5)
-        write_base(directory.fs, SYSTEM_IDS, state)
+        write_base(directory.fs, SYSTEM.ids, state)
         assert broken(directory) == "I7"
 
     def test_a_base_of_another_history_says_nothing(self, directory: Directory) -> None:
         directory.record()
         state = CommitLog(directory.fs).read_on()
         for other in (replace(state, version=1, horizon_ms=5), replace(state, nonce="other", log_start=9)):
-            write_base(directory.fs, SYSTEM_IDS, other)
+            write_base(directory.fs, SYSTEM.ids, other)
         check_directory(directory.fs)
 
     @pytest.mark.parametrize("told", ["other rows", "too few", "what was removed", "what never was"])
@@ -306,7 +306,7 @@ class TestI7:
         directory.fs.rename("first.txt", layout.retired_path(first.id))
         removed = directory.record(removes=(Remove.of(first),))
         another = replace(first, id="another", path="another", final_path="another.txt")
-        right = write_range(directory.fs, SYSTEM_IDS, make_range([added, more, removed], 0))
+        right = write_range(directory.fs, SYSTEM.ids, make_range([added, more, removed], 0))
         check_directory(directory.fs)
         directory.fs.delete(layout.range_path(right))
         records = {
@@ -319,16 +319,16 @@ class TestI7:
                 replace(removed, removes=(Remove.of(first), Remove.of(another))),
             ],
         }[told]
-        write_range(directory.fs, SYSTEM_IDS, make_range(records, 0))
+        write_range(directory.fs, SYSTEM.ids, make_range(records, 0))
         assert broken(directory) == "I7"
 
     def test_a_base_forgets_what_is_not_published(self, directory: Directory) -> None:
         directory.record(adds=(directory.add(b"a\n", "first", published=False),))
         state = CommitLog(directory.fs).read_on()
-        write_base(directory.fs, SYSTEM_IDS, state)
+        write_base(directory.fs, SYSTEM.ids, state)
         check_directory(directory.fs)
         state.unpublished.clear()
-        write_base(directory.fs, SYSTEM_IDS, state)
+        write_base(directory.fs, SYSTEM.ids, state)
         assert broken(directory) == "I7"
 
     def test_a_base_forgets_what_is_not_hidden(self, directory: Directory) -> None:
@@ -337,7 +337,7 @@ class TestI7:
         directory.record(removes=(Remove.of(add),))
         state = CommitLog(directory.fs).read_on()
         state.unpublished.clear()
-        write_base(directory.fs, SYSTEM_IDS, state)
+        write_base(directory.fs, SYSTEM.ids, state)
         assert broken(directory) == "I7"
 
     def test_a_hint_passes_what_is_not_published(self, directory: Directory) -> None:

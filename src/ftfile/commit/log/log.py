@@ -14,7 +14,6 @@ from ftfile.commit.log.caches import KnownPaths, RecentRecords
 from ftfile.commit.log.fold import Fold, after
 from ftfile.commit.log.records import Records, outcome_unknown
 from ftfile.commit.log.state import LogState
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import (
     AlreadyExists,
     CommitOutcomeUnknown,
@@ -22,13 +21,10 @@ from ftfile.core.errors import (
     CorruptData,
     StorageError,
 )
-from ftfile.core.ids import SYSTEM_IDS
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.state import LogView
-    from ftfile.core.clock import Clock
-    from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
 __all__ = ("LAYOUT_VERSION", "CommitLog")
@@ -44,9 +40,7 @@ class CommitLog(Records):
     Reading on and creating are safe from any thread; who shares a log with other threads holds `lock` over a commit.
 
     Args:
-        fs: rooted at the directory.
-        clock: for the time in records and for waiting.
-        ids: for nonces and names.
+        fs: rooted at the directory; its clock gives the time in records and waits, its ids are nonces and names.
         start: what the caller knows already; used when its record still exists and no base is newer.
 
     Attributes:
@@ -59,12 +53,9 @@ class CommitLog(Records):
     def __init__(
         self,
         fs: FileSystem,
-        clock: Clock = SYSTEM_CLOCK,
-        ids: IdSource = SYSTEM_IDS,
         start: LogView | None = None,
     ) -> None:
-        super().__init__(fs, clock)
-        self.ids = ids
+        super().__init__(fs)
         self.recent = RecentRecords()
         self.known_ranges: set[layout.RangeName] = set()
         self.base_bytes = self.delta_bytes = 0

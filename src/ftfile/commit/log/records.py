@@ -21,7 +21,6 @@ from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
-    from ftfile.core.clock import Clock
     from ftfile.fs.api import FileSystem
 
 __all__ = ("CREATE_TRIES", "Records", "outcome_unknown")
@@ -41,16 +40,16 @@ class Records:
     """The records of a directory.
 
     Args:
-        fs: rooted at the directory.
-        clock: for waiting, and for the time in records.
+        fs: rooted at the directory; its clock waits and gives the time in records, its ids are nonces and names.
 
     Attributes:
         bases: the bases of this log.
     """
 
-    def __init__(self, fs: FileSystem, clock: Clock) -> None:
+    def __init__(self, fs: FileSystem) -> None:
         self.fs = fs
-        self.clock = clock
+        self.clock = fs.context.clock
+        self.ids = fs.context.ids
         self.bases = OwnBases(fs, self.read_record)
 
     def read_record(self, version: int) -> Record | None:

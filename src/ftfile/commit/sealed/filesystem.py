@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import from_checked_text, to_checked_text
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import InputFile
 from ftfile.fs.wrapper import WrapperFileSystem
 
@@ -149,7 +148,7 @@ class SealedFileSystem(WrapperFileSystem):
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole file, with its MAC if it has one."""
         if path == layout.FORMAT_FILE:
-            seal = Seal(SYSTEM_IDS.unique(), _told(self.keys))
+            seal = Seal(self.context.ids.unique(), _told(self.keys))
             self.inner.create_exclusive(path, content + seal.to_text())
             self._seal = seal
             return

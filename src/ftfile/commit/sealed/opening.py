@@ -14,6 +14,7 @@ from ftfile.keys.keys import Keys
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
 __all__ = ("KEY_PROVIDER_VARIABLE", "OWNER_ONLY", "open_with_keys")
@@ -23,7 +24,9 @@ KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
 OWNER_ONLY = ("filePermission", "600")
 
 
-def open_with_keys(url: str, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()) -> FileSystem:
+def open_with_keys(
+    url: str, context: Context, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()
+) -> FileSystem:
     """Open a directory that is there already; what is encrypted can be read with the keys that it says itself.
 
     Where it says itself where keys are, only key files of this user's, or root's, that are not within it, and variables
@@ -31,6 +34,7 @@ def open_with_keys(url: str, key_provider: str | None = None, settings: Iterable
 
     Args:
         url: of the directory.
+        context: of the process.
         key_provider: where keys are; None for what FTFILE_KEY_PROVIDER names, or else the directory.
         settings: of its file system.
 
@@ -38,7 +42,7 @@ def open_with_keys(url: str, key_provider: str | None = None, settings: Iterable
         ConfigError: it is encrypted, and nothing says where the keys are.
         CorruptData: it does not say whether it is encrypted as this version would.
     """
-    fs = open_filesystem(url, settings=dict(settings))
+    fs = open_filesystem(url, context, dict(settings))
     try:
         seal = read_seal(fs)
     except NotFound:
@@ -49,7 +53,7 @@ def open_with_keys(url: str, key_provider: str | None = None, settings: Iterable
     reference = key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
     keys = Keys.from_reference(reference) if reference else _keys_as_told(url, told)
     if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:
-        fs = open_filesystem(url, settings=dict((*settings, OWNER_ONLY)))
+        fs = open_filesystem(url, context, dict((*settings, OWNER_ONLY)))
     return SealedFileSystem(fs, keys)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from ftfile.core.options.kinds import BOOLEAN, CLOCK, COLUMN_AND_DURATION, COUNT, DURATION, TEXT, one_of
 from ftfile.core.options.option import Option
 
-__all__ = ("ROLLING",)
+__all__ = ("ROLLED_BYTES", "ROLLED_INACTIVITY_S", "ROLLING")
+
+# Defaults of maxBytesPerFile and inactivityInterval for files that stay open over batches; others have none.
+ROLLED_BYTES = 128 << 20
+ROLLED_INACTIVITY_S = 3600.0
 
 ROLLING: tuple[Option, ...] = (
     Option(

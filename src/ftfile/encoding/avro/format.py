@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import from_numpy, is_valid, string_parts
 from ftfile.arrays.nested import rebuild
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import SYSTEM_IDS
+from ftfile.core.ids import random_bytes
 from ftfile.encoding.avro.container import block, blocks, compressed, header, read_header
 from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
 from ftfile.encoding.avro.schema import (
@@ -119,7 +119,7 @@ class _AvroEncoder(CollectingEncoder):
         super().__init__(schema, target, check_text)
         self._codec = options.codecs[options.compression].label
         self._level = options.used_level
-        self._marker = bytes.fromhex(SYSTEM_IDS.unique())
+        self._marker = random_bytes(16)
         described = avro_schema(schema, options.record_name, options.record_namespace)
         target.write(header(described, self._codec, self._marker))
 

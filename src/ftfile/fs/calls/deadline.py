@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.context import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,10 +80,10 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _wait_at_exit() -> None:
-    deadline_s = SYSTEM_CLOCK.monotonic_s() + EXIT_WAIT_S
+    deadline_s = SYSTEM.clock.monotonic_s() + EXIT_WAIT_S
     # Calls may begin others.
-    while _running and SYSTEM_CLOCK.monotonic_s() < deadline_s:
-        wait([*_running], deadline_s - SYSTEM_CLOCK.monotonic_s())
+    while _running and SYSTEM.clock.monotonic_s() < deadline_s:
+        wait([*_running], deadline_s - SYSTEM.clock.monotonic_s())
 
 
 atexit.register(_wait_at_exit)
@@ -152,10 +152,10 @@ def run_within(
 
 
 def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
-    deadline_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
+    deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
     wait([future], timeout_s if look is None else min(LOOK_S, timeout_s))
     while not future.done():
-        left_s = deadline_s - SYSTEM_CLOCK.monotonic_s()
+        left_s = deadline_s - SYSTEM.clock.monotonic_s()
         if left_s <= 0:
             raise TimeoutError(f"no answer within {timeout_s:g} s")
         if look is not None:

@@ -13,6 +13,7 @@ from ftfile.fs.fsspec.settings import FsspecSettings
 from ftfile.fs.paths import room_below
 
 if TYPE_CHECKING:
+    from ftfile.core.context import Context
     from ftfile.fs.location import Location
 
 __all__ = ("FsspecFileSystem", "open_location")
@@ -29,9 +30,11 @@ class FsspecFileSystem(FileSystem):
     Args:
         url: of the directory.
         settings: see there.
+        context: of the process.
     """
 
-    def __init__(self, url: str, settings: FsspecSettings) -> None:
+    def __init__(self, url: str, settings: FsspecSettings, context: Context) -> None:
+        self.context = context
         self._url = url
         self._settings = settings
         self._capabilities = Capabilities(
@@ -152,7 +155,7 @@ def open_location(location: Location) -> FileSystem:
         ConfigError: a setting is wrong, or the implementation is not installed.
         Unavailable: it does not come to an end.
     """
-    fs = FsspecFileSystem(location.url, FsspecSettings.of(location))
+    fs = FsspecFileSystem(location.url, FsspecSettings.of(location), location.context)
     _ = fs.client
     return fs
 

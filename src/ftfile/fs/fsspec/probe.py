@@ -17,7 +17,6 @@ from ftfile.core.errors import (
     StorageError,
     Unsupported,
 )
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.fsspec.client import BLOCK_BYTES, NewFile
 from ftfile.fs.paths import join
 
@@ -58,7 +57,7 @@ class Trial:
     def __init__(self, fs: FileSystem, clients: tuple[FsspecClient, FsspecClient], directory: str) -> None:
         self._fs = fs
         self._clients = clients
-        self._directory = join(directory, f".{SYSTEM_IDS.unique()}.tmp")
+        self._directory = join(directory, f".{fs.context.ids.unique()}.tmp")
 
     def run(self) -> None:
         """Try everything.

@@ -15,7 +15,6 @@ from ftfile.core.errors import (
     StorageError,
     Unavailable,
 )
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger
 from ftfile.fs.api import FileInfo, FileSystem
 from ftfile.fs.calls.retry import patiently
@@ -26,7 +25,7 @@ from ftfile.fs.paths import join, room_below
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
     from ftfile.fs.api import Capabilities
     from ftfile.fs.hdfs.settings import HadoopSettings
 
@@ -50,14 +49,14 @@ class HadoopFileSystem(FileSystem):
         where: of the root, for messages.
         root: absolute path of the directory; it need not exist yet.
         settings: see there.
-        clock: for waiting.
+        context: of the process.
     """
 
-    def __init__(self, where: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
+    def __init__(self, where: str, root: str, settings: HadoopSettings, context: Context) -> None:
         self.where = where
         self.root = root
         self._settings = settings
-        self._clock = clock
+        self.context = context
         self._prefix = "" if root == "/" else root
 
     def within_limits(self, capabilities: Capabilities) -> Capabilities:
@@ -74,7 +73,7 @@ class HadoopFileSystem(FileSystem):
         if asked is None or (self.where, asked) in _proven:
             return
         self.make_directories(directory)
-        path = join(directory, f".{SYSTEM_IDS.unique()}.tmp")
+        path = join(directory, f".{self.context.ids.unique()}.tmp")
         full = self._full("create_exclusive", path)
         try:
             self.patiently(lambda: self._write_temporary(path, full, b""))
@@ -143,7 +142,7 @@ class HadoopFileSystem(FileSystem):
 
         def write() -> None:
             # A call that nobody waits for any more may take effect yet, and would empty what a later one wrote.
-            tried.append(f"{full.rpartition('/')[0]}/.{SYSTEM_IDS.unique()}.tmp")
+            tried.append(f"{full.rpartition('/')[0]}/.{self.context.ids.unique()}.tmp")
             self._write_temporary(path, tried[-1], content)
 
         try:
@@ -207,7 +206,7 @@ class HadoopFileSystem(FileSystem):
 
     def patiently(self, call: Callable[[], Result]) -> Result:
         """Call again while the store is unavailable, until patience ends."""
-        return patiently(call, self._settings.patience_s, self._clock)
+        return patiently(call, self._settings.patience_s, self.context.clock)
 
     @abstractmethod
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:

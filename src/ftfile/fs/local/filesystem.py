@@ -10,8 +10,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, MissingParent, NotFound, OutcomeUnknown, StreamClosed
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.local.errors import Translated, storage_error
 from ftfile.fs.local.no_replace import rename_in_one_step, rename_in_two_steps
@@ -20,7 +20,7 @@ from ftfile.fs.paths import require_valid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.core.ids import IdSource
+    from ftfile.core.context import Context
     from ftfile.fs.location import Location
 
 __all__ = ("LocalFileSystem", "open_location")
@@ -49,19 +49,19 @@ class LocalFileSystem(FileSystem):
 
     Args:
         root: absolute path of the directory; it need not exist yet.
-        ids: names the temporary files of `create_exclusive`.
+        context: its ids name the temporary files of `create_exclusive`.
         file_mode: permissions of new files, less what the umask takes away.
         directory_mode: likewise of new directories.
     """
 
     def __init__(
-        self, root: str, *, ids: IdSource = SYSTEM_IDS, file_mode: int = 0o666, directory_mode: int = 0o777
+        self, root: str, context: Context = SYSTEM, *, file_mode: int = 0o666, directory_mode: int = 0o777
     ) -> None:
         if not root.startswith("/"):
             raise ConfigError(f"the local path {root!r} is relative; give the absolute path")
         self.root = os.path.normpath("/" + root.lstrip("/"))
         self._prefix = self.root if self.root == "/" else self.root + "/"
-        self._ids = ids
+        self.context = context
         self._file_mode = file_mode
         self._directory_mode = directory_mode
         self._capabilities = dataclasses.replace(
@@ -152,7 +152,7 @@ class LocalFileSystem(FileSystem):
         """Create a whole, durable file in one step: a synced temporary file, linked to its name."""
         full = self._full("create_exclusive", path)
         parent = os.path.dirname(full)
-        temporary = f"{parent}/.{self._ids.unique()}.tmp"
+        temporary = f"{parent}/.{self.context.ids.unique()}.tmp"
         with Translated("create_exclusive", path, self.root):
             try:
                 with self._new_file(temporary) as file:
@@ -211,7 +211,7 @@ def open_location(location: Location) -> FileSystem:
     given = location.known_settings("filePermission", "directoryPermission")
     file_mode = int(given.get("filePermission", "666"), 8)
     directory_mode = int(given.get("directoryPermission", "777"), 8)
-    return LocalFileSystem(location.path, file_mode=file_mode, directory_mode=directory_mode)
+    return LocalFileSystem(location.path, location.context, file_mode=file_mode, directory_mode=directory_mode)
 
 
 class _LocalStream(OutputStream):

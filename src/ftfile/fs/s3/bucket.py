@@ -17,7 +17,7 @@ from ftfile.fs.s3.errors import TooLargeToCopy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
     from ftfile.fs.s3.client import S3Client
     from ftfile.fs.s3.settings import S3Settings
 
@@ -45,15 +45,16 @@ class S3Bucket:
         name: of the bucket.
         prefix: without slashes around it; empty for the whole bucket.
         settings: see there.
-        clock: for waiting.
+        context: of the process.
     """
 
-    def __init__(self, name: str, prefix: str, settings: S3Settings, clock: Clock) -> None:
+    def __init__(self, name: str, prefix: str, settings: S3Settings, context: Context) -> None:
         self.name = name
         self.prefix = prefix
         self.where = f"s3://{name}/{prefix}"
         self.settings = settings
-        self.clock = clock
+        self.clock = context.clock
+        self.ids = context.ids
 
     @property
     def client(self) -> S3Client:

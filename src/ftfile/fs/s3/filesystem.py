@@ -13,7 +13,6 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.paths import join, parent_of, room_below
 from ftfile.fs.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket
@@ -160,11 +159,11 @@ class S3FileSystem(FileSystem):
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole file by one request."""
-        self._bucket.put_new("create_exclusive", path, content, SYSTEM_IDS.unique())
+        self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
 
     def put(self, path: str, content: bytes) -> None:
         """Write a small file over whatever is there."""
-        key, metadata = self._bucket.key("put", path), {ID: SYSTEM_IDS.unique()}
+        key, metadata = self._bucket.key("put", path), {ID: self._bucket.ids.unique()}
         self._bucket.repeat(
             "put", path, lambda: self._bucket.send("put", path, "put_object", Key=key, Body=content, Metadata=metadata)
         )
@@ -220,7 +219,7 @@ class S3FileSystem(FileSystem):
         """
         proven = self._bucket.client.proven
         if self._bucket.name not in proven:
-            one, other = (join(directory, f".{SYSTEM_IDS.unique()}.tmp") for _ in range(2))
+            one, other = (join(directory, f".{self._bucket.ids.unique()}.tmp") for _ in range(2))
             try:
                 proven[self._bucket.name] = self._try_conditions(one, other)
             finally:
@@ -258,7 +257,7 @@ def open_location(location: Location) -> FileSystem:
     """
     if not location.authority or "@" in location.authority or ":" in location.authority:
         raise ConfigError(f"{location.url!r} names no bucket; write s3://bucket or s3://bucket/directory")
-    bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.clock)
+    bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.context)
     _ = bucket.client
     return S3FileSystem(bucket)
 
@@ -275,7 +274,7 @@ class _S3Stream(OutputStream):
         super().__init__(path, _STREAM_CAPABILITIES)
         self._bucket = bucket
         self._part_bytes = bucket.settings.part_bytes
-        self._identity = SYSTEM_IDS.unique()
+        self._identity = bucket.ids.unique()
         self._buffer = bytearray()
         self._upload: S3Upload | None = None
 

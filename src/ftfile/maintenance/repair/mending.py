@@ -14,7 +14,6 @@ from ftfile.commit.log.state import Unpublished
 from ftfile.commit.protocol import commit
 from ftfile.commit.publish import publish, skip_published
 from ftfile.core.errors import CorruptData, FtfileError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger
 from ftfile.maintenance.horizon import lower_horizon
 from ftfile.maintenance.open_log import own_log
@@ -125,9 +124,9 @@ class Mender:
                 self._fs.make_directories(path)
                 self._fs.sync_directory(layout.parent(path))
             case MoveAside(path):
-                set_aside(self._fs, SYSTEM_IDS, path, "it was in the way, or misled readers")
+                set_aside(self._fs, self._fs.context.ids, path, "it was in the way, or misled readers")
             case CutLog(version):
-                cut_log(self._fs, SYSTEM_IDS, version)
+                cut_log(self._fs, self._fs.context.ids, version)
             case StartLog(version):
                 commit(self._log(), self._author, lambda *_: Body(log_start=version))
             case LowerHorizon():
@@ -150,7 +149,7 @@ class Mender:
 
     def _log(self) -> CommitLog:
         """Return a log that writes as the newest writer did."""
-        return own_log(*self._opening)
+        return own_log(*self._opening, self._fs.context)
 
     def _publish(self, log: CommitLog, add: Add) -> None:
         problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)
@@ -160,7 +159,7 @@ class Mender:
     def _retire(self, final_path: str, hidden: str) -> None:
         self._fs.make_directories(layout.RETIRED)
         if stat_or_none(self._fs, hidden) is not None:
-            set_aside(self._fs, SYSTEM_IDS, final_path, f"a copy of {hidden!r}, which is hidden")
+            set_aside(self._fs, self._fs.context.ids, final_path, f"a copy of {hidden!r}, which is hidden")
             return
         self._fs.rename(final_path, hidden)
         for directory in (layout.parent(final_path), layout.RETIRED):
@@ -173,24 +172,24 @@ class Mender:
             log.fs.rename(source, add.path)
         else:
             # It may also be the file of another part, with the same content.
-            copy_to(log.fs, add, source, SYSTEM_IDS)
+            copy_to(log.fs, add, source, log.ids)
         self._publish(log, add)
 
     def _rename(self, add: Add, source: str) -> None:
         log = self._log()
-        new = renamed(add, SYSTEM_IDS)
-        copy_to(log.fs, new, source, SYSTEM_IDS)
+        new = renamed(add, log.ids)
+        copy_to(log.fs, new, source, log.ids)
         record_changes(log, self._job_id, (), [(add, new)])
         # Nobody must publish it under the old name.
         if source == add.path:
-            set_aside(log.fs, SYSTEM_IDS, source, f"its rows are in {new.final_path!r} now")
+            set_aside(log.fs, log.ids, source, f"its rows are in {new.final_path!r} now")
         self._publish(log, new)
 
     def _give_up(self, lost: Sequence[GiveUp]) -> None:
         for action in lost:
             if action.damaged is not None:
                 reason = f"it is not what was recorded of {action.add.final_path!r}"
-                set_aside(self._fs, SYSTEM_IDS, action.damaged, reason)
+                set_aside(self._fs, self._fs.context.ids, action.damaged, reason)
         record_changes(self._log(), self._job_id, [action.add for action in lost], ())
 
     def _rebuild(self, kind: str) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.core.logs import get_logger, log_context
 from ftfile.maintenance.repair.mending import Mender, Opening
 from ftfile.maintenance.verify.findings import Finding, GiveUp, MoveAside
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterator, Mapping
 
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.findings import Action, VerifyReport
 
@@ -80,6 +81,7 @@ def repair(  # noqa: PLR0913 - all by name
     accept_lost_records: bool = False,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> RepairReport:
     """Mend what `Directory.verify()` finds, as far as that loses nothing; and what you ask for by name.
 
@@ -97,14 +99,15 @@ def repair(  # noqa: PLR0913 - all by name
             as it can be read. What came later goes to quarantine.
         key_provider: of an encrypted directory; see `ftfile.open`.
         storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument names a file that is not lost, or not foreign.
         CommitError: a record could not be created.
     """
-    fs = Directory(path, key_provider, storage).file_system
+    fs = Directory(path, key_provider, storage, context).file_system
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
-    job_id = SYSTEM_IDS.unique()
+    job_id = context.ids.unique()
     with log_context(job=job_id):
         report = verify(fs, full=full)
         asked.check(fs, report)

@@ -17,7 +17,7 @@ from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
 from ftfile.parts.filtered_file import FilteredFile, chain_of
 from ftfile.sink.assembly.joiners import SAMPLE_BYTES, Target, make_joiner, merging_saves
-from ftfile.sink.assembly.segment_reader import Pieces
+from ftfile.sink.assembly.segment_reader import SegmentReaders
 from ftfile.sink.rolling.groups import live_bytes
 from ftfile.sink.rolling.jobs import limits_of
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.sink.assembly.joiners import PartJoiner
-    from ftfile.sink.assembly.segment_reader import Piece
+    from ftfile.sink.assembly.segment_reader import SegmentReader
 
     GoesOn = Callable[[int], bool]
 
@@ -169,13 +169,13 @@ class Assembler:
         encoding = self._definitions[job.inputs[0].encoding]
         keys = keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
-        pieces = Pieces(self._fs, job.inputs, file_format, keys, copies=copies)
-        merge = bool(chain.framing) and merging_saves(chain, pieces.sample(SAMPLE_BYTES))
+        readers = SegmentReaders(self._fs, job.inputs, file_format, keys, copies=copies)
+        merge = bool(chain.framing) and merging_saves(chain, readers.sample(SAMPLE_BYTES))
         work = _Job(stage, job, _Kind(file_format, file_schema_of(encoding), chain, merge), goes_on)
-        rest = iter(pieces)
+        rest = iter(readers)
         try:
-            while work.wants_more() and (piece := next(rest, None)) is not None:
-                work.take(piece)
+            while work.wants_more() and (reader := next(rest, None)) is not None:
+                work.take(reader)
             return work.end(self._read_version)
         except BaseException:
             work.drop()
@@ -228,9 +228,9 @@ class _Job:
         )
         return fills_one or not self._job.payload["keepTail"]
 
-    def take(self, piece: Piece) -> None:
+    def take(self, reader: SegmentReader) -> None:
         """Put a segment's rows into parts, as far as they are wanted."""
-        segment = piece.segment
+        segment = reader.segment
         self._used.append(segment)
         rows, start, skipped = segment.rows, 0, segment.skip_rows
         while rows and self.wants_more():
@@ -239,7 +239,7 @@ class _Job:
                 self._files.append(file)
                 self._open = self._kind.open(file, self._limits)
             part = self._open
-            taken = part.joiner.take(piece, start, rows, skipped)
+            taken = part.joiner.take(reader, start, rows, skipped)
             if taken.data_start:
                 part.ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
                 start += taken.data_start
@@ -260,7 +260,7 @@ class _Job:
             rest_id = f"{segment.id.partition('.')[0]}.{segment.offset + start}.{skipped}"
             rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
             if start:
-                found = piece.data[start:]
+                found = reader.data[start:]
                 rest = replace(rest, offset=segment.offset + start, length=len(found), logical_length=len(found))
                 rest = replace(rest, checksum=checksum(found))
             self._rests.append(rest)

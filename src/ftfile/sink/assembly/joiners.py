@@ -9,7 +9,7 @@ import numpy as np
 
 from ftfile.encoding.api import LineFormat, Taken
 from ftfile.filters.api import BadStream
-from ftfile.filters.decoded import naming
+from ftfile.filters.decoded import stream_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import Format, Joiner, Limits
     from ftfile.filters.chain import Chain
     from ftfile.parts.filtered_file import FilteredFile
-    from ftfile.sink.assembly.segment_reader import Piece
+    from ftfile.sink.assembly.segment_reader import SegmentReader
 
 __all__ = ("SAMPLE_BYTES", "PartJoiner", "Target", "make_joiner", "merging_saves")
 
@@ -41,9 +41,9 @@ class Target:
     file: StagedFile
     filtered: FilteredFile
 
-    def copy(self, piece: Piece) -> None:
+    def copy(self, reader: SegmentReader) -> None:
         """Append a segment that may be copied."""
-        self.filtered.write_beside(lambda: piece.copy_to(self.file), piece.segment.logical_length)
+        self.filtered.write_beside(lambda: reader.copy_to(self.file), reader.segment.logical_length)
 
 
 class PartJoiner(Protocol):
@@ -53,11 +53,11 @@ class PartJoiner(Protocol):
     def rows(self) -> int:
         """Return how many are in it."""
 
-    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
+    def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
         """Take rows until the part is full: all, or fewer.
 
         Args:
-            piece: whose.
+            reader: whose.
             start: of the data, where rows that are in no part begin.
             rows: how many are left.
             skip_rows: rows from `start` on that are in another part.
@@ -92,13 +92,13 @@ def make_joiner(
 
 
 def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
-    """Say whether one frame of all that is in some pieces is a tenth smaller than they are."""
+    """Say whether one frame of all that is in some readers is a tenth smaller than they are."""
     if len(sample) < 2 or not chain.framing:  # noqa: PLR2004 - there is nothing to merge
         return False
     try:
         merged = chain.frame(b"".join(map(chain.open_frames, sample)))
     except BadStream:
-        return False  # whoever takes the piece in says which it is
+        return False  # whoever takes the reader in says which it is
     return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))
 
 
@@ -113,13 +113,13 @@ class _PlainJoiner:
     def rows(self) -> int:
         return self._joiner.rows
 
-    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
-        length, is_whole = piece.segment.length, not start and not skip_rows
-        if piece.may_be_copied and is_whole:
-            copied = self._joiner.try_copy_segment(length, rows, lambda: self._target.copy(piece))
+    def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
+        length, is_whole = reader.segment.length, not start and not skip_rows
+        if reader.may_be_copied and is_whole:
+            copied = self._joiner.try_copy_segment(length, rows, lambda: self._target.copy(reader))
             if copied:
                 return Taken(rows, length)
-        data = piece.data
+        data = reader.data
         return self._joiner.take(data[start:] if start else data, rows, skip_rows)
 
     def is_full(self) -> bool:
@@ -153,20 +153,20 @@ class _FrameJoiner:
         self._is_full = False
         file_format.encoder(schema, target.filtered)  # writes what stands at the head
 
-    def take(self, piece: Piece, start: int, rows: int, skip_rows: int) -> Taken:
+    def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
         assert not start, "the rest of a filtered segment is told by its rows"
-        segment = piece.segment
-        if piece.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
-            self._file.copy(piece)
+        segment = reader.segment
+        if reader.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
+            self._file.copy(reader)
             self.rows += rows
             taken = rows
-        elif not self._merge and not skip_rows and self._has_room(rows, len(piece.data)):
-            self._target.write_frames(piece.data, segment.logical_length)
+        elif not self._merge and not skip_rows and self._has_room(rows, len(reader.data)):
+            self._target.write_frames(reader.data, segment.logical_length)
             self.rows += rows
             taken = rows
         else:
-            with naming(segment.path):
-                plain = self._chain.open_frames(piece.data)
+            with stream_errors(segment.path):
+                plain = self._chain.open_frames(reader.data)
             taken = self._take_rows(plain, rows, skip_rows)
         limits = self._limits
         if (limits.max_rows is not None and self.rows >= limits.max_rows) or (

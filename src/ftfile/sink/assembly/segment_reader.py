@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.layout import storage_identity
-from ftfile.core.checksum import checksum, matches
-from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import LineFormat
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_piece, naming
+from ftfile.parts.reader import plain_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,10 +17,10 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.keys.keys import Keys
 
-__all__ = ("Piece", "Pieces")
+__all__ = ("SegmentReader", "SegmentReaders")
 
 
-class Piece:
+class SegmentReader:
     """One segment.
 
     Args:
@@ -57,7 +54,9 @@ class Piece:
             CorruptData: it is not what was committed.
         """
         if self._data is None:
-            self._data = self._unwrapped(self._read())
+            framed = isinstance(self._format, LineFormat)
+            with self._fs.open(self.segment.path) as file:
+                self._data = plain_segment(file, self.segment, self._chain, framed=framed)
         return self._data
 
     def copy_to(self, file: StagedFile) -> None:
@@ -65,31 +64,8 @@ class Piece:
         segment = self.segment
         file.copy_from(segment.path, segment.offset, segment.length, segment.checksum)
 
-    def _read(self) -> bytes:
-        segment = self.segment
-        with self._fs.open(segment.path) as file:
-            data = file.read_at(segment.offset, segment.length)
-        if len(data) != segment.length or not matches(data, segment.checksum):
-            raise CorruptData(
-                segment.path,
-                f"{segment.length} bytes at {segment.offset} with {segment.checksum}",
-                f"{len(data)} bytes with {checksum(data)}",
-                "Another program changed it: restore it from a copy",
-            )
-        return data
 
-    def _unwrapped(self, data: bytes) -> bytes:
-        segment, chain = self.segment, self._chain
-        if not chain.filters:
-            return data
-        identity = storage_identity("segment", segment.path, segment.offset)
-        if not isinstance(self._format, LineFormat):
-            return decoded_piece(data, chain, identity, segment.path)
-        with naming(segment.path):
-            return chain.unseal(data, identity)
-
-
-class Pieces:
+class SegmentReaders:
     """All segments of a job, in order.
 
     Args:
@@ -110,30 +86,30 @@ class Pieces:
         capabilities = fs.capabilities
         is_copying = copies and "copy" in capabilities.stream_capabilities
         self._copied_from = capabilities.copy_bytes_min if is_copying else None
-        self._seen: list[Piece] = []
+        self._seen: list[SegmentReader] = []
 
     def sample(self, size_bytes: int) -> list[bytes]:
         """Return what the first segments are that somebody must read, until they come to that size; at least one."""
         sample: list[bytes] = []
         taken = 0
-        for piece in self._rest():
-            self._seen.append(piece)
-            if piece.may_be_copied:
+        for reader in self._rest():
+            self._seen.append(reader)
+            if reader.may_be_copied:
                 break
-            sample.append(piece.data)
-            taken += len(piece.data)
+            sample.append(reader.data)
+            taken += len(reader.data)
             if taken >= size_bytes:
                 break
         return sample
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[SegmentReader]:
         """Yield them."""
         seen, self._seen = self._seen, []
         while seen:
             yield seen.pop(0)  # its bytes are kept no longer
         yield from self._rest()
 
-    def _rest(self) -> Iterator[Piece]:
+    def _rest(self) -> Iterator[SegmentReader]:
         for segment in self._segments:
             chain = Chain.for_reading(segment.filters, self._keys)
-            yield Piece(self._fs, segment, self._format, chain, self._copied_from)
+            yield SegmentReader(self._fs, segment, self._format, chain, self._copied_from)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.logs import get_logger
 from ftfile.sink.assembly.assembler import Assembler
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("do_share",)
+__all__ = ("run_task_jobs",)
 
 # Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
 BUDGET_S = 10.0
@@ -24,7 +23,7 @@ BUDGET_S = 10.0
 _log = get_logger(__name__)
 
 
-def do_share(
+def run_task_jobs(
     fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any]
 ) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
     """Do every job of the stage's query that falls to its partition; return what came of it, and the ids of failures.
@@ -36,10 +35,10 @@ def do_share(
     tasks = max((job.payload["tasks"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return (), ()
-    began_s = SYSTEM_CLOCK.monotonic_s()
+    began_s = fs.context.clock.monotonic_s()
 
     def has_time(_parts: int = 0) -> bool:
-        return SYSTEM_CLOCK.monotonic_s() - began_s <= BUDGET_S
+        return fs.context.clock.monotonic_s() - began_s <= BUDGET_S
 
     assembler = Assembler(fs, stage, definitions, head.version)
     done, failed = [], []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.sink.buckets.api import Bucketer, Refuse
-    from ftfile.sink.naming.path_check import Foresight
+    from ftfile.sink.naming.path_check import PathCheck
 
 __all__ = ("Router",)
 
@@ -30,13 +30,13 @@ class Router:
     Args:
         bucketers: outermost directory first; none for a single bucket, the directory itself.
         refuse: takes the rows that have no bucket, and why; it may raise.
-        foresight: tells of buckets whose files could not get names.
+        path_check: tells of buckets whose files could not get names.
     """
 
-    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse, foresight: Foresight | None = None) -> None:
+    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse, path_check: PathCheck | None = None) -> None:
         self._bucketers = bucketers
         self._refuse = refuse
-        self._foresight = foresight
+        self._path_check = path_check
         self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
 
     @property
@@ -66,9 +66,9 @@ class Router:
 
     def _kept(self, assigned: Assignment) -> Assignment:
         """Make faults of the buckets whose files could not get names: publishing them would fail for ever."""
-        if self._foresight is None:
+        if self._path_check is None:
             return assigned
-        faults = [self._foresight.fault_of(*bucket) for bucket in assigned.buckets]
+        faults = [self._path_check.fault_of(*bucket) for bucket in assigned.buckets]
         if not any(faults):
             return assigned
         found = zip(assigned.buckets, faults, strict=True)

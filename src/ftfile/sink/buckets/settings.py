@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
     from ftfile.sink.buckets.api import Bucketer, Refuse
-    from ftfile.sink.naming.path_check import Foresight
+    from ftfile.sink.naming.path_check import PathCheck
 
 __all__ = ("Bucketing",)
 
@@ -109,13 +109,13 @@ class Bucketing:
         only = self.pattern.at(planned_ms).only
         return None if only is None else only.directory
 
-    def router(self, refuse: Refuse, planned_ms: int, foresight: Foresight | None = None) -> Router:
+    def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
         """Return what deals the rows of one task.
 
         Args:
             refuse: see `Router`.
             planned_ms: when the batch was planned, the same for all its tasks.
-            foresight: see `Router`.
+            path_check: see `Router`.
         """
         bucketers: list[Bucketer] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
         if self.pattern is not None:
@@ -124,7 +124,7 @@ class Bucketing:
             bucketers.append(self.user_class.made(self.stem_bytes_max))
         if self.file_name is not None:
             bucketers.append(FileNames(self.file_name, self.stem_bytes_max))
-        return Router(bucketers, refuse, foresight)
+        return Router(bucketers, refuse, path_check)
 
 
 def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> UserClass | None:

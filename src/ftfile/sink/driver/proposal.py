@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.core.context import Context
     from ftfile.fs.api import Capabilities
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.plan import RollingPlanner
@@ -97,7 +98,7 @@ def make_proposal(
     """
     first = messages[0]
     writer = first.identity.writer
-    author = _author(config, writer)
+    author = _author(config, writer, log.fs.context)
     encoding, schema = config.encoding(), config.recorded_schema_json
     key = definition_key(encoding)
     definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
@@ -186,13 +187,13 @@ def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> Non
     success = config.publishing.success
     if success is not None and (fault := store.fault_of(success.name)):
         raise ConfigError(f"successFile={success.name!r} {fault}")
-    config.foresight(store).check(config.bucketing.only_directory(planned_ms) or "")
+    config.path_check(store).check(config.bucketing.only_directory(planned_ms) or "")
 
 
-def _author(config: SinkConfig, writer: WriterIdentity) -> Author:
+def _author(config: SinkConfig, writer: WriterIdentity, context: Context) -> Author:
     if not isinstance(writer, StreamIdentity):
         return JobAuthor(writer.job_id, config.transaction)
-    found = read_offsets(config.checkpoint, writer.batch_id)
+    found = read_offsets(config.checkpoint, writer.batch_id, context)
     hash_and_offsets = (found.hash, found.offsets) if found else (None, None)
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
 

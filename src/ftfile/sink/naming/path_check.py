@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ftfile.fs.api import Capabilities
     from ftfile.sink.naming.settings import Naming
 
-__all__ = ("Foresight",)
+__all__ = ("PathCheck",)
 
 # Stand in the example for what buckets say, and are in no name.
 _NAME, _BUCKET = "\0", "\1"
 
 
-class Foresight:
+class PathCheck:
     """Looks at paths as a bucket's first file would have them, with room for what later ones may have more.
 
     Args:

@@ -7,7 +7,7 @@ import re
 __all__ = ("NAME_BYTES_MAX", "PATH_BYTES_MAX", "name_fault", "path_fault")
 
 NAME_BYTES_MAX = 255
-PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see `Foresight`
+PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see `PathCheck`
 
 _HIDING = "_."
 _HIDDEN_ENDING = "._COPYING_"

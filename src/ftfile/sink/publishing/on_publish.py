@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("PublishedPart", "check_hook", "note_untold", "tell_hook", "tell_untold", "untold_queries")
+__all__ = ("PublishedPart", "call_on_publish", "check_hook", "note_untold", "tell_untold", "untold_queries")
 
 UNTOLD = "untold"  # table of the log: by version of a flush's record, the query whose function is to hear of it
 
@@ -65,7 +65,7 @@ def check_hook(name: str) -> None:
         raise ConfigError(f"{_OPTION}={name!r} is no function")
 
 
-def tell_hook(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
+def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
     """Call the function with the parts of a record, if it has any.
 
     Args:
@@ -132,7 +132,7 @@ def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
     owners = {int(version): owner for version, (_, owner) in head.memory.get(UNTOLD, {}).items()}
     waiting = sorted(at for at, owner in owners.items() if owner == query_id and at not in head.unpublished)
     for version in waiting:
-        tell_hook(name, url, version, added_by(log, version))
+        call_on_publish(name, url, version, added_by(log, version))
     if waiting:
         told = {UNTOLD: {"drop": [str(version) for version in waiting]}}
         commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(memory=told))

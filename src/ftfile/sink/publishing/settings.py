@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.durability import durability_of
 from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import ConfigError
-from ftfile.fs.registry import open_filesystem, settings_for_others
+from ftfile.core.options import parse_options
+from ftfile.fs.registry import settings_for_others
 from ftfile.sink.naming.settings import Naming
 from ftfile.sink.publishing.on_publish import check_hook
 from ftfile.sink.publishing.success_file import SuccessFile
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ftfile.core.options import ParsedOptions
+    from ftfile.fs.api import Capabilities
 
-__all__ = ("DEFAULT_PUBLISHING", "Publishing")
+__all__ = ("Publishing", "default_publishing")
 
 # What each must grant: readers of the log are the writers' own processes, too.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
@@ -30,29 +32,31 @@ _OUT = "leave publish out"
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The options, checked; all but the last are kept in the log for whoever finishes open parts later.
+    """The options, checked; the log keeps `naming`, `on_publish`, `storage` and `durability` for a flush.
 
     Attributes:
         naming: how files are called.
         on_publish: the function that hears of finished parts, as `module:function`.
         storage: settings of the file system for what is written.
-        success: which directories are marked as done.
         durability: as it was asked for; see `durability_of`.
+        success: which directories are marked as done.
         connection: settings of the file system for this query's processes; nobody else's business, and not in the log.
-        direct: files are written under their final names.
+        publish: how files get their final names, as it was asked for; None in what was read from the log.
+        owner_only: files are readable by their owner alone where the store can, and nothing else was asked for.
     """
 
     naming: Naming
-    on_publish: str | None = None
-    storage: tuple[tuple[str, str], ...] = ()
+    on_publish: str | None
+    storage: tuple[tuple[str, str], ...]
+    durability: str
     success: SuccessFile | None = None
-    durability: str = "auto"
     connection: tuple[tuple[str, str], ...] = ()
-    direct: bool = False
+    publish: str | None = None
+    owner_only: bool = False
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
-        """Check the options.
+        """Check the options, as far as that needs no store: see `for_store`.
 
         Args:
             parsed: the options.
@@ -65,18 +69,42 @@ class Publishing:
             check_hook(parsed["onPublish"])
         _check_connection(parsed.prefixed("storage"))
         connection = tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
-        if parsed["durability"] != "auto":
-            durability_of(parsed["durability"], open_filesystem(parsed["path"], settings=dict(connection)).capabilities)
         naming = Naming.from_options(parsed, extension)
         return cls(
             naming,
             parsed["onPublish"],
-            _storage(parsed, dict(connection)),
-            _success(parsed, extension),
+            _storage(parsed),
             parsed["durability"],
+            _success(parsed, extension),
             connection,
-            _direct(parsed, naming, dict(connection)),
+            _publish(parsed, naming),
+            parsed["encryption"] != "none" and "filePermission" not in parsed.given,
         )
+
+    def for_store(self, store: Capabilities) -> Publishing:
+        """Return the settings as this store takes them.
+
+        Raises:
+            ConfigError: it has less than was asked for.
+        """
+        if self.durability != "auto":
+            durability_of(self.durability, store)
+        _check_publish(self.publish, store)
+        for names, has, what in (
+            (_PERMISSIONS, store.permissions, "permissions"),
+            (_BLOCKS, store.replication, "replicas and no blocks to choose"),
+        ):
+            asked = [name for name, _ in self.storage if name in names]
+            if asked and not has:
+                asked_for = " and ".join(asked)
+                raise ConfigError(f"{asked_for}: the file system {store.driver!r} has no {what}; leave it out")
+        owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
+        return replace(self, storage=(*self.storage, *owner_only), owner_only=False)
+
+    @property
+    def direct(self) -> bool:
+        """Return True if files are written under their final names."""
+        return self.publish == "direct"
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
@@ -99,7 +127,7 @@ class Publishing:
             Naming.from_json(text["naming"]),
             text["onPublish"],
             tuple(text["storage"].items()),
-            durability=text["durability"],
+            text["durability"],
         )
 
 
@@ -118,22 +146,21 @@ def _check_connection(given: Iterable[str]) -> None:
             raise ConfigError(f"storage.{name} is an option of its own: write {own[name]}")
 
 
-def _direct(parsed: ParsedOptions, naming: Naming, connection: dict[str, str]) -> bool:
-    """Return whether files are written under their final names; check that the file system can do what is asked for."""
-    how = parsed["publish"]
-    if how == "auto":
-        return False
-    capabilities = open_filesystem(parsed["path"], settings=connection).capabilities
-    if how == "rename" and not capabilities.atomic_rename:
-        raise ConfigError(f"publish=rename: the file system {capabilities.driver!r} has no rename in one step; {_OUT}")
-    if how == "copy" and capabilities.atomic_rename:
-        raise ConfigError(f"publish=copy: the file system {capabilities.driver!r} renames in one step; {_OUT}")
-    if how != "direct":
-        return False
-    if capabilities.shown != "at_close":
+def _check_publish(how: str | None, store: Capabilities) -> None:
+    if how == "rename" and not store.atomic_rename:
+        raise ConfigError(f"publish=rename: the file system {store.driver!r} has no rename in one step; {_OUT}")
+    if how == "copy" and store.atomic_rename:
+        raise ConfigError(f"publish=copy: the file system {store.driver!r} renames in one step; {_OUT}")
+    if how == "direct" and store.shown != "at_close":
         raise ConfigError(
-            f"publish=direct: the file system {capabilities.driver!r} shows files while they are written; {_OUT}"
+            f"publish=direct: the file system {store.driver!r} shows files while they are written; {_OUT}"
         )
+
+
+def _publish(parsed: ParsedOptions, naming: Naming) -> str:
+    how: str = parsed["publish"]
+    if how != "direct":
+        return how
     if parsed["encryption"] != "none":
         raise ConfigError(
             "publish=direct and encryption: what is encrypted is bound to the name it is staged under; leave one out"
@@ -145,22 +172,13 @@ def _direct(parsed: ParsedOptions, naming: Naming, connection: dict[str, str]) -
             "publish=direct and partFileName: files are named before they are committed, so that there is no {number} "
             "for them, and nothing for a function to go by; write a template without it"
         )
-    return True
+    return how
 
 
-def _storage(parsed: ParsedOptions, connection: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the settings of the file system, once it is known to have them."""
+def _storage(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+    """Return the settings that were asked for of what is written."""
     permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
     blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
-    is_encrypted = parsed["encryption"] != "none"
-    if permissions or blocks or is_encrypted:
-        capabilities = open_filesystem(parsed["path"], settings=connection).capabilities
-        if permissions and not capabilities.permissions:
-            raise ConfigError(_not_there([*permissions], capabilities.driver, "permissions"))
-        if blocks and not capabilities.replication:
-            raise ConfigError(_not_there([*blocks], capabilities.driver, "replicas and no blocks to choose"))
-        if is_encrypted and capabilities.permissions:
-            permissions.setdefault(*OWNER_ONLY)
     for name, least in _PERMISSIONS.items():
         if name in parsed.given and parsed[name] & least != least:
             raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
@@ -169,9 +187,7 @@ def _storage(parsed: ParsedOptions, connection: dict[str, str]) -> tuple[tuple[s
     return (*permissions.items(), *blocks.items())
 
 
-def _not_there(names: list[str], driver: str, what: str) -> str:
-    return f"{' and '.join(names)}: the file system {driver!r} has no {what}; leave it out"
-
-
-# Of a query that says nothing else.
-DEFAULT_PUBLISHING = Publishing(Naming(None, "part", "", "newName", 7 * 86_400_000, "UTC"))
+def default_publishing() -> Publishing:
+    """Return the settings of a query that sets none."""
+    parsed = parse_options({}, "write")
+    return Publishing(Naming.from_options(parsed, ""), parsed["onPublish"], _storage(parsed), parsed["durability"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.options import parse_options
+from ftfile.core.options.rolling import ROLLED_BYTES, ROLLED_INACTIVITY_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
 
 __all__ = ("ALL_END", "RollingSettings", "rolling_settings")
-
-DEFAULT_BYTES = 128 << 20
-DEFAULT_INACTIVITY_S = 3600.0
 
 # What can only fire across batches; any of them asks for rolling=policy.
 _ACROSS_BATCHES = (
@@ -80,25 +79,6 @@ class RollingSettings:
         return cls(**text)
 
 
-# Of a query that keeps nothing open any more: what it left open before ends.
-ALL_END = RollingSettings(
-    max_bytes=DEFAULT_BYTES,
-    max_rows=None,
-    max_batches=1,
-    age_ms=None,
-    inactivity_ms=None,
-    clock_ms=None,
-    clock_zone="UTC",
-    event_column=None,
-    event_us=None,
-    finalize_column=None,
-    policy=None,
-    strict=False,
-    max_segments=1_000,
-    max_open_segments=0,
-)
-
-
 def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
     """Return the rules that the options ask for, or None if every part ends with its batch.
 
@@ -116,15 +96,18 @@ def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
         if idle:
             raise ConfigError(f"{', '.join(idle)}: this is for files that stay open over batches; set rolling=policy")
         return None
+    return _settings_of(parsed)
+
+
+def _settings_of(parsed: ParsedOptions) -> RollingSettings:
     event = parsed["eventTimeInterval"]
     clock_s = parsed["rolloverAt"]
-    inactivity_s = parsed["inactivityInterval"]
     return RollingSettings(
-        max_bytes=parsed["maxBytesPerFile"] or DEFAULT_BYTES,
+        max_bytes=parsed["maxBytesPerFile"] or ROLLED_BYTES,
         max_rows=parsed["maxRecordsPerFile"],
         max_batches=parsed["maxBatchesPerFile"],
         age_ms=_ms(parsed["rolloverInterval"]),
-        inactivity_ms=_ms(DEFAULT_INACTIVITY_S if inactivity_s is None else inactivity_s),
+        inactivity_ms=_ms(parsed.given.get("inactivityInterval", ROLLED_INACTIVITY_S)),
         clock_ms=_ms(clock_s),
         clock_zone=parsed["timeZone"],
         event_column=event[0] if event else None,
@@ -139,3 +122,7 @@ def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
 
 def _ms(duration_s: float | None) -> int | None:
     return None if duration_s is None else round(duration_s * 1000)
+
+
+# Of a query that keeps nothing open any more: what it left open before ends.
+ALL_END = replace(_settings_of(parse_options({}, "write")), max_batches=1, inactivity_ms=None, max_open_segments=0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.core.errors import UnencodableRows
-from ftfile.sink.task.spill import LaterRows
+from ftfile.sink.task.spill import SpilledRows
 
 if TYPE_CHECKING:
     from ftfile.attempt.stage import OpenPart, Stage
@@ -49,7 +49,7 @@ class PartWriter:
         self._route_bytes, self._held_max = config.max_open_bytes // 4, config.max_open_bytes // 2
         self._parts_bytes = 0
         self._direct: set[str] = set()
-        self._later = LaterRows(stage, self._schema, encrypted=config.encryption is not None)
+        self._later = SpilledRows(stage, self._schema, encrypted=config.encryption is not None)
         self._collected: list[pa.RecordBatch] = []
         self._collected_rows = 0
         self._collected_bytes = 0

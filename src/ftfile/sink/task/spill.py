@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ftfile.filters.aes_gcm import PieceCipher
-from ftfile.filters.decoded import naming
+from ftfile.filters.decoded import stream_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import Stage, StagedFile
     from ftfile.fs.api import InputFile
 
-__all__ = ("LaterRows",)
+__all__ = ("SpilledRows",)
 
 _CODEC = "lz4"
 
@@ -32,7 +32,7 @@ class _Piece(NamedTuple):
     plain_bytes: int
 
 
-class LaterRows:
+class SpilledRows:
     """Keeps rows by bucket until they are asked for, each bucket's in their order.
 
     The spill file belongs to the attempt alone: it is staged where its parts are, and gone when the rows were taken.
@@ -90,7 +90,7 @@ class LaterRows:
         for piece in pieces:
             data = file.read_at(piece.offset, piece.length)
             if self._cipher is not None:
-                with naming(file.path):
+                with stream_errors(file.path):
                     data = self._cipher.decrypt(data, piece.offset)
             plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
             yield pa.ipc.read_record_batch(plain, self._schema)

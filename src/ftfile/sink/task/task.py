@@ -13,10 +13,8 @@ from ftfile.attempt.message import TaskCommit
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Author, JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import SYSTEM_IDS
-from ftfile.sink.assembly.task_share import do_share
+from ftfile.sink.assembly.task_share import run_task_jobs
 from ftfile.sink.naming.direct import DirectNames
 from ftfile.sink.task.bad_records import BadRecords, without_oversized
 from ftfile.sink.task.part_writer import PartWriter
@@ -25,7 +23,7 @@ from ftfile.sink.task.spool import SpoolWriter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.attempt.directory_marker import Place
+    from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.message import StagedSegment
     from ftfile.commit.log.state import LogView
@@ -43,14 +41,14 @@ class Planned:
     Attributes:
         time_ms: the driver's clock: the time of all tasks of the batch, whenever they run.
         definitions: of the encodings of the due jobs, by key.
-        place: by what a task knows the driver's directory; None where it cannot see another.
+        marker: by what a task knows the driver's directory; None where it cannot see another.
         offsets_known: whether the driver sees the checkpoint: then offsets tell whether a batch comes again.
     """
 
     view: LogView
     time_ms: int
     definitions: dict[str, Any] = field(default_factory=dict)
-    place: Place | None = None
+    marker: DirectoryMarker | None = None
     offsets_known: bool = False
 
 
@@ -68,7 +66,7 @@ def write_task(
     Raises:
         FtfileError: the attempt failed; what it wrote was removed as far as possible, and nobody refers to it.
     """
-    began = SYSTEM_CLOCK.monotonic_s()
+    began = fs.context.clock.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint or _kind(config, planned, identity.writer))
     rows: Iterable[pa.RecordBatch] = _fingerprinted(_cast(batches, config.schema), fingerprint)
     author = _author(config, identity.writer)
@@ -79,10 +77,10 @@ def write_task(
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
     names = _direct_names(config, planned, identity)
-    stage = Stage(fs, SYSTEM_IDS, identity, config.publishing.durability, names.path if names else None)
+    stage = Stage(fs, fs.context.ids, identity, config.publishing.durability, names.path if names else None)
     try:
         bad = BadRecords(config, stage, identity)
-        router = config.bucketing.router(bad.take, planned.time_ms, config.foresight(fs.capabilities))
+        router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(fs.capabilities))
         rows = without_oversized(rows, config.max_record_bytes, bad)
         segments = _write(config, identity.writer, router, stage, bad, rows)
         letters = bad.finish()
@@ -92,7 +90,7 @@ def write_task(
         raise
     # An overwrite leaves nothing open.
     shares = None if config.overwrite else head
-    assembled, failed = do_share(fs, stage, shares, planned.definitions) if shares is not None else ((), ())
+    assembled, failed = run_task_jobs(fs, stage, shares, planned.definitions) if shares is not None else ((), ())
     return TaskCommit(
         identity,
         tuple(stage.finished),
@@ -102,7 +100,7 @@ def write_task(
         failed,
         letters,
         planned_ms=planned.time_ms,
-        metrics={"writeSeconds": SYSTEM_CLOCK.monotonic_s() - began, "badRecords": bad.count},
+        metrics={"writeSeconds": fs.context.clock.monotonic_s() - began, "badRecords": bad.count},
     )
 
 

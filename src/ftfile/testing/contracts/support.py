@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown, OutOfSpace
 from ftfile.testing.clock import SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
@@ -99,15 +99,15 @@ class ContractSupport:
         """Return the same once the counter has caught up; 0 where nobody counts."""
         if self.counts_late:
             self.device_syncs(filesystem)
-            SYSTEM_CLOCK.sleep(SETTLED_S)
+            SYSTEM.clock.sleep(SETTLED_S)
         return self.device_syncs(filesystem) or 0
 
     def eventually(self, look: Callable[[], bool]) -> None:
         """Wait until `look` says yes: hints may be seen late, and counters lag."""
-        deadline_s = SYSTEM_CLOCK.monotonic_s() + EVENTUALLY_S
+        deadline_s = SYSTEM.clock.monotonic_s() + EVENTUALLY_S
         while not look():
-            assert SYSTEM_CLOCK.monotonic_s() < deadline_s, "waited in vain"
-            SYSTEM_CLOCK.sleep(0.02)
+            assert SYSTEM.clock.monotonic_s() < deadline_s, "waited in vain"
+            SYSTEM.clock.sleep(0.02)
 
     def refused(self, filesystem: FileSystem, path: str) -> AlreadyExists:
         """Check that no file can be written over what is at `path`, and return the error that says so."""

@@ -16,11 +16,12 @@ The file system that a state gives is a crashing one again, so recovery itself c
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem
 from ftfile.fs.paths import parent_of, require_valid
@@ -60,7 +61,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
     def __init__(
         self,
         *,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Clock = SYSTEM.clock,
         store: Store = "disk",
         disk: Disk | None = None,
         history: Iterable[Operation] = (),
@@ -68,6 +69,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
     ) -> None:
         self._volume = Volume(Disk(Tree(), {}) if disk is None else disk, clock)
         self._notes = notes
+        self.context = dataclasses.replace(SYSTEM, clock=clock)
         self._store = store
         self._capabilities = Capabilities(
             driver="crashing",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.paths import require_valid
@@ -78,9 +78,10 @@ class MemoryFileSystem(FileSystem):
         clock: gives modification times.
     """
 
-    def __init__(self, name: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, name: str, *, clock: Clock = SYSTEM.clock) -> None:
         self.name = name
         self._clock = clock
+        self.context = replace(SYSTEM, clock=clock)
         self._store = _store_named(name)
 
     @classmethod
@@ -193,7 +194,7 @@ def open_location(location: Location) -> FileSystem:
     location.known_settings()
     if not location.authority:
         raise ConfigError(f"{location.url!r} names no store; write memory://name or memory://name/directory")
-    return RootedFileSystem(MemoryFileSystem(location.authority, clock=location.clock), location.path[1:])
+    return RootedFileSystem(MemoryFileSystem(location.authority, clock=location.context.clock), location.path[1:])
 
 
 class _MemoryStream(OutputStream):

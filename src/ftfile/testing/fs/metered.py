@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.clock import SYSTEM_CLOCK
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:
@@ -45,13 +44,13 @@ class MeteredFileSystem(WrapperFileSystem):
 
     Args:
         inner: the file system that does the work.
-        clock: measures the seconds.
+        clock: measures the seconds; that of the inner file system by default.
     """
 
-    def __init__(self, inner: FileSystem, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, inner: FileSystem, clock: Clock | None = None) -> None:
         super().__init__(inner)
         self.counters = Counters()
-        self._clock = clock
+        self._clock = clock or inner.context.clock
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, object]:

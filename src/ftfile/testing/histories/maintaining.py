@@ -9,6 +9,7 @@ from ftfile.maintenance.compact import compact
 from ftfile.maintenance.drop import drop
 from ftfile.maintenance.flush import flush
 from ftfile.maintenance.vacuum import vacuum
+from ftfile.testing.context import current
 from ftfile.testing.liveness import check_flushed
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _has_log(world: World) -> bool:
 
 def flush_all(world: World) -> None:
     """Flush everything and look at L2."""
-    error = world.call("a flush", flush, world.url, of_damage=True)
+    error = world.call("a flush", flush, world.url, of_damage=True, context=current())
     world.oracle.follow(world.clock.now_ms())
     if not world.is_troubled and not any(path in str(error) for path in world.foreign):
         check_flushed(world.head(), error if isinstance(error, FtfileError) else None, world.damaged)
@@ -37,10 +38,10 @@ def _flush(world: World, step: Step) -> None:
         return
     choice = step.pick(0, 4)
     if choice == 0:
-        world.call("a flush of what is due", flush, world.url, due_only=True, of_damage=True)
+        world.call("a flush of what is due", flush, world.url, due_only=True, of_damage=True, context=current())
     elif choice == 1:
         query_id = world.queries[step.query % len(world.queries)].query.query_id
-        world.call("a flush of a query", flush, world.url, query_id=query_id, of_damage=True)
+        world.call("a flush of a query", flush, world.url, query_id=query_id, of_damage=True, context=current())
     else:
         flush_all(world)
 
@@ -59,7 +60,7 @@ def _drop_buckets(world: World, buckets: set[str]) -> None:
         return
     where = "all" if len(buckets) == world.history.buckets > 1 else {"m": sorted(buckets)}
     world.oracle.dropping = frozenset(buckets)
-    world.call("a drop", drop, world.url, where)
+    world.call("a drop", drop, world.url, where, context=current())
     world.oracle.follow(world.clock.now_ms())
     world.oracle.dropping = None
 
@@ -68,7 +69,7 @@ def _compact(world: World, step: Step) -> None:
     if not _has_log(world):
         return
     where = {"m": str(step.pick(0, world.history.buckets))} if step.pick(1, 2) else None
-    world.call("a compaction", compact, world.url, where, of_damage=True)
+    world.call("a compaction", compact, world.url, where, of_damage=True, context=current())
 
 
 def _vacuum(world: World, step: Step) -> None:
@@ -76,10 +77,10 @@ def _vacuum(world: World, step: Step) -> None:
         return
     world.clock.advance(step.pick(0, 3) * 4 * _DAY_S)
     if step.pick(1, 4) == 0:
-        world.call("a dry run", vacuum, world.url)
+        world.call("a dry run", vacuum, world.url, context=current())
         return
     grace = ("7d", "24h")[step.pick(2, 2)]
-    world.call("a vacuum", vacuum, world.url, dry_run=False, grace=grace)
+    world.call("a vacuum", vacuum, world.url, dry_run=False, grace=grace, context=current())
 
 
 def _vacuum_ahead(world: World, step: Step) -> None:
@@ -89,7 +90,7 @@ def _vacuum_ahead(world: World, step: Step) -> None:
     days = 400 + step.pick(0, 10)
     world.clock.advance(days * _DAY_S)
     try:
-        world.call("a vacuum whose clock is ahead", vacuum, world.url, dry_run=False)
+        world.call("a vacuum whose clock is ahead", vacuum, world.url, dry_run=False, context=current())
     except FtfileError as error:
         if not isinstance(error, StaleFiles):
             raise

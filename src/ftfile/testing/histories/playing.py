@@ -13,6 +13,7 @@ from ftfile.maintenance.verify.run import verify
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.context import repeatable
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.histories.decoding import decoded_once
 from ftfile.testing.histories.harm import HARMING
@@ -25,7 +26,6 @@ from ftfile.testing.histories.world import World
 from ftfile.testing.histories.writing import WRITING, run_batch
 from ftfile.testing.liveness import check_published, check_state_size, check_vacuumed
 from ftfile.testing.log_check import InvariantViolation, require
-from ftfile.testing.repeatable import repeatable
 
 if TYPE_CHECKING:
     from ftfile.testing.histories.plan import History
@@ -157,7 +157,7 @@ def _end(world: World) -> None:
         world.clock.advance(8 * _DAY_S)
         world.call("a vacuum", vacuum, world.url, dry_run=False)
         world.oracle.follow(world.clock.now_ms())
-    check_vacuumed(CommitLog(world.raw, clock=world.clock), since)
+    check_vacuumed(CommitLog(world.raw), since)
     _check_all(world)
 
 

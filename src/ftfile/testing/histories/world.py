@@ -161,7 +161,7 @@ class World:
 
     def head(self) -> LogState:
         """Return the state of the log as somebody sees it who starts anew."""
-        return CommitLog(self.raw, clock=self.clock).read_on()
+        return CommitLog(self.raw).read_on()
 
     def explains(self, error: FtfileError, *, of_damage: bool = False) -> bool:
         """Return True if something that was done to the directory is a reason for the error.

@@ -17,9 +17,9 @@ from ftfile.core.errors import (
     ReplayMismatch,
     StaleFiles,
 )
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.sink.rolling import plan
 from ftfile.sink.writer import forget_logs
+from ftfile.testing.context import current
 from ftfile.testing.histories.oracle import Claim
 from ftfile.testing.histories.world import rules_of
 from ftfile.testing.log_check import InvariantViolation, require
@@ -238,7 +238,7 @@ def _write(world: World, step: Step) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    tasks, job_id = _rows(world, random.Random(step.draws[0]), "w"), SYSTEM_IDS.unique()
+    tasks, job_id = _rows(world, random.Random(step.draws[0]), "w"), current().ids.unique()
     world.oracle.claims[job_id] = Claim(_values(tasks))
     with _other_options(played, _job_options(played)):
         done = world.call("a batch write", played.query.run_job, job_id, tasks)
@@ -262,7 +262,7 @@ def _transaction(world: World, step: Step) -> None:
         world.oracle.claims[app, version] = Claim(_values(tasks))
     with _other_options(played, {**_job_options(played), "txnAppId": app, "txnVersion": str(version)}):
         try:
-            done = world.call("a transaction", played.query.run_job, SYSTEM_IDS.unique(), tasks)
+            done = world.call("a transaction", played.query.run_job, current().ids.unique(), tasks)
         except InvariantViolation as violation:
             if not isinstance(violation.__cause__, ReplayMismatch) or _is_provable(world, app, version):
                 raise
@@ -289,7 +289,7 @@ def _overwrite(world: World, step: Step) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    tasks, job_id = _rows(world, random.Random(step.draws[0]), "o"), SYSTEM_IDS.unique()
+    tasks, job_id = _rows(world, random.Random(step.draws[0]), "o"), current().ids.unique()
     world.oracle.claims[job_id] = Claim(_values(tasks), overwrite=True)
     played.query.overwrite = True
     try:

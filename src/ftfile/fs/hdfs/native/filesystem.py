@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import hdfs_native
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
     from ftfile.fs.location import Location
 
 __all__ = ("NativeHdfsFileSystem", "open_location")
@@ -69,8 +69,8 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         clock: for waiting.
     """
 
-    def __init__(self, url: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
-        super().__init__(f"{url}{root}", root, settings, clock)
+    def __init__(self, url: str, root: str, settings: HadoopSettings, context: Context) -> None:
+        super().__init__(f"{url}{root}", root, settings, context)
         self._url = url
         self._replicated: set[str] = set()
         self._nodes = name_nodes(url, settings)
@@ -81,7 +81,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         return f"NativeHdfsFileSystem({self._url!r}, {self.root!r})"
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._url, self.root, self._settings, self._clock
+        return self._url, self.root, self._settings, self.context
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
@@ -251,7 +251,7 @@ def open_location(location: Location) -> FileSystem:
     """
     settings = HadoopSettings.of(location)
     url = f"hdfs://{location.authority}" if location.authority else ""
-    return NativeHdfsFileSystem(url, location.path, settings, location.clock)
+    return NativeHdfsFileSystem(url, location.path, settings, location.context)
 
 
 def _info(path: str, status: hdfs_native.FileStatus) -> FileInfo:

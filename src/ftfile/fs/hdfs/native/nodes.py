@@ -15,7 +15,7 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.fs.calls.deadline import NoThreadError, run_within, start
@@ -134,14 +134,14 @@ class NameNodes:
         with self._lock:
             if client is not self._client:
                 raise SilentError(self._verdict)
-            if SYSTEM_CLOCK.monotonic_s() - self._looked_s < BELIEVED_S:
+            if SYSTEM.clock.monotonic_s() - self._looked_s < BELIEVED_S:
                 return
             try:
                 self._look(client)
             except NoThreadError:
                 return  # nothing is known
             finally:
-                self._looked_s = SYSTEM_CLOCK.monotonic_s()
+                self._looked_s = SYSTEM.clock.monotonic_s()
 
     def _look(self, client: hdfs_native.Client) -> None:
         if not self._addresses or self._has_pulse(client):
@@ -191,10 +191,10 @@ class NameNodes:
         self._take_answers()
         for name in self._addresses.keys() - self._asked.keys():
             self._asked[name] = start(functools.partial(self._ask, name))
-        deadline_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
+        deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
         answered: set[str] = set()
-        while self._asked and SYSTEM_CLOCK.monotonic_s() < deadline_s:
-            wait(self._asked.values(), deadline_s - SYSTEM_CLOCK.monotonic_s(), FIRST_COMPLETED)
+        while self._asked and SYSTEM.clock.monotonic_s() < deadline_s:
+            wait(self._asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), FIRST_COMPLETED)
             answered |= self._take_answers()
             active = next((name for name in self._addresses if name in answered and self._found[name] == ACTIVE), None)
             if active is not None:

@@ -34,7 +34,7 @@ from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
     from ftfile.fs.hdfs.file_checksum import HadoopChecksum
     from ftfile.fs.hdfs.webhdfs.client import WebClient
     from ftfile.fs.location import Location
@@ -77,10 +77,10 @@ class WebHdfsFileSystem(HadoopFileSystem):
         clock: for waiting.
     """
 
-    def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, clock: Clock) -> None:
+    def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, context: Context) -> None:
         self._scheme, self._authority = scheme, authority
         self._service, self._nodes = find_nodes(scheme, authority, settings.surroundings.configuration())
-        super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, clock)
+        super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, context)
         self._client = self._connect()
         self._tells_checksums = True
 
@@ -88,7 +88,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return f"WebHdfsFileSystem({[*self._nodes]!r}, {self.root!r})"
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._scheme, self._authority, self.root, self._settings, self._clock
+        return self._scheme, self._authority, self.root, self._settings, self.context
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
@@ -168,12 +168,12 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def wait_until_replaced(self, full: str, file_number: int) -> None:
         """Wait a while until another file, or none, has the name."""
-        deadline_s = self._clock.monotonic_s() + ABORT_WAIT_S
+        deadline_s = self.context.clock.monotonic_s() + ABORT_WAIT_S
         with contextlib.suppress(StorageError):
             while self.run("stat", full, lambda: self.file_number(full)) == file_number:
-                if self._clock.monotonic_s() > deadline_s:
+                if self.context.clock.monotonic_s() > deadline_s:
                     break
-                self._clock.sleep(0.005)
+                self.context.clock.sleep(0.005)
 
     def upload(self, full: str, *, overwrite: bool) -> Upload:
         """Begin to write a file, which is there, empty, at some moment before this upload is finished."""
@@ -264,7 +264,7 @@ def open_location(location: Location) -> FileSystem:
         ConfigError: it names neither.
     """
     settings = HadoopSettings.of(location)
-    return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.clock)
+    return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.context)
 
 
 class _WebStream(OutputStream):

@@ -7,7 +7,7 @@ import urllib.parse
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ftfile.core.clock import SYSTEM_CLOCK
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.fs.calls.per_process import PerProcess
 from ftfile.fs.hdfs.name_services import find_service
@@ -70,7 +70,7 @@ class WebNodes:
     def note_silence(self, node: str) -> None:
         """Take note that a server cannot be reached, or does not answer."""
         if len(self._rpc_addresses) > 1:
-            self._silent[node] = SYSTEM_CLOCK.monotonic_s()
+            self._silent[node] = SYSTEM.clock.monotonic_s()
 
     def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
         """Return if a server answers, or no other one is active; `is_active` asks one.
@@ -83,10 +83,10 @@ class WebNodes:
             return
         found_s, why = self._found.get(node, (float("-inf"), ""))
         # One at a time finds out; a fork may have begun while one did.
-        if SYSTEM_CLOCK.monotonic_s() - found_s >= BELIEVED_S and self._looking.acquire(blocking=False):
+        if SYSTEM.clock.monotonic_s() - found_s >= BELIEVED_S and self._looking.acquire(blocking=False):
             try:
                 why = self._why_silent(node, others, is_active)
-                self._found[node] = SYSTEM_CLOCK.monotonic_s(), why
+                self._found[node] = SYSTEM.clock.monotonic_s(), why
             finally:
                 self._looking.release()
         if why:
@@ -108,7 +108,7 @@ class WebNodes:
 
         One that waits for a silent NameNode answers some of its connections meanwhile, and others not at all.
         """
-        now_s = SYSTEM_CLOCK.monotonic_s()
+        now_s = SYSTEM.clock.monotonic_s()
         if all(now_s - noted_s >= HELD_UP_S for noted_s in [*self._silent.values()]):
             return 0.0
         return FIRST_WORD_S * (1 << self._unheard)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.attempt.directory_marker import find_place, mark_place
+from ftfile.attempt.directory_marker import read_marker, write_marker
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -119,17 +118,17 @@ def test_of_two_drivers_that_mark_at_once_both_take_what_is_there(tmp_path: Path
         def create(self, path: str) -> OutputStream:
             raise NotImplementedError
 
-    place = mark_place(Late(LocalFileSystem(str(tmp_path))), SYSTEM_IDS)
-    assert place is not None
-    assert place.mark == "of another"
+    marker = write_marker(Late(LocalFileSystem(str(tmp_path))))
+    assert marker is not None
+    assert marker.id == "of another"
 
 
 def test_a_reader_marks_nothing(tmp_path: Path) -> None:
-    assert find_place(LocalFileSystem(str(tmp_path))) is None
+    assert read_marker(LocalFileSystem(str(tmp_path))) is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_every_host_sees_the_same_nothing_is_marked() -> None:
     store = MemoryFileSystem("store")
-    assert mark_place(store, SYSTEM_IDS) is None
+    assert write_marker(store) is None
     assert store.list("") == []
