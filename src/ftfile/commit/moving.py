@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import Unpublished
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("clear_stage", "is_recorded", "place", "retire", "sync_names")
+__all__ = ("clear_stage", "is_recorded", "is_same_file", "place", "retire", "sync_names")
 
 # Of a file that is compared, in memory at once.
 PIECE_BYTES = 4 << 20
@@ -130,6 +130,11 @@ def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read
     return offset == recorded.length and crc.text() == recorded.checksum
 
 
+def is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
+    """Return True if both names are known to be of one file."""
+    return other is not None and one.identity is not None and one.identity == other.identity
+
+
 def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     assert remove.final_path is not None, f"{remove.id} is no part"
     hidden = layout.retired_path(remove.id)
@@ -144,7 +149,7 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
         _log.debug("somebody else has retired %s", remove.final_path)
     except AlreadyExists:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
-        if first and not _is_same(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
+        if first and not is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
             return _Step.FOREIGN
         _delete(fs, remove.final_path)
     return _Step.DONE
@@ -177,7 +182,7 @@ def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
         raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
     if source is None:
         return
-    if not _is_same(source, target) and not is_recorded(fs, target, add):
+    if not is_same_file(source, target) and not is_recorded(fs, target, add):
         raise NameCollision(
             f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
             f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
@@ -198,11 +203,6 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
             raise Unavailable("rename", source, detail) from error
 
 
-def _is_same(one: FileInfo, other: FileInfo | None) -> bool:
-    """Return True if both names are known to be of one file, or of a copy."""
-    return other is not None and one.identity is not None and one.identity == other.identity
-
-
 def _sync(fs: FileSystem, directory: str) -> None:
     """Make the names in a directory durable; of one that is gone, that it is gone."""
     try:
@@ -214,6 +214,6 @@ def _sync(fs: FileSystem, directory: str) -> None:
 
 
 def _delete(fs: FileSystem, path: str) -> None:
-    """Delete what another publisher may have deleted already."""
+    """Delete a file that another publisher may have deleted already."""
     with contextlib.suppress(NotFound):
         fs.delete(path)

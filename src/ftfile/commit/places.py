@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.commit.moving import is_recorded
-from ftfile.core.errors import Unsupported
-from ftfile.fs.paths import require_valid
+from ftfile.commit.moving import is_recorded, is_same_file
+from ftfile.fs.paths import shape_fault
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Remove
@@ -34,8 +32,7 @@ class Place(enum.Enum):
     DAMAGED = "damaged"
 
 
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
+class Whereabouts(NamedTuple):
     """Where the file of a part is.
 
     Attributes:
@@ -51,38 +48,25 @@ class Whereabouts:
 def find_part(fs: FileSystem, add: Add) -> Whereabouts:
     """Return where a part is. It may move from staged to final and from there to retired while one looks."""
     assert add.final_path is not None, f"part {add.id} has no final name"
-    if (fault := _fault(fs, add.final_path)) is not None:
+    fault = shape_fault(add.final_path) or fs.capabilities.fault_of(add.final_path)
+    if fault is not None:
         staged = stat_or_none(fs, add.path)
         return _retired(fs, add) if staged is None else Whereabouts(Place.IMPOSSIBLE, staged, fault)
     final = stat_or_none(fs, add.final_path)
     staged = stat_or_none(fs, add.path) if add.path != add.final_path else None
     if final is None and staged is None:
         final = stat_or_none(fs, add.final_path)
-    if final is None and staged is None:
-        return _retired(fs, add)
-    if final is None:
-        assert staged is not None, "one of them was found"
-        return _staged(fs, add, staged)
-    if final.is_directory or (staged is not None and not _is_same(fs, add, final, staged)):
-        return Whereabouts(Place.TAKEN, final)
-    return Whereabouts(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
+    if final is not None:
+        is_other = staged is not None and not is_same_file(final, staged) and not is_recorded(fs, final, add)
+        if final.is_directory or is_other:
+            return Whereabouts(Place.TAKEN, final)
+        return Whereabouts(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
+    return _retired(fs, add) if staged is None else _staged(fs, add, staged)
 
 
-def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
-    """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
-    found = stat_or_none(fs, path)
-    return found is not None and is_recorded(fs, found, recorded)
-
-
-def _fault(fs: FileSystem, path: str) -> str | None:
-    """Return why a store does not keep a path, as in "it …", or None."""
-    if (fault := fs.capabilities.fault_of(path)) is not None:
-        return fault
-    try:
-        require_valid("stat", path)
-    except Unsupported as error:
-        return f"is refused: {error.detail}"
-    return None
+def _retired(fs: FileSystem, add: Add) -> Whereabouts:
+    hidden = stat_or_none(fs, layout.retired_path(add.id))
+    return Whereabouts(Place.NOWHERE if hidden is None else Place.RETIRED, hidden)
 
 
 def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:
@@ -95,13 +79,7 @@ def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:
     return Whereabouts(Place.STAGED, staged)
 
 
-def _retired(fs: FileSystem, add: Add) -> Whereabouts:
-    hidden = stat_or_none(fs, layout.retired_path(add.id))
-    return Whereabouts(Place.NOWHERE) if hidden is None else Whereabouts(Place.RETIRED, hidden)
-
-
-def _is_same(fs: FileSystem, add: Add, final: FileInfo, staged: FileInfo) -> bool:
-    """Return True if a final file is the staged one under a second name, or a whole copy of it."""
-    if final.identity is not None and final.identity == staged.identity:
-        return True
-    return has_content(fs, final.path, add)
+def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
+    """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
+    found = stat_or_none(fs, path)
+    return found is not None and is_recorded(fs, found, recorded)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.log import bases
 from ftfile.commit.read.merging import make_range
-from ftfile.commit.read.own_ranges import own_cover
+from ftfile.commit.read.own_ranges import OwnRanges
 from ftfile.commit.read.ranges import list_ranges, reach, write_merged
 from ftfile.core.errors import FtfileError, StorageError
 from ftfile.core.logs import get_logger
@@ -57,7 +57,7 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
     """
     found = list_ranges(log.fs)
     log.known_ranges &= found.keys()
-    own = own_cover(log, head, found)
+    own = OwnRanges(log, head, found).cover()
     first = reach(own) + 1
     records: list[Record] = []
     read_again = 0

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.final_paths import FinalPaths
 from ftfile.commit.format.model import Body, Record
-from ftfile.commit.lineage import lineage_start
-from ftfile.commit.policy import Policy
+from ftfile.commit.policy import Policy, lineage_start
 from ftfile.commit.post_commit import post_commit
 from ftfile.commit.publish import raise_own, require_removed_published, roll_forward
 from ftfile.commit.read.snapshot import Snapshot, snapshot_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
@@ -11,34 +11,20 @@ from ftfile.core.errors import ReplayMismatch
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ftfile.commit.format.model import Author, Fingerprint, Record, Transaction
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.policy import Policy
     from ftfile.fs.api import FileSystem
 
-__all__ = ("check_replay", "find_batch", "fingerprint_mac")
+    # The hash of its offsets, and the fingerprint of its rows.
+    Recorded = tuple[str | None, Fingerprint | None]
+
+__all__ = ("check_replay", "find_record", "fingerprint_mac")
 
 _UNPROVEN = "its rows are not, or cannot be shown to be, those it was committed with"
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """What the log has of a batch."""
-
-    offsets_hash: str | None
-    fingerprint: Fingerprint | None
-
-    @classmethod
-    def of(cls, record: Record | None) -> _Recorded | None:
-        if record is None:
-            return None
-        offsets_hash = record.author.offsets_hash if isinstance(record.author, StreamAuthor) else None
-        return cls(offsets_hash, record.fingerprint)
 
 
 def check_replay(
@@ -49,162 +35,43 @@ def check_replay(
     Raises:
         ReplayMismatch: another history of this query or application, unless `onReplayMismatch=keep`.
     """
-    if isinstance(author, StreamAuthor):
-        recorded = _recorded_batch(log, head, author)
-        problem = _problem(log, author, fingerprint, recorded)
-        told = problem and (_history(head, author, problem) if recorded is not None else _overtaken(head, author))
-    elif isinstance(author, JobAuthor) and author.transaction is not None:
-        recorded = _recorded_transaction(log, head, author.transaction)
-        problem = _problem(log, author, fingerprint, recorded)
-        told = problem and _other_write(head, author.transaction, problem)
+    recorded = _recorded(log, head, author)
+    problem = _difference(log, author, fingerprint, recorded)
+    if problem is None:
+        return
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        told = _other_write(head, author.transaction, problem)
     else:
-        return
-    if told is None:
-        return
+        assert isinstance(author, StreamAuthor), f"{author} is never found in a log"
+        told = _overtaken(head, author) if recorded is None else _history(head, author, problem)
     if policy.on_replay_mismatch != "keep":
         raise ReplayMismatch(f"{told}; onReplayMismatch=keep keeps what is recorded and drops these rows")
     _log.warning("what is recorded stays, and these rows are dropped (onReplayMismatch=keep): %s", told)
 
 
-def _problem(
-    log: CommitLog, author: StreamAuthor | JobAuthor, fingerprint: Fingerprint | None, recorded: _Recorded | None
-) -> str | None:
-    """Return why this may be another batch than the recorded one; None when it is the same."""
-    if recorded is None:
-        return f"{_UNPROVEN}: the log does not keep its record any more"
-    before, offsets_hash = recorded.fingerprint, author.offsets_hash if isinstance(author, StreamAuthor) else None
-    now = fingerprint_mac(log.fs, fingerprint, author, before)
-    if offsets_hash is None or recorded.offsets_hash is None:
-        return _difference(before, now)
-    if offsets_hash != recorded.offsets_hash:
-        return "its offsets in Spark's checkpoint are not those it was committed with"
-    if before is not None and now is not None and before.kind == now.kind and before.digest != now.digest:
-        _log.warning(
-            "the batch was read again from the same offsets and had other rows: the source is not deterministic. The "
-            "rows of the first time stay"
-        )
-    return None
-
-
-def _difference(before: Fingerprint | None, now: Fingerprint | None) -> str | None:
-    """Return what keeps two fingerprints from proving equal rows; None when they do."""
-    if before is None or now is None:
-        return _UNPROVEN
-    if before.kind != now.kind:
-        return (
-            f"its rows cannot be compared with those it was committed with: fingerprint={now.kind} was "
-            f"{before.kind} then; set it back for this batch"
-        )
-    if before.digest != now.digest:
-        return _UNPROVEN
-    return None if before.same_content(now) else f"{_UNPROVEN}: fingerprint={now.kind} is equal for some others, too"
-
-
-def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
-    last = head.queries[author.query_id].last_batch
-    return (
-        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch {last}), but {problem}: another "
-        "history of this query. Was its checkpoint copied, or restored from an older copy? Use a new checkpoint and a "
-        "new directory, or the checkpoint that wrote here"
-    )
-
-
-def _overtaken(head: LogState, author: StreamAuthor) -> str:
-    """Return what is told to a run that comes with a batch of long ago."""
-    last = head.queries[author.query_id]
-    fate = (
-        "was committed, and its record is not kept any more"
-        if author.batch_id >= last.lineage_start
-        else f"was left out when a gap was accepted at batch {last.lineage_start}, or committed before that"
-    )
-    return (
-        f"batch {author.batch_id} of query {author.query_id} {fate}: since then run {last.run_id} of the query went on "
-        f"to batch {last.last_batch}, version {last.version}. This run, {author.run_id}, is an older one that was "
-        "overtaken, and is to be stopped; or its checkpoint was restored from an older copy, and the query needs the "
-        "newest one. Nothing of this batch is written now"
-    )
-
-
-def _other_write(head: LogState, transaction: Transaction, problem: str) -> str:
-    return (
-        f"txnVersion={transaction.version} of txnAppId={transaction.app_id!r} is in the log (last version "
-        f"{head.transactions[transaction.app_id].last}), but {problem}. Was the checkpoint of the stream deleted, "
-        "so that its batches are counted from 0 again? Then use another txnAppId. Are values made anew by each try, "
-        "such as the time? Then its rows cannot be recognised"
-    )
-
-
-def _recorded_batch(log: CommitLog, head: LogState, author: StreamAuthor) -> _Recorded | None:
-    last = head.queries[author.query_id]
-    if author.batch_id == last.last_batch:
-        return _Recorded(last.offsets_hash, last.fingerprint)
-    return _Recorded.of(find_batch(log, head, author.query_id, author.batch_id))
-
-
-def _recorded_transaction(log: CommitLog, head: LogState, transaction: Transaction) -> _Recorded | None:
-    last = head.transactions[transaction.app_id]
-    if transaction.version == last.last:
-        return _Recorded(None, last.fingerprint)
-    return _Recorded.of(_find_transaction(log, head, transaction))
-
-
-def find_batch(log: CommitLog, head: LogState, query_id: str, batch_id: int) -> Record | None:
-    """Return the record of a batch, or None when there is none or it is not kept any more."""
-
-    def number_of(author: Author) -> int | None:
-        return author.batch_id if isinstance(author, StreamAuthor) and author.query_id == query_id else None
-
-    last = head.queries.get(query_id)
-    return None if last is None else _find(log, head, number_of, batch_id, last.last_batch, last.version)
-
-
-def _find_transaction(log: CommitLog, head: LogState, transaction: Transaction) -> Record | None:
-    """Return the record of a transaction, or None when there is none or it is not kept any more."""
-
-    def number_of(author: Author) -> int | None:
-        found = author.transaction if isinstance(author, JobAuthor) else None
-        return found.version if found is not None and found.app_id == transaction.app_id else None
-
-    last = head.transactions.get(transaction.app_id)
-    return None if last is None else _find(log, head, number_of, transaction.version, last.last, last.version)
-
-
-def _find(
-    log: CommitLog,
-    head: LogState,
-    number_of: Callable[[Author], int | None],
-    wanted: int,
-    last: int,
-    last_version: int,
-) -> Record | None:
-    """Look for an author's number, which only goes up, among the records that are kept.
-
-    Args:
-        log: of the directory.
-        head: its state.
-        number_of: the number of an author, None for others.
-        wanted: which number.
-        last: the newest number.
-        last_version: its version.
-    """
-    low, high = head.log_start, last_version
+def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
+    """Return the record of a batch or transaction, or None when there is none or it is not kept any more."""
+    wanted = _numbered(author)
+    if wanted is None or not head.has(author):
+        return None
+    owner, number = wanted
+    low, (last, high) = head.log_start, _last(head, author)
     # With one record for each number it is there; else halves are looked at.
-    version = high - (last - wanted)
-    while low <= high and wanted <= last:
+    version = high - (last - number)
+    while low <= high:
         version = version if low <= version <= high else (low + high) // 2
-        at = version
-        number = None
+        at, found = version, -1
         while at >= low:
             record = log.read_record(at)
             if record is None:
                 return None
-            number = number_of(record.author)
-            if number is not None:
+            their_owner, found = _numbered(record.author) or (None, -1)
+            if their_owner == owner:
                 break
             at -= 1
-        if number is None or number < wanted:
+        if at < low or found < number:
             low = version + 1
-        elif number > wanted:
+        elif found > number:
             high = at - 1
         else:
             # Records that are not kept any more may be dead ones.
@@ -229,14 +96,114 @@ def fingerprint_mac(
     """
     if fingerprint is None or not isinstance(fs, SealedFileSystem):
         return fingerprint
+    numbered = _numbered(author)
+    if numbered is not None:
+        batch = f"{numbered[0][1]}/{numbered[1]}"  # the same whenever the batch comes again
+    else:
+        assert not isinstance(author, StreamAuthor)
+        batch = author.job_id
     like = None if recorded is None else recorded.digest
-    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, _batch(author), like))
+    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
 
 
-def _batch(author: Author) -> str:
-    """Return what is the same whenever the batch comes again."""
+def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:
+    """Return whose number an author has, and the number, which only goes up; None for one that has none."""
     if isinstance(author, StreamAuthor):
-        return f"{author.query_id}/{author.batch_id}"
+        return ("query", author.query_id), author.batch_id
     if isinstance(author, JobAuthor) and author.transaction is not None:
-        return f"{author.transaction.app_id}/{author.transaction.version}"
-    return author.job_id
+        return ("application", author.transaction.app_id), author.transaction.version
+    return None
+
+
+def _last(head: LogState, author: Author) -> tuple[int, int]:
+    """Return the newest number of an author's query or application, and its version."""
+    if isinstance(author, StreamAuthor):
+        query = head.queries[author.query_id]
+        return query.last_batch, query.version
+    assert isinstance(author, JobAuthor)
+    assert author.transaction is not None, f"{author} is never found in a log"
+    transaction = head.transactions[author.transaction.app_id]
+    return transaction.last, transaction.version
+
+
+def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
+    """Return what the log has of a batch or transaction; None if its record is not kept any more."""
+    if isinstance(author, StreamAuthor) and author.batch_id == (query := head.queries[author.query_id]).last_batch:
+        return query.offsets_hash, query.fingerprint
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        last = head.transactions[author.transaction.app_id]
+        if author.transaction.version == last.last:
+            return None, last.fingerprint
+    record = find_record(log, head, author)
+    if record is None:
+        return None
+    return record.author.offsets_hash if isinstance(record.author, StreamAuthor) else None, record.fingerprint
+
+
+def _difference(
+    log: CommitLog, author: Author, fingerprint: Fingerprint | None, recorded: Recorded | None
+) -> str | None:
+    """Return why this may be another batch than the recorded one; None when it is the same."""
+    if recorded is None:
+        return f"{_UNPROVEN}: the log does not keep its record any more"
+    (then, before), now = recorded, author.offsets_hash if isinstance(author, StreamAuthor) else None
+    after = fingerprint_mac(log.fs, fingerprint, author, before)
+    if now is None or then is None:
+        return _unequal_rows(before, after)
+    if now != then:
+        return "its offsets in Spark's checkpoint are not those it was committed with"
+    if before is not None and after is not None and before.kind == after.kind and before.digest != after.digest:
+        _log.warning(
+            "the batch was read again from the same offsets and had other rows: the source is not deterministic. The "
+            "rows of the first time stay"
+        )
+    return None
+
+
+def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str | None:
+    """Return what keeps two fingerprints from proving equal rows; None when they do."""
+    if before is None or after is None:
+        return _UNPROVEN
+    if before.kind != after.kind:
+        return (
+            f"its rows cannot be compared with those it was committed with: fingerprint={after.kind} was "
+            f"{before.kind} then; set it back for this batch"
+        )
+    if before.digest != after.digest:
+        return _UNPROVEN
+    kind = after.kind
+    return None if before.same_content(after) else f"{_UNPROVEN}: fingerprint={kind} is equal for some others, too"
+
+
+def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
+    last = head.queries[author.query_id].last_batch
+    return (
+        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch {last}), but {problem}: another "
+        "history of this query. Was its checkpoint copied, or restored from an older copy? Use a new checkpoint and a "
+        "new directory, or the checkpoint that wrote here"
+    )
+
+
+def _overtaken(head: LogState, author: StreamAuthor) -> str:
+    """Return the error text for a run that comes with a batch of long ago."""
+    last = head.queries[author.query_id]
+    fate = (
+        "was committed, and its record is not kept any more"
+        if author.batch_id >= last.lineage_start
+        else f"was left out when a gap was accepted at batch {last.lineage_start}, or committed before that"
+    )
+    return (
+        f"batch {author.batch_id} of query {author.query_id} {fate}: since then run {last.run_id} of the query went on "
+        f"to batch {last.last_batch}, version {last.version}. This run, {author.run_id}, is an older one that was "
+        "overtaken, and is to be stopped; or its checkpoint was restored from an older copy, and the query needs the "
+        "newest one. Nothing of this batch is written now"
+    )
+
+
+def _other_write(head: LogState, transaction: Transaction, problem: str) -> str:
+    return (
+        f"txnVersion={transaction.version} of txnAppId={transaction.app_id!r} is in the log (last version "
+        f"{head.transactions[transaction.app_id].last}), but {problem}. Was the checkpoint of the stream deleted, "
+        "so that its batches are counted from 0 again? Then use another txnAppId. Are values made anew by each try, "
+        "such as the time? Then its rows cannot be recognised"
+    )

@@ -11,7 +11,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.log.bases import BASES_KEPT, list_bases
 from ftfile.commit.log.times import newest_at
 from ftfile.commit.moving import is_recorded
-from ftfile.commit.read.own_ranges import own_cover
+from ftfile.commit.read.own_ranges import OwnRanges
 from ftfile.commit.read.ranges import contained, list_ranges
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import NotFound
@@ -216,7 +216,7 @@ def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
     older = [name for name in list_bases(fs) if own_bases and name.version < own_bases[-1].version]
     replaced: Mapping[str, str] = {
         **{layout.base_path(name): "base" for name in older if name not in own_bases},
-        **{layout.range_path(name): "range" for name in contained(ranges, own_cover(log, head, ranges))},
+        **{layout.range_path(name): "range" for name in contained(ranges, OwnRanges(log, head, ranges).cover())},
     }
     for directory in (layout.META, layout.LOG, layout.STATE, layout.RANGES):
         for info in _children(fs, directory):

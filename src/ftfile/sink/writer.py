@@ -12,12 +12,12 @@ from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import JobAuthor
-from ftfile.commit.lineage import check_known_query
+from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.policy import check_known_query
 from ftfile.commit.protocol import commit
-from ftfile.commit.read.added import added_by
-from ftfile.commit.replay import find_batch
+from ftfile.commit.read.snapshot import added_by
+from ftfile.commit.replay import find_record
 from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
@@ -288,7 +288,7 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
         query = head.queries.get(writer.query_id)
         if query is None or query.last_batch < writer.batch_id:
             return None
-        record = find_batch(log, head, writer.query_id, writer.batch_id)
+        record = find_record(log, head, StreamAuthor(writer.query_id, "", writer.batch_id))
         return query.version if record is None else record.version
     for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
         record = log.read_record(version)

@@ -36,7 +36,7 @@ from ftfile.commit.read import snapshot as snapshots
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import cover, list_ranges, reach, read_range, write_range
 from ftfile.commit.read.snapshot import take_snapshot
-from ftfile.commit.replay import find_batch
+from ftfile.commit.replay import find_record
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -277,7 +277,7 @@ class TestLargeRecords:
         driver.restart()
         driver.commit_new(1)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count + 1
-        assert find_batch(driver.log, driver.log.read_on(), "query-1", 0) is not None
+        assert find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", 0)) is not None
         assert driver.commit(0, *adds[:1]).replayed
 
 

@@ -27,7 +27,7 @@ from ftfile.commit.format.record import decode_record, encode_record
 from ftfile.commit.log import bases
 from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.replay import find_batch
+from ftfile.commit.replay import find_record
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -299,14 +299,14 @@ class TestCache:
         assert seen.has(StreamAuthor(f"{299:036d}", "r", 1))
         assert not seen.has(StreamAuthor(f"{299:036d}", "r", 2))
 
-    def test_find_batch_reads_back(self, driver: Driver) -> None:
+    def test_find_record_reads_back(self, driver: Driver) -> None:
         for batch in range(3):
             driver.commit_new(batch)
-        found = find_batch(driver.log, driver.log.read_on(), "query-1", 1)
+        found = find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", 1))
         assert found is not None
         assert found.version == 1
-        assert find_batch(driver.log, driver.log.read_on(), "query-1", 9) is None
-        assert find_batch(driver.log, driver.log.read_on(), "nobody", 0) is None
+        assert find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", 9)) is None
+        assert find_record(driver.log, driver.log.read_on(), StreamAuthor("nobody", "r", 0)) is None
 
 
 def test_a_first_record_survives_a_power_cut() -> None:

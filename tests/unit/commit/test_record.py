@@ -15,7 +15,7 @@ from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.protocol import Committed, commit
-from ftfile.commit.replay import find_batch
+from ftfile.commit.replay import find_record
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
@@ -137,7 +137,7 @@ class TestOldBatches:
             write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         driver.restart()
         for batch in range(6):
-            found = find_batch(driver.log, driver.log.read_on(), "query-1", batch)
+            found = find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", batch))
             assert found is not None
             assert found.version == 2 * batch
             assert driver.commit(batch, driver.stage(batch), digest=str(batch)).replayed

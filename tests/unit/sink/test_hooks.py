@@ -14,7 +14,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.bases import list_bases
 from ftfile.commit.protocol import commit
-from ftfile.commit.read.added import added_by
+from ftfile.commit.read.snapshot import added_by
 from ftfile.core.errors import CorruptData, NotPublished, PermissionDenied, UserCodeError
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.sink.publishing import on_publish as hooks

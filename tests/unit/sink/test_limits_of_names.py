@@ -9,7 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.attempt.identity import JobIdentity
-from ftfile.commit.read import added
+from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.sink import writer
 from ftfile.sink.naming.facts import MORE_DIGITS
@@ -142,7 +142,7 @@ def test_ranges_that_are_replaced_again_and_again(out: str, monkeypatch: pytest.
         tried.append(None)
         raise NotFound("open", "range", "gone")
 
-    monkeypatch.setattr(added, "_from_ranges", gone)
+    monkeypatch.setattr(snapshot, "_added_in_ranges", gone)
     with pytest.raises(CorruptData, match="neither"):
-        added.added_by(log, 0)
-    assert len(tried) == added.TRIES
+        snapshot.added_by(log, 0)
+    assert len(tried) == snapshot.ADDED_TRIES

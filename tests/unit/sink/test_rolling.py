@@ -6,6 +6,7 @@ import datetime as dt
 import pickle
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,13 @@ import pytest
 import ftfile
 from ftfile.attempt.identity import TaskIdentity
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
 from ftfile.encoding.api import Taken
 from ftfile.encoding.base.segments import RowJoiner
 from ftfile.sink.assembly import task_share as share
+from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.rolling import plan
 from ftfile.sink.task import spool
 from ftfile.testing.checker import check_directory
@@ -525,3 +528,17 @@ def test_many_files_that_are_due_wait_for_their_turn(out: str, monkeypatch: pyte
             query.run(number, [[]])
             found.append(len(visible(out)))
     assert found == [0, 2, 4, 5, 5]
+
+
+def test_an_overwrite_takes_no_parts_of_older_rows(out: str) -> None:
+    """It removes the segments that they are made of itself, and keeps no rows of before."""
+    query = stream(out, maxBatchesPerFile="1")
+    query.run(0, [rows_of("old")])
+    messages = query.write(1, [rows_of("new")])
+    assert any(message.assembled for message in messages)
+    config = replace(query.config(), overwrite=True)
+    log = CommitLog(open_filesystem(out))
+    batch = make_proposal(config, messages, log)
+    commit(log, batch.author, batch.prepare, config.policy)
+    assert committed(out) == ["new"]
+    assert visible(out) == []

@@ -13,14 +13,14 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ftfile.commit.format.layout import RangeName
     from ftfile.commit.format.range import Range
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("OwnRanges", "own_cover")
+__all__ = ("OwnRanges",)
 
 _log = get_logger(__name__)
 
@@ -124,8 +124,3 @@ class OwnRanges:
 def _joins(content: Range, following: Range | None) -> bool:
     """Return True if a range says that it follows on another."""
     return following is not None and following.first == content.last + 1 and following.previous_nonce == content.nonce
-
-
-def own_cover(log: CommitLog, head: LogState, names: Collection[RangeName]) -> list[RangeName]:
-    """Return the fewest ranges of a log that stand for its versions from 0 on."""
-    return OwnRanges(log, head, names).cover()

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("Snapshot", "open_add", "read_records", "snapshot_at", "take_snapshot")
+__all__ = ("Snapshot", "added_by", "open_add", "read_records", "snapshot_at", "take_snapshot")
 
-TRIES = 100
+TRIES, ADDED_TRIES = 100, 5
 
 _Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
 _log = get_logger(__name__)
@@ -128,6 +128,46 @@ def read_records(log: CommitLog) -> Iterator[Record]:
         if oldest <= version:
             raise _missing(version)
         version = oldest
+
+
+def added_by(log: CommitLog, version: int) -> Sequence[Add]:
+    """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot.
+
+    Raises:
+        CorruptData: the record is missing, or the ranges that stand for it.
+    """
+    for _ in range(ADDED_TRIES):
+        if version < log.read_on().log_start:
+            try:
+                return _added_in_ranges(log.fs, version)
+            except NotFound:
+                continue  # a larger range has replaced one since the listing
+        record = log.read_record(version)
+        # What lies at a version before the log's start may be a dead record.
+        if version < log.read_on().log_start:
+            continue
+        if record is None:
+            break
+        return record.adds
+    raise _missing(version)
+
+
+def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
+    removed: set[str] = set()
+    blocks: list[Block] = []
+    for name in cover(list_ranges(fs)):
+        if name.last < version:
+            continue
+        content = read_range(fs, name, ended=False)
+        removed.update(content.removes)
+        for document in content.kept if name.first <= version else ():
+            versions = document.versions()
+            chosen = [added == version for added in versions.added]
+            if any(chosen):
+                blocks.append(Block(versions.ids, document.rest, chosen))
+    for block in blocks:
+        block.without(removed)
+    return list({add.id: add for block in blocks for add in block.adds()}.values())
 
 
 class _Builder:

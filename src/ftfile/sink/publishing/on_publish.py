@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit.format.layout import bucket_directory
 from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
-from ftfile.commit.read.added import added_by
+from ftfile.commit.read.snapshot import added_by
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import load
 
