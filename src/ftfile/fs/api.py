@@ -33,8 +33,8 @@ class Capabilities:
 
     Attributes:
         driver: name for messages.
-        shared: other processes on this host see the same files.
-        all_hosts: and so do those on other hosts, whatever is mounted there.
+        shared_between_processes: other processes on this host see the same files.
+        shared_between_hosts: and so do those on other hosts, whatever is mounted there.
         durability: the strongest a stream offers: `hsync` (on the device when `hsync` returns), `close`
             (as persistent as the store makes things when `close` returns), `none` (lost with the process).
         directory_sync: a created, renamed or deleted name is durable only after `sync_directory`.
@@ -45,9 +45,9 @@ class Capabilities:
         concurrency: how many calls side by side pay off on the commit path; 1 means a call costs less than a thread.
         forbidden: characters that no name may have.
         blank_ends: a name may begin and end with a blank, or with other white space.
-        patient: its calls wait by themselves for a store that is not ready; nobody needs to try again at once.
-        shown: when others see a file that is being written: empty `at_create`, or whole `at_close`, when it also turns
-            out whether the name was free.
+        retries_internally: its calls wait by themselves for a store that is not ready; callers need not try again.
+        visible_at: when others see a file that is being written: empty `at_create`, or whole `at_close`, which then
+            also finds out whether the name was free.
         implied_directories: a directory is there when something is in it: none is made, is missing, is in the way of a
             file, or is left empty.
         stream_bytes: how much memory a file that is being written may take.
@@ -57,7 +57,7 @@ class Capabilities:
     """
 
     driver: str
-    shared: bool
+    shared_between_processes: bool
     durability: Durability
     directory_sync: bool
     atomic_rename: bool
@@ -66,9 +66,9 @@ class Capabilities:
     replication: bool = False
     concurrency: int = 1
     forbidden: str = ""
-    patient: bool = False
-    shown: Literal["at_create", "at_close"] = "at_create"
-    all_hosts: bool = True
+    retries_internally: bool = False
+    visible_at: Literal["at_create", "at_close"] = "at_create"
+    shared_between_hosts: bool = True
     implied_directories: bool = False
     stream_bytes: int = 0
     blank_ends: bool = True

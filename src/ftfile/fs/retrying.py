@@ -33,7 +33,9 @@ class RetryingFileSystem(WrapperFileSystem):
     def __init__(self, inner: FileSystem, context: Context) -> None:
         super().__init__(inner)
         self.context = context
-        self._policy = context.retry or (RetryPolicy(attempts=1) if inner.capabilities.patient else RetryPolicy())
+        self._policy = context.retry or (
+            RetryPolicy(attempts=1) if inner.capabilities.retries_internally else RetryPolicy()
+        )
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, again and again if it is repeatable."""

@@ -209,7 +209,7 @@ times = itertools.count(10**15)
 
 # The test that sees it, the store, and what is wrong with it.
 MISTAKES: list[tuple[str, Store, dict[tuple[Any, str], Any]]] = [
-    ("os1_create_shows", "s3", {(CrashingFileSystem, "capabilities"): claims(shown="at_create")}),
+    ("os1_create_shows", "s3", {(CrashingFileSystem, "capabilities"): claims(visible_at="at_create")}),
     ("os2_create_never", "disk", {(CrashingFileSystem, "create"): create_over}),
     ("os2_what_is_put", "disk", {(CrashingFileSystem, "put"): put_in_place}),
     ("os3_", "disk", {(OutputStream, "has_capability"): lambda _, name: name == "append"}),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, client_of
-from ftfile.fs.fsspec.probe import TRIALS, Trial, is_unclear
+from ftfile.fs.fsspec.probe import PROBES, Probe, is_unclear
 from ftfile.fs.fsspec.settings import FsspecSettings
 from ftfile.fs.paths import room_below
 
@@ -39,7 +39,7 @@ class FsspecFileSystem(FileSystem):
         self._settings = settings
         self._capabilities = Capabilities(
             driver=f"fsspec:{url.partition(':')[0]}",
-            shared=True,
+            shared_between_processes=True,
             durability="close",
             directory_sync=False,
             atomic_rename=False,
@@ -47,7 +47,7 @@ class FsspecFileSystem(FileSystem):
             concurrency=16,
             forbidden=FORBIDDEN,
             blank_ends=False,
-            shown="at_close",
+            visible_at="at_close",
             implied_directories=True,
             stream_bytes=2 * BLOCK_BYTES,
             path_bytes_max=room_below(url.partition("://")[2].partition("/")[2], KEY_BYTES_MAX),
@@ -78,10 +78,10 @@ class FsspecFileSystem(FileSystem):
             while not client.proven:
                 tried += 1
                 try:
-                    Trial(self, (client, FsspecClient(self._url, self._settings)), directory).run()
+                    Probe(self, (client, FsspecClient(self._url, self._settings)), directory).run()
                     client.proven = True
                 except StorageError as error:
-                    if tried == TRIALS or not is_unclear(error):
+                    if tried == PROBES or not is_unclear(error):
                         raise
 
     def create(self, path: str) -> OutputStream:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.fs.fsspec.client import FsspecClient
 
-__all__ = ("TRIALS", "Trial", "is_unclear")
+__all__ = ("PROBES", "Probe", "is_unclear")
 
 RACERS = 4
 ROUNDS = 5
 # Trials until one that was unclear each time counts as failed.
-TRIALS = 4
+PROBES = 4
 
 _SO_THAT = "so that two writers could undo each other's commits"
 
@@ -45,7 +45,7 @@ class _UnclearTrialError(Unsupported):
     """The store may have said so because a reply was lost, and a library sent a request again."""
 
 
-class Trial:
+class Probe:
     """Makes, races for, lists, moves and deletes files in a directory of its own.
 
     Args:

@@ -16,7 +16,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.calls.error_translation import Translation
+from ftfile.fs.calls.error_translation import ErrorTranslator
 
 __all__ = ("Translated", "storage_error")
 
@@ -86,7 +86,7 @@ def _is_dangling(name: object) -> bool:
     return isinstance(name, str) and os.path.islink(name) and not os.path.exists(name)
 
 
-class Translated(Translation):
+class Translated(ErrorTranslator):
     """A `with` block in which the operating system's errors become the port's."""
 
     __slots__ = ()

@@ -34,13 +34,13 @@ _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 _CAPABILITIES = Capabilities(
     driver="local",
-    shared=True,
+    shared_between_processes=True,
     durability="hsync",
     directory_sync=True,
     atomic_rename=True,
     stream_capabilities=_STREAM_CAPABILITIES,
     permissions=True,
-    all_hosts=False,  # it depends on what is mounted
+    shared_between_hosts=False,  # it depends on what is mounted
 )
 
 

@@ -15,7 +15,7 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
-from ftfile.fs.calls.cancellable_connections import Line, make_cuttable
+from ftfile.fs.calls.cancellable_connections import CancellableConnection, cancellable_pools
 from ftfile.fs.calls.deadline import NoThreadError, limit_s, run_within
 from ftfile.fs.calls.per_process import PerProcess
 from ftfile.fs.calls.tls import speaks_tls, tls_fault
@@ -110,7 +110,7 @@ class S3Client:
         # A library that has them elsewhere leaves threads to calls that take too long; all else is as it is.
         with contextlib.suppress(AttributeError):
             http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
-            http._pool_classes_by_scheme = make_cuttable(http._pool_classes_by_scheme)  # noqa: SLF001
+            http._pool_classes_by_scheme = cancellable_pools(http._pool_classes_by_scheme)  # noqa: SLF001
             http._manager.pool_classes_by_scheme = http._pool_classes_by_scheme  # noqa: SLF001
 
     def send(self, operation: str, path: str, where: str, method: str, **parameters: object) -> Mapping[str, Any]:
@@ -127,7 +127,7 @@ class S3Client:
             StorageError: see `remote_error`.
         """
         factor = _WORK_FACTOR if method in _STORE_WORKS else 1
-        return self._sent(Line(self._timeout_s * factor), operation, path, where, method, parameters)
+        return self._sent(CancellableConnection(self._timeout_s * factor), operation, path, where, method, parameters)
 
     def fetch(self, operation: str, path: str, where: str, **parameters: object) -> tuple[bytes, Mapping[str, Any]]:
         """Get an object, or a range of it, and return all its bytes and the answer; see `send`.
@@ -135,7 +135,7 @@ class S3Client:
         Raises:
             Unavailable: they did not come whole.
         """
-        line = Line(self._timeout_s)
+        line = CancellableConnection(self._timeout_s)
         answer = self._sent(line, operation, path, where, "get_object", parameters)
         timeout_s = limit_s(self._timeout_s, answer.get("ContentLength", 0))
         try:
@@ -146,7 +146,13 @@ class S3Client:
         return content, answer
 
     def _sent(
-        self, line: Line, operation: str, path: str, where: str, method: str, parameters: Mapping[str, object]
+        self,
+        line: CancellableConnection,
+        operation: str,
+        path: str,
+        where: str,
+        method: str,
+        parameters: Mapping[str, object],
     ) -> Mapping[str, Any]:
         body: Any = parameters.get("Body", b"")
 

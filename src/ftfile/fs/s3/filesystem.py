@@ -45,14 +45,14 @@ class S3FileSystem(FileSystem):
         self._bucket = bucket
         self._capabilities = Capabilities(
             driver="s3",
-            shared=True,
+            shared_between_processes=True,
             durability="close",
             directory_sync=False,
             atomic_rename=False,
             stream_capabilities=_STREAM_CAPABILITIES,
             concurrency=CONCURRENCY,
-            patient=True,
-            shown="at_close",
+            retries_internally=True,
+            visible_at="at_close",
             implied_directories=True,
             stream_bytes=bucket.settings.part_bytes,
             path_bytes_max=room_below(bucket.prefix, KEY_BYTES_MAX),

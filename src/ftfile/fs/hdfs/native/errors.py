@@ -15,7 +15,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.fs.calls.deadline import NoThreadError
-from ftfile.fs.calls.error_translation import Translation
+from ftfile.fs.calls.error_translation import ErrorTranslator
 from ftfile.fs.hdfs.errors import READING, expired, no_ticket, remote_error
 from ftfile.fs.hdfs.native.nodes import NoNameNodeError
 
@@ -44,7 +44,7 @@ def _is_panic(error: BaseException) -> bool:
     return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
 
 
-class Answers(Translation):
+class Answers(ErrorTranslator):
     """A `with` block in which the library's errors become the port's."""
 
     __slots__ = ()

@@ -43,7 +43,7 @@ REMEMBERED_DIRECTORIES = 1000
 
 _CAPABILITIES = Capabilities(
     driver="hdfs",
-    shared=True,
+    shared_between_processes=True,
     durability="hsync",
     directory_sync=False,
     atomic_rename=True,
@@ -52,7 +52,7 @@ _CAPABILITIES = Capabilities(
     replication=True,
     concurrency=16,
     forbidden=FORBIDDEN,
-    patient=True,
+    retries_internally=True,
     stream_bytes=STREAM_BYTES,
 )
 

@@ -48,7 +48,7 @@ _STREAM_CAPABILITIES = frozenset({"abort"})
 
 _CAPABILITIES = Capabilities(
     driver="webhdfs",
-    shared=True,
+    shared_between_processes=True,
     durability="close",
     directory_sync=False,
     atomic_rename=True,
@@ -57,7 +57,7 @@ _CAPABILITIES = Capabilities(
     replication=True,
     concurrency=16,
     forbidden=FORBIDDEN,
-    patient=True,
+    retries_internally=True,
     stream_bytes=CHUNK_BYTES,
 )
 
