@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
-from ftfile.fs.calls.retry import patiently
+from ftfile.core.retry import retry_until
 from ftfile.fs.paths import join, require_valid
 from ftfile.fs.s3.client import client_of
 from ftfile.fs.s3.errors import TooLargeToCopy
@@ -77,9 +77,9 @@ class S3Bucket:
         """Send one request that concerns the bucket; see `S3Client.send`."""
         return self.client.send(operation, path, self.where, method, Bucket=self.name, **parameters)
 
-    def patiently(self, call: Callable[[], Result]) -> Result:
+    def retry_until_ready(self, call: Callable[[], Result]) -> Result:
         """Call again while the store is unavailable, until patience ends."""
-        return patiently(call, self.settings.patience_s, self.clock)
+        return retry_until(call, self.settings.patience_s, self.clock)
 
     def repeat(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Call what may be done twice, until there is an answer or patience ends.
@@ -99,7 +99,7 @@ class S3Bucket:
                 raise Unavailable(operation, path, error.detail) from error
 
         try:
-            return self.patiently(attempt)
+            return self.retry_until_ready(attempt)
         except _OF_ALL_TRIES:
             raise
         except StorageError as error:
@@ -199,7 +199,7 @@ class S3Bucket:
     def looking(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Call what changes nothing, for an operation that may be another."""
         try:
-            return self.patiently(call)
+            return self.retry_until_ready(call)
         except StorageError as error:
             if error.operation == operation:
                 raise
@@ -216,7 +216,7 @@ class S3Bucket:
     def pages(self, operation: str, path: str, **parameters: object) -> Iterator[Mapping[str, Any]]:
         """Yield the answers to a listing, however many it takes."""
         while True:
-            page = self.patiently(lambda: self.send(operation, path, "list_objects_v2", **parameters))
+            page = self.retry_until_ready(lambda: self.send(operation, path, "list_objects_v2", **parameters))
             yield page
             if not page.get("IsTruncated"):
                 return

@@ -124,7 +124,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def _put(self, path: str, full: str, content: bytes) -> None:
         """Write a hint, which others see a moment later, when it is closed."""
         file = self.do("put", path, lambda: self.writer(full, overwrite=True))
-        self.patiently(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
+        self.retry_until_ready(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
         with Answers("put", path, self.where):
             closing = start(lambda: self.finish(full, file, len(content)))
         with self._lock:
