@@ -39,10 +39,8 @@ class RetryPolicy:
     total_s: float | None = None
 
     def __post_init__(self) -> None:
-        counts, times = (self.attempts, self.growth), (self.delay_s, self.delay_s_max, self.total_s)
-        if any(each is not None and each < 1 for each in counts) or any(
-            each is not None and each < 0 for each in times
-        ):
+        attempts, total_s = (1 if self.attempts is None else self.attempts), self.total_s or 0
+        if min(attempts, self.growth) < 1 or min(self.delay_s, self.delay_s_max, total_s) < 0:
             raise ConfigError(f"{self}: attempts and growth are at least 1, times at least 0")
 
     def delay_after_s(self, failures: int, elapsed_s: float = 0) -> float | None:

@@ -12,8 +12,7 @@ from ftfile.core.context import Context
 from ftfile.core.errors import ConfigError, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.retry import RetryPolicy, call_with_retries
 from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.fs.retrying import RetryingFileSystem
-from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states

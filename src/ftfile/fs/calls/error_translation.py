@@ -32,7 +32,7 @@ class ErrorTranslator(ABC):
         self._path = path
         self._where = where
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> object:
         return None
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""Calls of a store side by side, where one costs more than a thread."""
+"""Parallel calls of a store, where a call costs more than a thread."""
 
 from __future__ import annotations
 

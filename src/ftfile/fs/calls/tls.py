@@ -1,4 +1,4 @@
-"""Finding out that no request can go through as a connection is configured, so that waiting cannot help."""
+"""Faults of a configured connection that no request gets through, so that waiting cannot help."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ class FsspecClient:
 
     Attributes:
         implementation: name of the class.
-        proven: the trial went well.
-        proving: held by who tries.
+        proven: the probe went well.
+        proving: held by the thread that probes.
     """
 
     def __init__(self, url: str, settings: FsspecSettings) -> None:
@@ -151,7 +151,7 @@ class FsspecClient:
         return self.call(operation, path, lambda store: _file_info(path, _anew(store).info(name)))
 
     def file_info(self, operation: str, path: str) -> FileInfo:
-        """Return what is known of a file.
+        """Return a file's length and time.
 
         Raises:
             NotFound: there is none.
@@ -188,11 +188,6 @@ class FsspecClient:
             )
         return content
 
-    def write_over(self, operation: str, path: str, content: bytes) -> None:
-        """Write a small file over whatever is there."""
-        name = self.name(operation, path)
-        self.call(operation, path, lambda store: store.pipe_file(name, content))
-
     def delete(self, operation: str, path: str) -> None:
         """Delete a file.
 
@@ -203,21 +198,11 @@ class FsspecClient:
         self.call(operation, path, lambda store: store.rm_file(name))
 
 
-def _made(key: tuple[str, FsspecSettings]) -> FsspecClient:
-    return FsspecClient(*key)
-
-
-_clients = PerProcess(_made)
+_clients: PerProcess[tuple[str, FsspecSettings], FsspecClient] = PerProcess(lambda key: FsspecClient(*key))
 
 
 class NewFile:
-    """A file that is being made where there is none; nothing of it is seen before `finish`.
-
-    Args:
-        client: see there.
-        operation: the port's method, for errors.
-        path: of the file.
-    """
+    """A file that is being made where there is none; nothing of it is seen before `finish`."""
 
     def __init__(self, client: FsspecClient, operation: str, path: str) -> None:
         self._client = client

@@ -87,11 +87,18 @@ def _is_dangling(name: object) -> bool:
 
 
 class Translated(ErrorTranslator):
-    """A `with` block in which the operating system's errors become the port's."""
+    """A `with` block, of a path on this machine, in which the operating system's errors become the port's."""
 
-    __slots__ = ()
+    __slots__ = ("_full",)
 
     errors = (OSError,)
+
+    def __init__(self, operation: str, path: str, where: str, full: str = "") -> None:
+        super().__init__(operation, path, where)
+        self._full = full
+
+    def __enter__(self) -> str:
+        return self._full
 
     def _translated(self, error: Exception) -> StorageError:
         assert isinstance(error, OSError)

@@ -39,14 +39,7 @@ def byte_range(offset: int, length: int) -> str:
 
 
 class S3Bucket:
-    """A part of a bucket; paths are relative to it.
-
-    Args:
-        name: of the bucket.
-        prefix: without slashes around it; empty for the whole bucket.
-        settings: see there.
-        context: of the process.
-    """
+    """The part of a bucket below a prefix without slashes around it, or all of it; paths are relative to it."""
 
     def __init__(self, name: str, prefix: str, settings: S3Settings, context: Context) -> None:
         self.name = name
@@ -73,16 +66,16 @@ class S3Bucket:
             raise Unsupported(operation, path, f"with the prefix, it has more than {KEY_BYTES_MAX} bytes; shorten it")
         return key
 
-    def send(self, operation: str, path: str, method: str, **parameters: object) -> Mapping[str, Any]:
+    def send(self, operation: str, path: str, method: str, **parameters: Any) -> Mapping[str, Any]:
         """Send one request that concerns the bucket; see `S3Client.send`."""
         return self.client.send(operation, path, self.where, method, Bucket=self.name, **parameters)
 
     def retry_until_ready(self, call: Callable[[], Result]) -> Result:
-        """Call again while the store is unavailable, until patience ends."""
+        """Call again while the store is unavailable, for `storage.patience` seconds."""
         return retry_until(call, self.settings.patience_s, self.clock)
 
     def repeat(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Call what may be done twice, until there is an answer or patience ends.
+        """Call what may be done twice, until there is an answer, for `storage.patience` seconds.
 
         Raises:
             OutcomeUnknown: of one try, there was no answer.
@@ -109,13 +102,7 @@ class S3Bucket:
             raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
     def settle(self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]) -> None:
-        """Send what makes an object on the condition that there is none, until it is certain who made it.
-
-        Args:
-            operation: the port's method, for errors.
-            path: of the object.
-            identity: returns that of what is made, None where it has none.
-            call: sends the request.
+        """Call what makes an object of an identity, if there is none, until it is certain who made it.
 
         Raises:
             AlreadyExists: another made it.
@@ -159,7 +146,7 @@ class S3Bucket:
         return found
 
     def discard(self, path: str, identity: str) -> bool:
-        """Delete an object if it is the one of this id, and say whether there is none of it."""
+        """Delete an object if it has this id, and return True if nothing is left of it."""
         try:
             if self.identity("delete", path) == identity:
                 self.delete("delete", path)
@@ -168,7 +155,7 @@ class S3Bucket:
         return True
 
     def head(self, operation: str, path: str) -> Mapping[str, Any]:
-        """Return what is known of an object without its content.
+        """Return the headers of an object.
 
         Raises:
             NotFound: there is none.
@@ -179,7 +166,7 @@ class S3Bucket:
     def read(
         self, operation: str, path: str, length: int | None = None, **parameters: object
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """Return bytes, so many where that is known, and what comes with them; again where they did not come whole."""
+        """Return bytes, `length` if given, and what comes with them; ask again if they did not come whole."""
         key = self.key(operation, path)
 
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
@@ -206,7 +193,7 @@ class S3Bucket:
             raise type(error)(operation, path, error.detail) from error
 
     def has_children(self, operation: str, path: str) -> bool:
-        """Say whether there is an object in a directory, or below."""
+        """Return True if there is an object in a directory, or below."""
         prefix = self.directory_key(operation, path)
         page = self.looking(
             operation, path, lambda: self.send("list", path, "list_objects_v2", Prefix=prefix, MaxKeys=1)
