@@ -66,7 +66,7 @@ class S3Bucket:
             raise Unsupported(operation, path, f"with the prefix, it has more than {KEY_BYTES_MAX} bytes; shorten it")
         return key
 
-    def send(self, operation: str, path: str, method: str, **parameters: Any) -> Mapping[str, Any]:
+    def send(self, operation: str, path: str, method: str, **parameters: Any) -> Mapping[str, Any]:  # noqa: ANN401
         """Send one request that concerns the bucket; see `S3Client.send`."""
         return self.client.send(operation, path, self.where, method, Bucket=self.name, **parameters)
 
