@@ -72,12 +72,7 @@ class WrapperFileSystem(FileSystem):
 
 
 class WrapperStream(CopyingStream):
-    """A stream whose writes, syncs and close pass through `around` of the file system that opened it.
-
-    Args:
-        inner: the stream that does the work.
-        owner: whose `around` is called.
-    """
+    """A stream whose writes, syncs and close pass through `around` of its owner, the file system that opened it."""
 
     def __init__(self, inner: OutputStream, owner: WrapperFileSystem) -> None:
         super().__init__(inner.path, frozenset())
@@ -108,12 +103,7 @@ class WrapperStream(CopyingStream):
 
 
 class WrapperFile(InputFile):
-    """A file whose reads pass through `around` of the file system that opened it.
-
-    Args:
-        inner: the file that does the work.
-        owner: whose `around` is called.
-    """
+    """A file whose reads pass through `around` of its owner, the file system that opened it."""
 
     def __init__(self, inner: InputFile, owner: WrapperFileSystem) -> None:
         self.path = inner.path

@@ -52,12 +52,7 @@ Result = TypeVar("Result")
 
 
 def client_of(url: str, settings: FsspecSettings) -> FsspecClient:
-    """Return this process's client.
-
-    Raises:
-        ConfigError: the implementation is not installed, or it refuses its arguments.
-        Unavailable: it does not come to an end.
-    """
+    """Return this process's client; raises `ConfigError` and `Unavailable` as `open_location` does."""
     return _clients.of((url, settings))
 
 
@@ -103,11 +98,7 @@ class FsspecClient:
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
     def name(self, operation: str, path: str) -> str:
-        """Return the implementation's name of a path.
-
-        Raises:
-            Unsupported: see `require_valid`; or the store may not keep it.
-        """
+        """Return the implementation's name of a path, or raise `Unsupported` for one that the store may not keep."""
         require_valid(operation, path)
         fault = fault_of(path, FORBIDDEN, blank_ends=False)
         if fault is not None:
@@ -142,20 +133,12 @@ class FsspecClient:
         return error if self._settings.hidden(str(error)) == str(error) else None
 
     def info(self, operation: str, path: str) -> FileInfo:
-        """Return what is at a path.
-
-        Raises:
-            NotFound: nothing is.
-        """
+        """Return what is at a path, or raise `NotFound`."""
         name = self.name(operation, path)
         return self.call(operation, path, lambda store: _file_info(path, _anew(store).info(name)))
 
     def file_info(self, operation: str, path: str) -> FileInfo:
-        """Return a file's length and time.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return a file's length and time; raise `NotFound` for a directory, too."""
         info = self.info(operation, path)
         if info.is_directory:
             raise NotFound(operation, path, f"a directory is there below {self.where}, and a file was asked for")
@@ -189,11 +172,7 @@ class FsspecClient:
         return content
 
     def delete(self, operation: str, path: str) -> None:
-        """Delete a file.
-
-        Raises:
-            NotFound: nothing is there.
-        """
+        """Delete a file, or raise `NotFound`."""
         name = self.name(operation, path)
         self.call(operation, path, lambda store: store.rm_file(name))
 
@@ -216,12 +195,7 @@ class NewFile:
         self._call(lambda store: self._send(store, content))
 
     def finish(self, content: bytes | bytearray) -> None:
-        """Send the last part and make the file.
-
-        Raises:
-            AlreadyExists: something is there.
-            StorageError: it is not made, or not known to be; never `NotFound`.
-        """
+        """Send the last part and make the file, or raise `AlreadyExists`; `NotFound` is never raised."""
 
         def finish(store: Any) -> None:  # noqa: ANN401 - fsspec ships no types
             try:

@@ -85,7 +85,7 @@ class LocalFileSystem(FileSystem):
             return _LocalFile(path, io.FileIO(full, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`; symbolic links are followed."""
+        """Follow symbolic links."""
         with self._at("stat", path) as full:
             return _info(path, os.stat(full))
 

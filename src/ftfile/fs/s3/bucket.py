@@ -55,11 +55,7 @@ class S3Bucket:
         return client_of(self.settings)
 
     def key(self, operation: str, path: str) -> str:
-        """Return the name of the object.
-
-        Raises:
-            Unsupported: see `require_valid`; or it is too long.
-        """
+        """Return the name of the object, or raise `Unsupported` for one that is not valid, or too long."""
         require_valid(operation, path)
         key = join(self.prefix, path)
         if len(key) * 4 > KEY_BYTES_MAX and len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
@@ -155,11 +151,7 @@ class S3Bucket:
         return True
 
     def head(self, operation: str, path: str) -> Mapping[str, Any]:
-        """Return the headers of an object.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return the headers of an object, or raise `NotFound`."""
         key = self.key(operation, path)
         return self.looking(operation, path, lambda: self.send("stat", path, "head_object", Key=key or "/"))
 

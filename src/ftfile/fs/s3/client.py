@@ -39,8 +39,7 @@ _PIECE_BYTES = 128 << 10
 _REFUSED = 300
 # Copying and completing are work of the store itself: it may take this many times as long.
 _STORE_WORKS, _WORK_FACTOR = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"}), 10
-# What a success says at least. Without it, the answer was cut short, and may have been none: the status of a copy or
-# of a completion is sent before its outcome is known.
+# What a success says at least: the status of a copy or of a completion is sent before its outcome is known.
 _PROOFS: Mapping[str, tuple[str, ...]] = {
     "put_object": ("ETag",),
     "copy_object": ("CopyObjectResult", "ETag"),
@@ -55,11 +54,7 @@ _NO_HEADER = (
 
 
 def client_of(settings: S3Settings) -> S3Client:
-    """Return this process's client: making one takes a quarter of a second.
-
-    Raises:
-        ConfigError: the library is missing, or the settings name what is not there.
-    """
+    """Return this process's client; making one takes a quarter of a second, and may raise `ConfigError`."""
     return _clients.of(settings)
 
 
@@ -68,7 +63,7 @@ class S3Client:
 
     Attributes:
         slots: one is held for each part of a large file that is under way.
-        proven: of which buckets it is known that they keep conditions; whether also those of copies.
+        proven: buckets that keep conditions, and True for those that keep conditions of copies, too.
     """
 
     def __init__(self, settings: S3Settings) -> None:

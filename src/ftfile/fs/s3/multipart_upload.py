@@ -43,16 +43,12 @@ class S3Upload:
         self._taken = False
 
     def send(self, content: bytes | bytearray) -> None:
-        """Send the next part beside others; waits while as many are under way as may be.
-
-        Raises:
-            Unsupported: it is one part too many.
-        """
+        """Send the next part beside others; waits for a slot, and raises `Unsupported` if a file has too many parts."""
         self._size_bytes += len(content)
         self._start(lambda number: self._part(number, "upload_part", Body=content)["ETag"])
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Copy the next parts from another object, likewise: as few as requests can copy, of about one length."""
+        """Copy the next parts from another object in as few requests as possible; see `send`."""
         origin, count = self._bucket.origin(self._operation, source), -(-length // COPY_BYTES_MAX)
         self._size_bytes += length
         bounds = [offset + length * place // count for place in range(count + 1)]
@@ -68,12 +64,7 @@ class S3Upload:
         return tag
 
     def complete(self) -> None:
-        """Make the file of its parts where there is none.
-
-        Raises:
-            AlreadyExists: something is there.
-            StorageError: a part could not be sent, or the file not be made; `abort` what is left.
-        """
+        """Make the file of its parts, or raise `AlreadyExists`; after any error, `abort` what is left."""
         parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
         try:
             self._bucket.settle(self._operation, self._path, lambda: self._identity, lambda: self._complete(parts))
