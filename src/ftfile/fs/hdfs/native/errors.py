@@ -22,7 +22,7 @@ from ftfile.fs.hdfs.native.nodes import NoNameNodeError
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ("CODED", "Answers")
+__all__ = ("CODED", "NativeErrorTranslator")
 
 CODED = (
     "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
@@ -44,7 +44,7 @@ def _is_panic(error: BaseException) -> bool:
     return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
 
 
-class Answers(ErrorTranslator):
+class NativeErrorTranslator(ErrorTranslator):
     """A `with` block in which the library's errors become the port's."""
 
     __slots__ = ()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.hdfs.webhdfs.nodes import WebNodes
 
-__all__ = ("Answers", "Upload", "WebClient", "connect")
+__all__ = ("Upload", "WebClient", "WebErrorTranslator", "connect")
 
 # Of a short request that finds out whether a server answers.
 PULSE_S = 2.0
@@ -283,7 +283,7 @@ def _client_for(url: str, user: str, token: str | None, *, kerberos: bool, **mor
     return client
 
 
-class Answers(ErrorTranslator):
+class WebErrorTranslator(ErrorTranslator):
     """A `with` block in which what the servers and the network say becomes the port's errors."""
 
     __slots__ = ()
