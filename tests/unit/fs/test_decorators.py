@@ -127,7 +127,7 @@ def test_no_try_begins_after_the_time_limit(memory: MemoryFileSystem) -> None:
     faulty = FaultyFileSystem(memory, [Fault(Unavailable, times=100)])
     policy = RetryPolicy(attempts=None, delay_s=1, growth=3, delay_s_max=5, total_s=14.5)
     with pytest.raises(Unavailable):
-        RetryingFileSystem(faulty, policy, clock).stat("file")
+        RetryingFileSystem(faulty, Context(clock, SeededIds(), policy)).stat("file")
     assert clock.slept_s == [1, 3, 5, 5]
     assert RetryPolicy(attempts=None).delay_after_s(10_000) == 5
 
