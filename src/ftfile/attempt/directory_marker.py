@@ -77,4 +77,4 @@ def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> N
 
 
 def _may_differ(fs: FileSystem) -> bool:
-    return fs.capabilities.shared and not fs.capabilities.all_hosts
+    return fs.capabilities.shared_between_processes and not fs.capabilities.shared_between_hosts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.durability import durability_of
@@ -13,6 +14,8 @@ from ftfile.core.checksum import Crc32
 from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.encoding.api import LineFormat
+from ftfile.fs.api import copy_range
+from ftfile.fs.calls.deadline import start
 from ftfile.parts.filtered_file import FilteredFile
 
 if TYPE_CHECKING:
@@ -67,8 +70,8 @@ class StagedFile:
         return self._stream.write(data)
 
     def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
-        """Append a range of another file, whose checksum is known; see `OutputStream.copy_from`."""
-        self._stream.copy_from(path, offset, length)
+        """Append a range of another file, whose checksum is known; see `CopyingStream.copy_from`."""
+        copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 
     def end(self, durability: Durability) -> None:
@@ -194,7 +197,6 @@ class Stage:
         self._ended: list[str] = []
         self.durability = durability_of(durability, fs.capabilities)
         self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
-        self._pool: ThreadPoolExecutor | None = None
         self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
 
@@ -258,11 +260,9 @@ class Stage:
             return
         self._opened.remove(file)
         self._ended.append(file.path)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._closers)
         if len(self._closing) >= self._closers:
             self._closing.popleft().result()
-        self._closing.append(self._pool.submit(self._close, file))
+        self._closing.append(start(functools.partial(self._close, file)))
 
     def settle(self) -> None:
         """Wait until all finished parts are closed; raises as `end`."""
@@ -270,9 +270,7 @@ class Stage:
             while self._closing:
                 self._closing.popleft().result()
         finally:
-            if self._pool is not None:
-                self._pool.shutdown()
-                self._pool = None
+            wait(self._closing)
 
     def read_back(self, file: StagedFile) -> InputFile:
         """Close a file that nobody else will read, and open it for reading."""
@@ -292,8 +290,8 @@ class Stage:
 
     def discard(self) -> None:
         """Remove what this attempt wrote, as far as that can be done; nobody ever refers to it."""
+        wait(self._closing)
         self._closing.clear()
-        self.settle()
         for file in self._opened:
             file.abort()
         for path in self._ended:

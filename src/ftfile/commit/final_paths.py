@@ -14,7 +14,7 @@ from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import ConfigError, NameCollision
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.paths import shape_fault
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class FinalPaths:
         if repeating:
             self._live = live_names(log, head)
             asked = [path for path in repeating if path not in self._faults and self._files.isdisjoint(_above(path))]
-            found = side_by_side(log.fs, lambda path: stat_or_none(log.fs, path), asked)
+            found = parallel(log.fs, lambda path: stat_or_none(log.fs, path), asked)
             self._taken = {path for path, info in zip(asked, found, strict=True) if info is not None}
 
     def claim(self, adds: Sequence[Add]) -> None:
@@ -164,7 +164,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
             else:
                 asked.append(directory)
         for directory, info in zip(
-            asked, side_by_side(log.fs, lambda path: stat_or_none(log.fs, path), asked), strict=True
+            asked, parallel(log.fs, lambda path: stat_or_none(log.fs, path), asked), strict=True
         ):
             if info is not None and info.is_directory:
                 known.remember(directory)

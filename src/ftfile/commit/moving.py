@@ -22,7 +22,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.core.logs import get_logger
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) ->
         first: nobody has done it before: a file of the recorded length is the part. Otherwise its content is
             compared, since the part may be gone long ago, and the file be somebody else's.
     """
-    steps = side_by_side(fs, lambda remove: _retire_one(fs, remove, first=first), removes)
+    steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes)
     for step, told in (
         (_Step.FOREIGN, "are other files now, which stay: somebody wrote them at the names of"),
         (_Step.NOWHERE, "were gone already: somebody deleted or moved them:"),
@@ -78,7 +78,7 @@ def place(fs: FileSystem, adds: Sequence[Add]) -> list[tuple[Add, NameCollision 
         except NameCollision as error:
             return add, error
 
-    return [unplaced for unplaced in side_by_side(fs, attempt, adds) if unplaced is not None]
+    return [unplaced for unplaced in parallel(fs, attempt, adds) if unplaced is not None]
 
 
 def sync_names(fs: FileSystem, entry: Unpublished) -> None:

@@ -8,7 +8,7 @@ from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.log.times import time_text
 from ftfile.core.errors import CorruptData, StaleFiles
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,9 +47,7 @@ def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
     paths = [add.path for add in adds]
     directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
     # Directories of data are never listed: they grow.
-    direct = side_by_side(
-        fs, lambda path: stat_or_none(fs, path), [path for path in paths if not layout.is_staged(path)]
-    )
+    direct = parallel(fs, lambda path: stat_or_none(fs, path), [path for path in paths if not layout.is_staged(path)])
     listed = [info for directory in directories for info in list_or_empty(fs, directory)]
     return {info.path: info for info in (*listed, *direct) if info is not None}
 

@@ -1,4 +1,4 @@
-"""Trying again: when it can help is the error's answer, how often and how long is a policy."""
+"""Trying again: the error says whether it can help, a policy says how often and for how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.clock import Clock
 
-__all__ = ("RetryPolicy", "call_with_retries")
+__all__ = ("RetryPolicy", "call_with_retries", "retry_until")
 
 Result = TypeVar("Result")
 
@@ -22,29 +22,34 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often to try, and how long to wait in between: exponential with a ceiling.
+    """How often to try, how long to wait in between (exponential with a ceiling), and for how long in all.
 
     Attributes:
-        attempts: tries in all; 1 means never again.
+        attempts: tries in all; 1 means never again, None no limit.
         delay_s: wait after the first failure.
         growth: each later wait is this many times the one before.
         delay_s_max: no wait is longer.
+        total_s: no try begins later than this after the first one; None for no limit.
     """
 
-    attempts: int = 5
+    attempts: int | None = 5
     delay_s: float = 0.1
     growth: float = 2.0
     delay_s_max: float = 5.0
+    total_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or self.delay_s < 0 or self.growth < 1 or self.delay_s_max < 0:
-            raise ConfigError(f"{self}: attempts and growth are at least 1, delays at least 0")
+        attempts, total_s = (1 if self.attempts is None else self.attempts), self.total_s or 0
+        if min(attempts, self.growth) < 1 or min(self.delay_s, self.delay_s_max, total_s) < 0:
+            raise ConfigError(f"{self}: attempts and growth are at least 1, times at least 0")
 
-    def delay_after_s(self, failures: int) -> float | None:
-        """Return the seconds to wait after so many failures in a row; None means give up."""
-        if failures >= self.attempts:
+    def delay_after_s(self, failures: int, elapsed_s: float = 0) -> float | None:
+        """Return the seconds to wait after that many failures in a row, or None to give up."""
+        if self.attempts is not None and failures >= self.attempts:
             return None
-        return float(min(self.delay_s * self.growth ** (failures - 1), self.delay_s_max))
+        # The exponent is bounded: a float of a larger power overflows.
+        delay_s = float(min(self.delay_s * self.growth ** min(failures - 1, 64), self.delay_s_max))
+        return None if self.total_s is not None and elapsed_s + delay_s > self.total_s else delay_s
 
 
 def call_with_retries(call: Callable[[], Result], policy: RetryPolicy, clock: Clock) -> Result:
@@ -53,14 +58,20 @@ def call_with_retries(call: Callable[[], Result], policy: RetryPolicy, clock: Cl
     Raises:
         FtfileError: the last one.
     """
-    failures = 0
+    failures, began_s = 0, clock.monotonic_s()
     while True:
         try:
             return call()
         except FtfileError as error:
             failures += 1
-            delay_s = policy.delay_after_s(failures) if error.retry is Retry.AGAIN else None
+            elapsed_s = clock.monotonic_s() - began_s
+            delay_s = policy.delay_after_s(failures, elapsed_s) if error.retry is Retry.AGAIN else None
             if delay_s is None:
                 raise
-            _log.info("try %d of %d failed, next in %.1f s: %s", failures, policy.attempts, delay_s, error)
+            _log.warning("try %d failed, next in %.1f s: %s", failures, delay_s, error)
         clock.sleep(delay_s)
+
+
+def retry_until(call: Callable[[], Result], total_s: float, clock: Clock) -> Result:
+    """Call until it succeeds, `total_s` seconds have passed, or trying again cannot help; see `call_with_retries`."""
+    return call_with_retries(call, RetryPolicy(attempts=None, delay_s_max=2.0, total_s=total_s), clock)

@@ -13,16 +13,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import NotFound
-from ftfile.fs.output_stream import OutputStream
+from ftfile.core.errors import NotFound, StreamClosed
+from ftfile.fs.output_stream import CopyingStream, OutputStream, copy_range
 from ftfile.fs.paths import fault_of, length_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ftfile.core.context import Context
 
-__all__ = ("Capabilities", "Durability", "FileInfo", "FileSystem", "InputFile", "OutputStream")
+__all__ = (
+    "Capabilities",
+    "CopyingStream",
+    "Durability",
+    "FileInfo",
+    "FileSystem",
+    "InputFile",
+    "OutputStream",
+    "RangeFile",
+    "copy_range",
+)
 
 Durability = Literal["hsync", "close", "none"]
 
@@ -33,8 +43,8 @@ class Capabilities:
 
     Attributes:
         driver: name for messages.
-        shared: other processes on this host see the same files.
-        all_hosts: and so do those on other hosts, whatever is mounted there.
+        shared_between_processes: other processes on this host see the same files.
+        shared_between_hosts: and so do those on other hosts, whatever is mounted there.
         durability: the strongest a stream offers: `hsync` (on the device when `hsync` returns), `close`
             (as persistent as the store makes things when `close` returns), `none` (lost with the process).
         directory_sync: a created, renamed or deleted name is durable only after `sync_directory`.
@@ -42,22 +52,22 @@ class Capabilities:
         stream_capabilities: what `OutputStream.has_capability` may answer yes to.
         permissions: it takes the settings `filePermission` and `directoryPermission`.
         replication: it takes the settings `replication` and `blockSize`.
-        concurrency: how many calls side by side pay off on the commit path; 1 means a call costs less than a thread.
+        concurrency: how many parallel calls pay off on the commit path; 1 means a call costs less than a thread.
         forbidden: characters that no name may have.
         blank_ends: a name may begin and end with a blank, or with other white space.
-        patient: its calls wait by themselves for a store that is not ready; nobody needs to try again at once.
-        shown: when others see a file that is being written: empty `at_create`, or whole `at_close`, when it also turns
-            out whether the name was free.
+        retries_internally: its calls wait by themselves for a store that is not ready; callers need not try again.
+        visible_at: when others see a file that is being written: empty `at_create`, or whole `at_close`, which then
+            also finds out whether the name was free.
         implied_directories: a directory is there when something is in it: none is made, is missing, is in the way of a
             file, or is left empty.
         stream_bytes: how much memory a file that is being written may take.
         path_bytes_max: how long a path below the root may be; None where there is no limit.
-        copy_bytes_min: from which length on a range is copied within the store by `OutputStream.copy_from`, where
+        copy_bytes_min: from which length on a range is copied within the store by `CopyingStream.copy_from`, where
             streams offer `copy`; what is shorter is read and written for less.
     """
 
     driver: str
-    shared: bool
+    shared_between_processes: bool
     durability: Durability
     directory_sync: bool
     atomic_rename: bool
@@ -66,9 +76,9 @@ class Capabilities:
     replication: bool = False
     concurrency: int = 1
     forbidden: str = ""
-    patient: bool = False
-    shown: Literal["at_create", "at_close"] = "at_create"
-    all_hosts: bool = True
+    retries_internally: bool = False
+    visible_at: Literal["at_create", "at_close"] = "at_create"
+    shared_between_hosts: bool = True
     implied_directories: bool = False
     stream_bytes: int = 0
     blank_ends: bool = True
@@ -127,6 +137,32 @@ class InputFile(ABC):
         self.close()
 
 
+class RangeFile(InputFile):
+    """A file of a store that is asked for each range; there is nothing to release.
+
+    Args:
+        path: of the file.
+        size_bytes: its length.
+        read: returns the bytes of a range of it, given offset and length.
+    """
+
+    def __init__(self, path: str, size_bytes: int, read: Callable[[int, int], bytes]) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self._read: Callable[[int, int], bytes] | None = read
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from `offset`."""
+        if self._read is None:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        length = min(length, self.size_bytes - offset)
+        return self._read(offset, length) if length > 0 else b""
+
+    def close(self) -> None:
+        """Release the file; idempotent."""
+        self._read = None
+
+
 class FileSystem(ABC):
     """A store. Drivers and decorators derive from it; instances can be pickled.
 
@@ -145,7 +181,7 @@ class FileSystem(ABC):
         """Make sure, where that is not certain, that the store keeps what the capabilities say.
 
         Args:
-            directory: where a trial may leave traces.
+            directory: where the probe may leave traces.
 
         Raises:
             Unsupported: it does not.
@@ -241,7 +277,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty and say whether it is gone; what is in it is never touched."""
+        """Remove a directory if it is empty and return True if it is gone; what is in it is never touched."""
 
     def read(self, path: str) -> bytes:
         """Return all bytes of a file in one go."""
@@ -249,7 +285,7 @@ class FileSystem(ABC):
             return file.read_at(0, file.size_bytes)
 
     def exists(self, path: str) -> bool:
-        """Say whether anything is at `path`; any error other than absence is raised."""
+        """Return True if anything is at `path`; any error other than absence is raised."""
         try:
             self.stat(path)
         except NotFound:

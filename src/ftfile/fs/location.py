@@ -5,7 +5,7 @@
   `file:/a%20b` is a directory called `a%20b`.
 - Repeated and trailing slashes, `.` and `..` are resolved textually; `..` never climbs above the root.
 - Schemes may be written in any case. Relative paths are refused: what they are relative to differs from one
-  process to the next, so whoever takes one from a user makes it absolute first.
+  process to the next, so the code that takes one from a user makes it absolute first.
 """
 
 from __future__ import annotations

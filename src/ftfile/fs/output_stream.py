@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-__all__ = ("OutputStream",)
+__all__ = ("CopyingStream", "OutputStream", "copy_range")
 
 
 class OutputStream(ABC):
@@ -45,7 +45,7 @@ class OutputStream(ABC):
         return self._state != "open"
 
     def has_capability(self, name: str) -> bool:
-        """Say whether this very stream gives `hflush`, `hsync`, `abort` or `copy`; answers after close, too."""
+        """Return True if this stream gives `hflush`, `hsync`, `abort` or `copy`; answers after close, too."""
         return name.lower() in self._capabilities
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -62,29 +62,6 @@ class OutputStream(ABC):
                 self._write(view)
             self._position += view.nbytes
         return view.nbytes
-
-    def copy_from(self, path: str, offset: int, length: int) -> None:
-        """Append a range of a finished file of the same store; the store copies it, and nobody here sees the bytes.
-
-        What is wrong may turn out as late as in `close`.
-
-        Args:
-            path: of that file.
-            offset: of the first byte.
-            length: how many; all of them are in the file.
-
-        Raises:
-            Unsupported: this stream, or the store, cannot.
-            NotFound: the file, or the range, is not there.
-            StreamClosed: after close, abort or a failure.
-        """
-        with self._lock:
-            self._require_open("copy_from")
-            if not self.has_capability("copy"):
-                raise Unsupported("copy_from", self.path, "this stream copies nothing; ask has_capability first")
-            with self._failing_for_good():
-                self._copy_from(path, offset, length)
-            self._position += length
 
     def flush(self) -> None:  # noqa: B027 - no driver has to do anything
         """Do nothing that anyone may rely on; cheap, allowed after close."""
@@ -123,7 +100,7 @@ class OutputStream(ABC):
         """Discard the file where that can be done; idempotent, a later close writes nothing.
 
         Returns:
-            Whether nothing is left of the file.
+            True if nothing is left of the file.
         """
         with self._lock:
             if self._state in {"closed", "aborted"}:
@@ -167,9 +144,6 @@ class OutputStream(ABC):
     @abstractmethod
     def _write(self, data: memoryview) -> None: ...
 
-    def _copy_from(self, path: str, offset: int, length: int) -> None:  # noqa: B027 - see `copy_from`
-        """Never reached without the capability."""
-
     def _hflush(self) -> None:
         self._hsync()
 
@@ -181,3 +155,39 @@ class OutputStream(ABC):
 
     @abstractmethod
     def _abort(self) -> bool: ...
+
+
+class CopyingStream(OutputStream):
+    """A stream that may also take ranges of finished files of its store, which the store copies by itself."""
+
+    def copy_from(self, path: str, offset: int, length: int) -> None:
+        """Append `length` bytes of another file from `offset`, all of which are in it; no bytes pass through here.
+
+        What is wrong may turn out as late as in `close`.
+
+        Raises:
+            Unsupported: this stream, or the store, cannot.
+            NotFound: the file, or the range, is not there.
+            StreamClosed: after close, abort or a failure.
+        """
+        with self._lock:
+            self._require_open("copy_from")
+            if not self.has_capability("copy"):
+                raise _no_copies(self)
+            with self._failing_for_good():
+                self._copy_from(path, offset, length)
+            self._position += length
+
+    @abstractmethod
+    def _copy_from(self, path: str, offset: int, length: int) -> None: ...
+
+
+def copy_range(stream: OutputStream, path: str, offset: int, length: int) -> None:
+    """Append a range of another file to any stream; see `CopyingStream.copy_from`."""
+    if not isinstance(stream, CopyingStream):
+        raise _no_copies(stream)
+    stream.copy_from(path, offset, length)
+
+
+def _no_copies(stream: OutputStream) -> Unsupported:
+    return Unsupported("copy_from", stream.path, "this stream copies nothing; ask has_capability first")

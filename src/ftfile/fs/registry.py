@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
 from ftfile.fs.location import Location, normalise, parse
-from ftfile.fs.retrying import RetryingFileSystem
+from ftfile.fs.wrapper import RetryingFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

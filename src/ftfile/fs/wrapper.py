@@ -1,19 +1,32 @@
-"""Delegation: the base of every decorator over the port."""
+"""Decorators of a file system: the base of all of them, and the one that tries again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from ftfile.fs.api import FileSystem, InputFile, OutputStream
+from ftfile.core.retry import RetryPolicy, call_with_retries
+from ftfile.fs.api import CopyingStream, FileSystem, InputFile, copy_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from ftfile.fs.api import Capabilities, FileInfo
+    from ftfile.core.context import Context
+    from ftfile.fs.api import Capabilities, OutputStream
 
-__all__ = ("WrapperFile", "WrapperFileSystem", "WrapperStream")
+__all__ = ("REPEATABLE", "RetryingFileSystem", "WrapperFile", "WrapperFileSystem", "WrapperStream")
 
+Method = TypeVar("Method", bound="Callable[..., object]")
 Result = TypeVar("Result")
+
+
+def _delegated(method: Method, operation: str | None = None) -> Method:
+    """Return a method of a wrapper that calls the same method of the inner file system in `around`."""
+    name: str = method.__name__
+
+    def call(self: WrapperFileSystem, path: str, *more: object, **named: object) -> object:
+        return self.around(operation or name, path, lambda: getattr(self.inner, name)(path, *more, **named))
+
+    return cast("Method", call)
 
 
 class WrapperFileSystem(FileSystem):
@@ -38,73 +51,28 @@ class WrapperFileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return those of the inner file system."""
         return self.inner.capabilities
 
     def prove(self, directory: str) -> None:
-        """Make sure that the store keeps what the capabilities say."""
         self.inner.prove(directory)
 
-    def create(self, path: str) -> OutputStream:
-        """Open a new file for writing."""
-        return self.around("create", path, lambda: self.inner.create(path))
-
-    def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
-        return self.around("open", path, lambda: self.inner.open(path))
-
-    def read(self, path: str) -> bytes:
-        """Return all bytes of a file in one go."""
-        return self.around("read", path, lambda: self.inner.read(path))
-
-    def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`."""
-        return self.around("stat", path, lambda: self.inner.stat(path))
-
-    def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory."""
-        return self.around("list", path, lambda: self.inner.list(path))
-
-    def names_after(self, path: str, name: str) -> Sequence[str]:
-        """Return the names in a directory that sort after `name`."""
-        return self.around("list", path, lambda: self.inner.names_after(path, name))
-
-    def make_directories(self, path: str) -> None:
-        """Create the directory and its parents."""
-        self.around("make_directories", path, lambda: self.inner.make_directories(path))
-
-    def sync_directory(self, path: str) -> None:
-        """Make all names in the directory durable."""
-        self.around("sync_directory", path, lambda: self.inner.sync_directory(path))
-
-    def rename(self, source: str, target: str) -> None:
-        """Move a file, never over anything."""
-        self.around("rename", source, lambda: self.inner.rename(source, target))
-
-    def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole, durable file in one step."""
-        self.around("create_exclusive", path, lambda: self.inner.create_exclusive(path, content))
-
-    def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there."""
-        self.around("put", path, lambda: self.inner.put(path, content))
-
-    def delete(self, path: str) -> None:
-        """Delete a file."""
-        self.around("delete", path, lambda: self.inner.delete(path))
-
-    def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty."""
-        return self.around("remove_directory", path, lambda: self.inner.remove_directory(path))
+    create = _delegated(FileSystem.create)
+    open = _delegated(FileSystem.open)
+    read = _delegated(FileSystem.read)
+    stat = _delegated(FileSystem.stat)
+    list = _delegated(FileSystem.list)
+    names_after = _delegated(FileSystem.names_after, "list")
+    make_directories = _delegated(FileSystem.make_directories)
+    sync_directory = _delegated(FileSystem.sync_directory)
+    rename = _delegated(FileSystem.rename)
+    create_exclusive = _delegated(FileSystem.create_exclusive)
+    put = _delegated(FileSystem.put)
+    delete = _delegated(FileSystem.delete)
+    remove_directory = _delegated(FileSystem.remove_directory)
 
 
-class WrapperStream(OutputStream):
-    """A stream whose writes, syncs and close pass through `around` of the file system that opened it.
-
-    Args:
-        inner: the stream that does the work.
-        owner: whose `around` is called.
-    """
+class WrapperStream(CopyingStream):
+    """A stream whose writes, syncs and close pass through `around` of its owner, the file system that opened it."""
 
     def __init__(self, inner: OutputStream, owner: WrapperFileSystem) -> None:
         super().__init__(inner.path, frozenset())
@@ -112,7 +80,6 @@ class WrapperStream(OutputStream):
         self._owner = owner
 
     def has_capability(self, name: str) -> bool:
-        """Answer as the inner stream does."""
         return self._inner.has_capability(name)
 
     def _write(self, data: memoryview) -> None:
@@ -120,7 +87,7 @@ class WrapperStream(OutputStream):
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
         source = self._owner.inner_path(path)
-        self._owner.around("copy_from", self.path, lambda: self._inner.copy_from(source, offset, length))
+        self._owner.around("copy_from", self.path, lambda: copy_range(self._inner, source, offset, length))
 
     def _hflush(self) -> None:
         self._owner.around("hflush", self.path, self._inner.hflush)
@@ -136,12 +103,7 @@ class WrapperStream(OutputStream):
 
 
 class WrapperFile(InputFile):
-    """A file whose reads pass through `around` of the file system that opened it.
-
-    Args:
-        inner: the file that does the work.
-        owner: whose `around` is called.
-    """
+    """A file whose reads pass through `around` of its owner, the file system that opened it."""
 
     def __init__(self, inner: InputFile, owner: WrapperFileSystem) -> None:
         self.path = inner.path
@@ -150,9 +112,35 @@ class WrapperFile(InputFile):
         self._owner = owner
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
         return self._owner.around("read_at", self.path, lambda: self._inner.read_at(offset, length))
 
     def close(self) -> None:
-        """Release the file; idempotent."""
         self._inner.close()
+
+
+# Creating, renaming and deleting are missing on purpose: when such a call fails the protocol looks first,
+# because a second try that finds its own first one says "exists" or "not found".
+REPEATABLE = frozenset({"open", "read", "read_at", "stat", "list", "make_directories", "sync_directory"})
+
+
+class RetryingFileSystem(WrapperFileSystem):
+    """Repeats reads, listings, directory making and syncing after errors that say a new try can help.
+
+    Args:
+        inner: the file system that does the work.
+        context: its clock sleeps in between; without a policy of its own, a driver that waits by itself is asked once.
+    """
+
+    def __init__(self, inner: FileSystem, context: Context) -> None:
+        super().__init__(inner)
+        self.context = context
+        attempts = 1 if inner.capabilities.retries_internally else 5
+        self._policy = context.retry or RetryPolicy(attempts)
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run `call`, again and again if it is repeatable."""
+        del path
+        return call_with_retries(call, self._policy, self.context.clock) if operation in REPEATABLE else call()
+
+    def open(self, path: str) -> InputFile:
+        return WrapperFile(super().open(path), self)

@@ -16,7 +16,7 @@ from ftfile.commit.read.ranges import contained, list_ranges
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 from ftfile.maintenance.returned import find_removed
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _look_at_notes(
         return None if path in live else _file_at(fs, path)
 
     younger = []
-    for note, info in zip(notes, side_by_side(fs, uncommitted, notes), strict=True):
+    for note, info in zip(notes, parallel(fs, uncommitted, notes), strict=True):
         if info is not None and info.modified_ms > horizon_ms:
             # Nothing else tells of it.
             younger.append(note)

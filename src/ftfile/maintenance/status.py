@@ -10,7 +10,7 @@ from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.places import Place, find_part
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 from ftfile.sink.rolling.groups import GroupTotals, key_of, order_of
 from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
@@ -124,7 +124,7 @@ def directory_status(log: CommitLog) -> DirectoryStatus:
     """
     head = log.read_on()
     queries = sorted(head.queries.items())
-    times = side_by_side(log.fs, lambda version: created_ms(log, version), [query.version for _, query in queries])
+    times = parallel(log.fs, lambda version: created_ms(log, version), [query.version for _, query in queries])
     return DirectoryStatus(
         version=head.version,
         time_ms=created_ms(log, head.version) if head.version >= 0 else None,
@@ -200,7 +200,7 @@ def _settings_of(head: LogState, query_id: str) -> RollingSettings:
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
     for entry in _entries(fs, head):
-        found = side_by_side(fs, lambda add: find_part(fs, add), entry.adds)
+        found = parallel(fs, lambda add: find_part(fs, add), entry.adds)
         for add, where in zip(entry.adds, found, strict=True):
             problem = _problem(add, where)
             if problem is not None and head.is_live(add, entry.version):

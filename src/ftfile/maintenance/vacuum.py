@@ -16,7 +16,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.units import parse_duration_s
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 from ftfile.maintenance.garbage import GarbageFile, look
 from ftfile.maintenance.horizon import is_horizon_taken_back, lower_horizon, newest_ms
 from ftfile.maintenance.open_log import own_log
@@ -187,7 +187,7 @@ def _delete(fs: FileSystem, findings: Findings) -> set[str]:
         # Notes tell of files that could not be deleted.
         kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
         paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
-        deleted = side_by_side(fs, lambda path: _tried(path, fs.delete, path), paths)
+        deleted = parallel(fs, lambda path: _tried(path, fs.delete, path), paths)
         failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
     _remove_directories(fs, findings)
     return set(failed)

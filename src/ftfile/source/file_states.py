@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.places import Place, find_part
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ _STATES: dict[Place, FileState] = {
 def file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     """Return the state of each part; lists the stage and every directory of theirs once, and looks for what is odd."""
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
-    listed = side_by_side(fs, lambda directory: list_or_empty(fs, directory), directories)
+    listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
     sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
     staged = walk(fs, layout.STAGED)
     found = [
@@ -41,5 +41,5 @@ def file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
         for part in parts
     ]
     odd = [part for part, is_there in zip(parts, found, strict=True) if not is_there]
-    places = iter(side_by_side(fs, lambda part: find_part(fs, part).place, odd))
+    places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
     return ["published" if is_there else _STATES[next(places)] for is_there in found]

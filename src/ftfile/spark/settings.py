@@ -53,7 +53,7 @@ def require_shared(fs: FileSystem, path: str) -> None:
     Raises:
         ConfigError: they do not.
     """
-    if not fs.capabilities.shared:
+    if not fs.capabilities.shared_between_processes:
         raise ConfigError(
             f"path={path!r} lives inside one process: executors, writers and readers could not see each other's files"
         )

@@ -12,8 +12,7 @@ from ftfile.core.context import Context
 from ftfile.core.errors import ConfigError, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.retry import RetryPolicy, call_with_retries
 from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.fs.retrying import RetryingFileSystem
-from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
@@ -120,7 +119,17 @@ def test_retrying_gives_up_with_the_last_error(memory: MemoryFileSystem, caplog:
         filesystem.stat("file")
     assert len(faulty.injected) == 4
     assert clock.slept_s == [1, 3, 5]
-    assert "try 3 of 4 failed, next in 5.0 s" in caplog.text
+    assert "try 3 failed, next in 5.0 s" in caplog.text
+
+
+def test_no_try_begins_after_the_time_limit(memory: MemoryFileSystem) -> None:
+    clock = ManualClock()
+    faulty = FaultyFileSystem(memory, [Fault(Unavailable, times=100)])
+    policy = RetryPolicy(attempts=None, delay_s=1, growth=3, delay_s_max=5, total_s=14.5)
+    with pytest.raises(Unavailable):
+        RetryingFileSystem(faulty, Context(clock, SeededIds(), policy)).stat("file")
+    assert clock.slept_s == [1, 3, 5, 5]
+    assert RetryPolicy(attempts=None).delay_after_s(10_000) == 5
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown, NotFound])
@@ -139,7 +148,7 @@ def test_errors_that_are_not_ours_pass() -> None:
 
 def test_a_policy_is_checked() -> None:
     assert RetryPolicy(attempts=1).delay_after_s(1) is None
-    for wrong in ({"attempts": 0}, {"delay_s": -1}, {"growth": 0.5}):
+    for wrong in ({"attempts": 0}, {"delay_s": -1}, {"growth": 0.5}, {"total_s": -1}):
         with pytest.raises(ConfigError):
             RetryPolicy(**wrong)
 

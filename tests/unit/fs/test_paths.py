@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,10 +70,10 @@ def test_a_container_is_no_part_of_names() -> None:
     ],
 )
 def test_bytes_of_names_and_paths_are_counted(path: str, more_bytes: int, is_kept: bool) -> None:
-    store = Capabilities("test", shared=True, durability="close", directory_sync=False, atomic_rename=True)
-    limited = Capabilities(
-        "test", shared=True, durability="close", directory_sync=False, atomic_rename=True, path_bytes_max=500
+    store = Capabilities(
+        "test", shared_between_processes=True, durability="close", directory_sync=False, atomic_rename=True
     )
+    limited = dataclasses.replace(store, path_bytes_max=500)
     assert (limited.fault_of(path, more_bytes) is None) == is_kept
     if max(map(len, path.split("/"))) < 100:
         assert store.fault_of(path, more_bytes) is None

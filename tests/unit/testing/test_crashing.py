@@ -26,7 +26,7 @@ class CrashingContract(LayeredContract):
     def device_syncs(self, filesystem: FileSystem) -> int | None:
         """Return how many durable contents there were; objects, which are made durable, are not synced."""
         assert isinstance(filesystem, CrashingFileSystem)
-        if filesystem.capabilities.shown == "at_close":
+        if filesystem.capabilities.visible_at == "at_close":
             return None
         return sum(operation.kind == "hsync" for operation in filesystem.journal)
 

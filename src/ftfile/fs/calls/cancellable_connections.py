@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ("Line", "hasten", "make_cuttable")
+__all__ = ("CancellableConnection", "cancellable_pools", "hasten")
 
 _this_thread = threading.local()
 
 
-class Line:
+class CancellableConnection:
     """The connection of one call, whichever it turns out to be; a `with` block in the thread of the call names it.
 
     Args:
@@ -100,8 +100,8 @@ class _Cuttable:
         return super().getresponse(*args, **more)  # type: ignore[misc]
 
 
-def _line_of_this_thread() -> Line | None:
-    line: Line | None = getattr(_this_thread, "line", None)
+def _line_of_this_thread() -> CancellableConnection | None:
+    line: CancellableConnection | None = getattr(_this_thread, "line", None)
     if line is not None and line.is_cut:
         raise ConnectionAbortedError("nobody waits for the answer")
     return line
@@ -113,8 +113,8 @@ def hasten(silence_s: float) -> None:
         line.silence_s = min(line.silence_s, silence_s)
 
 
-def make_cuttable(pool_classes: dict[str, Any]) -> dict[str, Any]:
-    """Return kinds of pools for each scheme, made of those of a pool manager, whose connections know their `Line`."""
+def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:
+    """Return pool classes for each scheme, from those of a pool manager, whose connections can be cancelled."""
     return {scheme: _pool_of_cuttable(kind) for scheme, kind in pool_classes.items()}
 
 

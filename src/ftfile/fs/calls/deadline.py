@@ -1,8 +1,9 @@
-"""Calls that end: libraries limit each silence of a connection at best, and what drips is never silent."""
+"""Calls with a deadline: libraries limit each silence of a connection at best."""
 
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import threading
 from collections import deque
@@ -19,7 +20,7 @@ __all__ = ("DATA_BYTES", "NoThreadError", "limit_s", "run_within", "start")
 
 Result = TypeVar("Result")
 
-# A line so slow that so many bytes take the time limit of a call is the slowest that data are sent over.
+# Bytes that may take as long as a call without data: the slowest connection that is waited for.
 DATA_BYTES = 1 << 20
 
 # In seconds, how often a wait is interrupted to find out whether it is in vain.
@@ -46,21 +47,14 @@ class _Worker:
     def _work(self) -> None:
         while True:
             call, future = self._calls.get()
-            answer = _answer_of(call)
+            try:
+                answer = functools.partial(future.set_result, call())
+            except BaseException as error:
+                answer = functools.partial(future.set_exception, error)
             # Idle before its caller hears of it, so that one call after the other takes one thread.
             _idle.append(self)
-            answer(future)
+            answer()
             del call, future, answer
-
-
-def _answer_of(call: Callable[[], Any]) -> Callable[[Future[Any]], None]:
-    """Run a call and return what tells a future its outcome."""
-    try:
-        result = call()
-    except BaseException as error:
-        raised = error
-        return lambda future: future.set_exception(raised)
-    return lambda future: future.set_result(result)
 
 
 # Those that wait for a call; one that hangs is not among them until it returns.
@@ -90,11 +84,11 @@ atexit.register(_wait_at_exit)
 
 
 def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
-    """Run a call in a thread of its own and return what will be its outcome.
+    """Run a call in a thread of its own and return the future of its outcome.
 
     Args:
         call: what to run.
-        awaited: the process waits for it a while before it ends, as for what may run compiled code.
+        awaited: the process waits for it a while before it ends, as for calls of compiled code.
 
     Raises:
         NoThreadError: nothing was begun.
@@ -153,11 +147,8 @@ def run_within(
 
 def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
     deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
-    wait([future], timeout_s if look is None else min(LOOK_S, timeout_s))
-    while not future.done():
-        left_s = deadline_s - SYSTEM.clock.monotonic_s()
-        if left_s <= 0:
+    while not wait([future], max(0, min(LOOK_S, deadline_s - SYSTEM.clock.monotonic_s()))).done:
+        if SYSTEM.clock.monotonic_s() >= deadline_s:
             raise TimeoutError(f"no answer within {timeout_s:g} s")
         if look is not None:
             look()
-        wait([future], min(LOOK_S, left_s))

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from ftfile.core.errors import StorageError
 
-__all__ = ("Translation",)
+__all__ = ("ErrorTranslator",)
 
 
-class Translation(ABC):
+class ErrorTranslator(ABC):
     """A `with` block in which the errors of a library become the port's.
 
     Args:
@@ -32,7 +32,7 @@ class Translation(ABC):
         self._path = path
         self._where = where
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> object:
         return None
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""Calls of a store side by side, where one costs more than a thread."""
+"""Parallel calls of a store, where a call costs more than a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
-__all__ = ("THREADS_MAX", "side_by_side")
+__all__ = ("THREADS_MAX", "parallel")
 
 THREADS_MAX = 32
 
@@ -21,7 +21,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def side_by_side(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+def parallel(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """Call for every item and return the results; raise the first error after the last call."""
     context = contextvars.copy_context()
 

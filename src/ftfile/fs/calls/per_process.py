@@ -1,4 +1,4 @@
-"""One thing of a kind for all threads of a process, such as a client: a fork shares no connections."""
+"""Objects that all threads of a process share, such as clients: a fork shares no connections."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ Made = TypeVar("Made")
 
 
 class PerProcess(Generic[Key, Made]):
-    """What is made of each key once, and once more in a fork; for the length of a process.
-
-    Args:
-        make: may raise; then nothing is kept.
-    """
+    """Objects made once for each key, and once more in a fork; if `make` raises, nothing is kept."""
 
     def __init__(self, make: Callable[[Key], Made]) -> None:
         self._make = make
@@ -28,14 +24,14 @@ class PerProcess(Generic[Key, Made]):
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def of(self, key: Key) -> Made:
-        """Return what is made of a key, in this process."""
+        """Return the object of a key in this process."""
         with self._lock:
             if key not in self._made:
                 self._made[key] = self._make(key)
             return self._made[key]
 
     def forget(self, key: Key) -> None:
-        """Make it anew when it is asked for again."""
+        """Make the object anew when it is asked for again."""
         with self._lock:
             self._made.pop(key, None)
 

@@ -1,4 +1,4 @@
-"""Finding out that no request can go through as a connection is configured, so that waiting cannot help."""
+"""Faults of a configured connection that no request gets through, so that waiting cannot help."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL",
 def tls_fault(error: BaseException, bundle: str) -> str | None:
     """Return why a connection was given up before a request was sent, and what to do; None if that is not known.
 
-    Args:
-        error: raised by a library, around what `ssl` raised.
-        bundle: name of the variable that tells the library which certificates to trust.
+    `bundle` names the variable that tells the library which certificates to trust.
     """
     for each in _causes(error):
         # Classes of libraries that derive from these have none of their attributes.
@@ -46,12 +44,7 @@ def speaks_tls(url: str) -> bool:
 
 
 def endpoint_fault(url: str, bundle: str) -> str | None:
-    """Return why no request gets through to an endpoint that has never answered, and what to do; None if not known.
-
-    Args:
-        url: of the endpoint.
-        bundle: see `tls_fault`.
-    """
+    """Return why no request reaches an endpoint that never answered, and what to do, or None; see `tls_fault`."""
     if speaks_tls(url):
         return "the server speaks TLS at this port: write https://"
     error = _handshake_error(url, ssl.create_default_context()) if url.startswith("https://") else None

@@ -52,12 +52,7 @@ Result = TypeVar("Result")
 
 
 def client_of(url: str, settings: FsspecSettings) -> FsspecClient:
-    """Return this process's client.
-
-    Raises:
-        ConfigError: the implementation is not installed, or it refuses its arguments.
-        Unavailable: it does not come to an end.
-    """
+    """Return this process's client; raises `ConfigError` and `Unavailable` as `open_location` does."""
     return _clients.of((url, settings))
 
 
@@ -66,8 +61,8 @@ class FsspecClient:
 
     Attributes:
         implementation: name of the class.
-        proven: the trial went well.
-        proving: held by who tries.
+        proven: the probe went well.
+        proving: held by the thread that probes.
     """
 
     def __init__(self, url: str, settings: FsspecSettings) -> None:
@@ -103,11 +98,7 @@ class FsspecClient:
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
     def name(self, operation: str, path: str) -> str:
-        """Return the implementation's name of a path.
-
-        Raises:
-            Unsupported: see `require_valid`; or the store may not keep it.
-        """
+        """Return the implementation's name of a path, or raise `Unsupported` for one that the store may not keep."""
         require_valid(operation, path)
         fault = fault_of(path, FORBIDDEN, blank_ends=False)
         if fault is not None:
@@ -142,20 +133,12 @@ class FsspecClient:
         return error if self._settings.hidden(str(error)) == str(error) else None
 
     def info(self, operation: str, path: str) -> FileInfo:
-        """Return what is at a path.
-
-        Raises:
-            NotFound: nothing is.
-        """
+        """Return what is at a path, or raise `NotFound`."""
         name = self.name(operation, path)
         return self.call(operation, path, lambda store: _file_info(path, _anew(store).info(name)))
 
     def file_info(self, operation: str, path: str) -> FileInfo:
-        """Return what is known of a file.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return a file's length and time; raise `NotFound` for a directory, too."""
         info = self.info(operation, path)
         if info.is_directory:
             raise NotFound(operation, path, f"a directory is there below {self.where}, and a file was asked for")
@@ -188,36 +171,17 @@ class FsspecClient:
             )
         return content
 
-    def write_over(self, operation: str, path: str, content: bytes) -> None:
-        """Write a small file over whatever is there."""
-        name = self.name(operation, path)
-        self.call(operation, path, lambda store: store.pipe_file(name, content))
-
     def delete(self, operation: str, path: str) -> None:
-        """Delete a file.
-
-        Raises:
-            NotFound: nothing is there.
-        """
+        """Delete a file, or raise `NotFound`."""
         name = self.name(operation, path)
         self.call(operation, path, lambda store: store.rm_file(name))
 
 
-def _made(key: tuple[str, FsspecSettings]) -> FsspecClient:
-    return FsspecClient(*key)
-
-
-_clients = PerProcess(_made)
+_clients: PerProcess[tuple[str, FsspecSettings], FsspecClient] = PerProcess(lambda key: FsspecClient(*key))
 
 
 class NewFile:
-    """A file that is being made where there is none; nothing of it is seen before `finish`.
-
-    Args:
-        client: see there.
-        operation: the port's method, for errors.
-        path: of the file.
-    """
+    """A file that is being made where there is none; nothing of it is seen before `finish`."""
 
     def __init__(self, client: FsspecClient, operation: str, path: str) -> None:
         self._client = client
@@ -231,12 +195,7 @@ class NewFile:
         self._call(lambda store: self._send(store, content))
 
     def finish(self, content: bytes | bytearray) -> None:
-        """Send the last part and make the file.
-
-        Raises:
-            AlreadyExists: something is there.
-            StorageError: it is not made, or not known to be; never `NotFound`.
-        """
+        """Send the last part and make the file, or raise `AlreadyExists`; `NotFound` is never raised."""
 
         def finish(store: Any) -> None:  # noqa: ANN401 - fsspec ships no types
             try:

@@ -54,12 +54,11 @@ def remote_error(
 
     Args:
         operation: the port's method.
-        path: what it was asked to act on.
+        path: its argument.
         where: the root below which the path is.
         error: raised by the implementation.
-        text: of the error, if another than its own is shown.
-        is_upload: it makes a file. Then "nothing is there" is said of the upload, which is also gone when the library
-            sent its end again after the first one took effect.
+        text: shown in place of the error's own.
+        is_upload: a file is made, and "nothing is there" is said of the upload: perhaps the library ended it twice.
     """
     kind, advice = _meaning(error) or (None, "")
     if is_upload and kind is NotFound:

@@ -1,19 +1,21 @@
-"""The driver of every store that only fsspec knows, as far as a trial shows that it keeps what commits stand on."""
+"""The driver of stores that only fsspec knows, if a probe shows that they keep what commits stand on."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, StreamClosed
-from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError
+from ftfile.fs.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
 from ftfile.fs.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, client_of
-from ftfile.fs.fsspec.probe import TRIALS, Trial, is_unclear
+from ftfile.fs.fsspec.probe import PROBES, Probe, is_unclear
 from ftfile.fs.fsspec.settings import FsspecSettings
 from ftfile.fs.paths import room_below
 
 if TYPE_CHECKING:
     from ftfile.core.context import Context
+    from ftfile.fs.api import InputFile
     from ftfile.fs.location import Location
 
 __all__ = ("FsspecFileSystem", "open_location")
@@ -25,13 +27,7 @@ _STREAM_CAPABILITIES = frozenset({"abort"})
 
 
 class FsspecFileSystem(FileSystem):
-    """What is below the URL of a store that takes whole files where there are none, as object stores do.
-
-    Args:
-        url: of the directory.
-        settings: see there.
-        context: of the process.
-    """
+    """What is below the URL of a store that takes whole files where there are none, as object stores do."""
 
     def __init__(self, url: str, settings: FsspecSettings, context: Context) -> None:
         self.context = context
@@ -39,7 +35,7 @@ class FsspecFileSystem(FileSystem):
         self._settings = settings
         self._capabilities = Capabilities(
             driver=f"fsspec:{url.partition(':')[0]}",
-            shared=True,
+            shared_between_processes=True,
             durability="close",
             directory_sync=False,
             atomic_rename=False,
@@ -47,7 +43,7 @@ class FsspecFileSystem(FileSystem):
             concurrency=16,
             forbidden=FORBIDDEN,
             blank_ends=False,
-            shown="at_close",
+            visible_at="at_close",
             implied_directories=True,
             stream_bytes=2 * BLOCK_BYTES,
             path_bytes_max=room_below(url.partition("://")[2].partition("/")[2], KEY_BYTES_MAX),
@@ -63,7 +59,7 @@ class FsspecFileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what is left to do once the trial went well: a rename is a copy and a deletion."""
+        """Return what the probe shows; a rename is a copy and a deletion."""
         return self._capabilities
 
     def prove(self, directory: str) -> None:
@@ -78,10 +74,10 @@ class FsspecFileSystem(FileSystem):
             while not client.proven:
                 tried += 1
                 try:
-                    Trial(self, (client, FsspecClient(self._url, self._settings)), directory).run()
+                    Probe(self, (client, FsspecClient(self._url, self._settings)), directory).run()
                     client.proven = True
                 except StorageError as error:
-                    if tried == TRIALS or not is_unclear(error):
+                    if tried == PROBES or not is_unclear(error):
                         raise
 
     def create(self, path: str) -> OutputStream:
@@ -89,15 +85,13 @@ class FsspecFileSystem(FileSystem):
         return _FsspecStream(path, self.client, "close")
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
-        return _FsspecFile(path, self.client.file_info("open", path).size_bytes, self.client)
+        size_bytes = self.client.file_info("open", path).size_bytes
+        return RangeFile(path, size_bytes, functools.partial(self.client.read, "read_at", path))
 
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`."""
         return self.client.info("stat", path) if path else FileInfo("", 0, 0, is_directory=True)
 
     def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory."""
         found = self.client.children("list", path)
         if path and not found:
             raise NotFound("list", path, f"nothing is there below {self._url}")
@@ -130,21 +124,20 @@ class FsspecFileSystem(FileSystem):
             raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole file where there is none."""
         with _FsspecStream(path, self.client, "create_exclusive") as stream:
             stream.write(content)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a small file over whatever is there."""
-        self.client.write_over("put", path, content)
+        client = self.client
+        name = client.name("put", path)
+        client.call("put", path, lambda store: store.pipe_file(name, content))
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
         self.client.file_info("delete", path)
         self.client.delete("delete", path)
 
     def remove_directory(self, path: str) -> bool:
-        """Say whether nothing is in the directory, which is then not there."""
+        """Return True if nothing is in the directory, which is then not there."""
         return not self.client.children("remove_directory", path)
 
 
@@ -194,21 +187,3 @@ class _FsspecStream(OutputStream):
         self._buffer = bytearray()
         self._file.give_up()
         return not self._is_doubtful
-
-
-class _FsspecFile(InputFile):
-    def __init__(self, path: str, size_bytes: int, client: FsspecClient) -> None:
-        self.path = path
-        self.size_bytes = size_bytes
-        self._client: FsspecClient | None = client
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
-        if self._client is None:
-            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
-        length = min(length, self.size_bytes - offset)
-        return self._client.read("read_at", self.path, offset, length) if length > 0 else b""
-
-    def close(self) -> None:
-        """Release the file; idempotent."""
-        self._client = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from ftfile.core.errors import (
     StorageError,
     Unsupported,
 )
+from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.fsspec.client import BLOCK_BYTES, NewFile
 from ftfile.fs.paths import join
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.fs.fsspec.client import FsspecClient
 
-__all__ = ("TRIALS", "Trial", "is_unclear")
+__all__ = ("PROBES", "Probe", "is_unclear")
 
 RACERS = 4
 ROUNDS = 5
 # Trials until one that was unclear each time counts as failed.
-TRIALS = 4
+PROBES = 4
 
 _SO_THAT = "so that two writers could undo each other's commits"
 
@@ -45,13 +45,13 @@ class _UnclearTrialError(Unsupported):
     """The store may have said so because a reply was lost, and a library sent a request again."""
 
 
-class Trial:
+class Probe:
     """Makes, races for, lists, moves and deletes files in a directory of its own.
 
     Args:
         fs: the driver.
         clients: the driver's, and another one, which has seen nothing of what the first does.
-        directory: the trial's files are in a directory in it, and gone at the end.
+        directory: the probe's files are in a directory in it, and gone at the end.
     """
 
     def __init__(self, fs: FileSystem, clients: tuple[FsspecClient, FsspecClient], directory: str) -> None:
@@ -124,9 +124,8 @@ class Trial:
             start.wait()
             return self._is_made(partial(file.finish, contents[racer]))
 
-        with ThreadPoolExecutor(RACERS) as pool:
-            won = list(pool.map(race, range(RACERS)))
-        self._one_won(name, won, contents)
+        # Each waits for the others: as many calls as racers are made at once.
+        self._one_won(name, parallel(self._fs, race, range(RACERS)), contents)
 
     def _given_up(self) -> None:
         path = self._path("given-up")
@@ -155,7 +154,7 @@ class Trial:
         self._is_gone("other")
 
     def _is_made(self, make: Callable[[], object]) -> bool:
-        """Return whether a file was made; whoever loses hears that by one error, and by no other."""
+        """Return True if a file was made; a loser is told by one error, and by no other."""
         try:
             make()
         except AlreadyExists:
@@ -225,14 +224,14 @@ class Trial:
 
 
 def is_unclear(error: StorageError) -> bool:
-    """Return True if a trial that ended so says nothing, and another one may."""
+    """Return True if a probe that ended with this error proves nothing, and another one may."""
     return isinstance(error, _UnclearTrialError) or (
         isinstance(error, AlreadyExists | OutcomeUnknown) and not _may_pass(error)
     )
 
 
 def _may_pass(error: StorageError) -> bool:
-    """Say whether the store did not answer, or not to this user, which tells nothing of what it can do."""
+    """Return True if the store did not answer, or not to this user: that proves nothing."""
     return isinstance(error, PermissionDenied | OutOfSpace) or isinstance(
         error.__cause__, TimeoutError | ConnectionError
     )

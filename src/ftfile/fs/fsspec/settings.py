@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
+from ftfile.fs.location import read_seconds
 
 if TYPE_CHECKING:
     from ftfile.fs.location import Location
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ("FsspecSettings",)
 
 # Not an argument of any constructor: how long one call may take.
-TIMEOUT = "calltimeout"
+TIMEOUT = "callTimeout"
 
 _REFERENCE = "env:"
 # By these gcsfs is told where to look for credentials, and not what they are.
@@ -52,11 +53,12 @@ class FsspecSettings:
         Raises:
             ConfigError: one is a secret itself, or the time is none.
         """
-        texts = {name: text for name, text in location.settings.items() if name.lower() != TIMEOUT}
+        texts = dict(location.settings)
+        name = next((name for name in texts if name.lower() == TIMEOUT.lower()), "")
+        given = {TIMEOUT: texts.pop(name)} if name else {}
         for name, text in texts.items():
             _refuse_secrets(name, name, _parsed(text))
-        given = [text for name, text in location.settings.items() if name.lower() == TIMEOUT]
-        return cls(tuple(sorted(texts.items())), _seconds(given[0]) if given else 60.0)
+        return cls(tuple(sorted(texts.items())), read_seconds(given, TIMEOUT, "60"))
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments, in which references are replaced by what they name.
@@ -117,13 +119,3 @@ def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON h
             "and every executor need it"
         )
     return os.environ[name]
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 < seconds < float("inf"):
-        raise ConfigError(f"storage.callTimeout={text!r}: it takes a number of seconds, such as 60")
-    return seconds

@@ -16,8 +16,8 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import retry_until
 from ftfile.fs.api import FileInfo, FileSystem
-from ftfile.fs.calls.retry import patiently
 from ftfile.fs.hdfs.errors import NotEmpty
 from ftfile.fs.hdfs.settings import require_hdfs_name
 from ftfile.fs.paths import join, room_below
@@ -76,7 +76,7 @@ class HadoopFileSystem(FileSystem):
         path = join(directory, f".{self.context.ids.unique()}.tmp")
         full = self._full("create_exclusive", path)
         try:
-            self.patiently(lambda: self._write_temporary(path, full, b""))
+            self.retry_until_ready(lambda: self._write_temporary(path, full, b""))
             mode = self.do("stat", path, lambda: self._mode(full))
         finally:
             self.discard(full)
@@ -115,7 +115,7 @@ class HadoopFileSystem(FileSystem):
                 raise Unavailable("make_directories", path, error.detail) from error
 
         try:
-            made = self.patiently(make)
+            made = self.retry_until_ready(make)
         except AlreadyExists as error:
             raise NotADirectory("make_directories", path, error.detail) from error
         if not made:
@@ -146,7 +146,7 @@ class HadoopFileSystem(FileSystem):
             self._write_temporary(path, tried[-1], content)
 
         try:
-            self.patiently(write)
+            self.retry_until_ready(write)
             temporary = tried[-1]
             self._compare(path, temporary, content)
             self.do("create_exclusive", path, lambda: self._move(temporary, full))
@@ -202,11 +202,11 @@ class HadoopFileSystem(FileSystem):
 
     def do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run a call of the library, and again while the store says that it did nothing because it is not ready."""
-        return self.patiently(lambda: self.run(operation, path, call))
+        return self.retry_until_ready(lambda: self.run(operation, path, call))
 
-    def patiently(self, call: Callable[[], Result]) -> Result:
+    def retry_until_ready(self, call: Callable[[], Result]) -> Result:
         """Call again while the store is unavailable, until patience ends."""
-        return patiently(call, self._settings.patience_s, self.context.clock)
+        return retry_until(call, self._settings.patience_s, self.context.clock)
 
     @abstractmethod
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:

@@ -16,7 +16,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.calls.error_translation import Translation
+from ftfile.fs.calls.error_translation import ErrorTranslator
 
 __all__ = ("Translated", "storage_error")
 
@@ -86,12 +86,19 @@ def _is_dangling(name: object) -> bool:
     return isinstance(name, str) and os.path.islink(name) and not os.path.exists(name)
 
 
-class Translated(Translation):
-    """A `with` block in which the operating system's errors become the port's."""
+class Translated(ErrorTranslator):
+    """A `with` block, of a path on this machine, in which the operating system's errors become the port's."""
 
-    __slots__ = ()
+    __slots__ = ("_full",)
 
     errors = (OSError,)
+
+    def __init__(self, operation: str, path: str, where: str, full: str = "") -> None:
+        super().__init__(operation, path, where)
+        self._full = full
+
+    def __enter__(self) -> str:
+        return self._full
 
     def _translated(self, error: Exception) -> StorageError:
         assert isinstance(error, OSError)

@@ -34,13 +34,13 @@ _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 _CAPABILITIES = Capabilities(
     driver="local",
-    shared=True,
+    shared_between_processes=True,
     durability="hsync",
     directory_sync=True,
     atomic_rename=True,
     stream_capabilities=_STREAM_CAPABILITIES,
     permissions=True,
-    all_hosts=False,  # it depends on what is mounted
+    shared_between_hosts=False,  # it depends on what is mounted
 )
 
 
@@ -77,29 +77,22 @@ class LocalFileSystem(FileSystem):
         return self._capabilities
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file for writing."""
-        full = self._full("create", path)
-        with Translated("create", path, self.root):
+        with self._at("create", path) as full:
             return _LocalStream(path, self._new_file(full), full, self.root)
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
-        full = self._full("open", path)
-        with Translated("open", path, self.root):
+        with self._at("open", path) as full:
             return _LocalFile(path, io.FileIO(full, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`; symbolic links are followed."""
-        full = self._full("stat", path)
-        with Translated("stat", path, self.root):
+        """Follow symbolic links."""
+        with self._at("stat", path) as full:
             return _info(path, os.stat(full))
 
     def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory."""
-        full = self._full("list", path)
         prefix = f"{path}/" if path else ""
         children = []
-        with Translated("list", path, self.root), os.scandir(full) as entries:
+        with self._at("list", path) as full, os.scandir(full) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # deleted since, or a dangling link
                     children.append(_info(prefix + entry.name, entry.stat()))
@@ -107,13 +100,12 @@ class LocalFileSystem(FileSystem):
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
         """Return the names in a directory that sort after `name`, without a look at the files."""
-        with Translated("list", path, self.root):
-            return [found for found in os.listdir(self._full("list", path)) if found > name]
+        with self._at("list", path) as full:
+            return [found for found in os.listdir(full) if found > name]
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
-        full = self._full("make_directories", path)
-        with Translated("make_directories", path, self.root):
+        with self._at("make_directories", path) as full:
             made = _make_directories(full, self._directory_mode)
             unreachable = [directory for directory in made if len(directory) <= len(self.root)]
             if unreachable or not path:
@@ -123,9 +115,7 @@ class LocalFileSystem(FileSystem):
                         _sync_directory(os.path.dirname(directory))
 
     def sync_directory(self, path: str) -> None:
-        """Make all names in the directory durable."""
-        full = self._full("sync_directory", path)
-        with Translated("sync_directory", path, self.root):
+        with self._at("sync_directory", path) as full:
             _sync_directory(full)
 
     def rename(self, source: str, target: str) -> None:
@@ -150,10 +140,9 @@ class LocalFileSystem(FileSystem):
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole, durable file in one step: a synced temporary file, linked to its name."""
-        full = self._full("create_exclusive", path)
-        parent = os.path.dirname(full)
-        temporary = f"{parent}/.{self.context.ids.unique()}.tmp"
-        with Translated("create_exclusive", path, self.root):
+        with self._at("create_exclusive", path) as full:
+            parent = os.path.dirname(full)
+            temporary = f"{parent}/.{self.context.ids.unique()}.tmp"
             try:
                 with self._new_file(temporary) as file:
                     _write_durably(file, content)
@@ -169,8 +158,7 @@ class LocalFileSystem(FileSystem):
 
     def put(self, path: str, content: bytes) -> None:
         """Write a hint over whatever is there: in place, as a rename costs fifteen times as much."""
-        full = self._full("put", path)
-        with Translated("put", path, self.root):
+        with self._at("put", path) as full:
             descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
             try:
                 _write_all(descriptor, memoryview(content))
@@ -179,15 +167,11 @@ class LocalFileSystem(FileSystem):
                 os.close(descriptor)
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
-        full = self._full("delete", path)
-        with Translated("delete", path, self.root):
+        with self._at("delete", path) as full:
             os.unlink(full)
 
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty."""
-        full = self._full("remove_directory", path)
-        with Translated("remove_directory", path, self.root):
+        with self._at("remove_directory", path) as full:
             try:
                 os.rmdir(full)
             except FileNotFoundError:
@@ -200,6 +184,10 @@ class LocalFileSystem(FileSystem):
 
     def _new_file(self, full: str) -> io.FileIO:
         return io.FileIO(full, "x", opener=lambda name, flags: os.open(name, flags, self._file_mode))
+
+    def _at(self, operation: str, path: str) -> Translated:
+        """Return a `with` block that gives the whole path and translates errors."""
+        return Translated(operation, path, self.root, self._full(operation, path))
 
     def _full(self, operation: str, path: str) -> str:
         require_valid(operation, path)
@@ -276,7 +264,6 @@ class _LocalFile(InputFile):
         return data
 
     def close(self) -> None:
-        """Release the file; idempotent."""
         with Translated("close", self.path, self._root):
             self._file.close()
 

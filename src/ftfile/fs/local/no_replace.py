@@ -28,14 +28,9 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
 
 
 def rename_in_one_step(source: str, target: str) -> bool:
-    """Rename atomically with Linux's `renameat2(RENAME_NOREPLACE)`.
+    """Rename atomically with Linux's `renameat2(RENAME_NOREPLACE)`, or raise `FileExistsError`.
 
-    Returns:
-        Whether it was done; False, with nothing changed, where C library, kernel or mount (NFS, some FUSE)
-        lack it.
-
-    Raises:
-        OSError: FileExistsError if the target exists.
+    Returns False, with nothing changed, where C library, kernel or mount (NFS, some FUSE) lack it.
     """
     function = _renameat2()
     if function is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
-from ftfile.fs.calls.retry import patiently
+from ftfile.core.retry import retry_until
 from ftfile.fs.paths import join, require_valid
 from ftfile.fs.s3.client import client_of
 from ftfile.fs.s3.errors import TooLargeToCopy
@@ -39,14 +39,7 @@ def byte_range(offset: int, length: int) -> str:
 
 
 class S3Bucket:
-    """A part of a bucket; paths are relative to it.
-
-    Args:
-        name: of the bucket.
-        prefix: without slashes around it; empty for the whole bucket.
-        settings: see there.
-        context: of the process.
-    """
+    """The part of a bucket below a prefix without slashes around it, or all of it; paths are relative to it."""
 
     def __init__(self, name: str, prefix: str, settings: S3Settings, context: Context) -> None:
         self.name = name
@@ -62,27 +55,23 @@ class S3Bucket:
         return client_of(self.settings)
 
     def key(self, operation: str, path: str) -> str:
-        """Return the name of the object.
-
-        Raises:
-            Unsupported: see `require_valid`; or it is too long.
-        """
+        """Return the name of the object, or raise `Unsupported` for one that is not valid, or too long."""
         require_valid(operation, path)
         key = join(self.prefix, path)
         if len(key) * 4 > KEY_BYTES_MAX and len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
             raise Unsupported(operation, path, f"with the prefix, it has more than {KEY_BYTES_MAX} bytes; shorten it")
         return key
 
-    def send(self, operation: str, path: str, method: str, **parameters: object) -> Mapping[str, Any]:
+    def send(self, operation: str, path: str, method: str, **parameters: Any) -> Mapping[str, Any]:  # noqa: ANN401
         """Send one request that concerns the bucket; see `S3Client.send`."""
         return self.client.send(operation, path, self.where, method, Bucket=self.name, **parameters)
 
-    def patiently(self, call: Callable[[], Result]) -> Result:
-        """Call again while the store is unavailable, until patience ends."""
-        return patiently(call, self.settings.patience_s, self.clock)
+    def retry_until_ready(self, call: Callable[[], Result]) -> Result:
+        """Call again while the store is unavailable, for `storage.patience` seconds."""
+        return retry_until(call, self.settings.patience_s, self.clock)
 
     def repeat(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Call what may be done twice, until there is an answer or patience ends.
+        """Call what may be done twice, until there is an answer, for `storage.patience` seconds.
 
         Raises:
             OutcomeUnknown: of one try, there was no answer.
@@ -99,7 +88,7 @@ class S3Bucket:
                 raise Unavailable(operation, path, error.detail) from error
 
         try:
-            return self.patiently(attempt)
+            return self.retry_until_ready(attempt)
         except _OF_ALL_TRIES:
             raise
         except StorageError as error:
@@ -109,13 +98,7 @@ class S3Bucket:
             raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
     def settle(self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]) -> None:
-        """Send what makes an object on the condition that there is none, until it is certain who made it.
-
-        Args:
-            operation: the port's method, for errors.
-            path: of the object.
-            identity: returns that of what is made, None where it has none.
-            call: sends the request.
+        """Call what makes an object of an identity, if there is none, until it is certain who made it.
 
         Raises:
             AlreadyExists: another made it.
@@ -159,7 +142,7 @@ class S3Bucket:
         return found
 
     def discard(self, path: str, identity: str) -> bool:
-        """Delete an object if it is the one of this id, and say whether there is none of it."""
+        """Delete an object if it has this id, and return True if nothing is left of it."""
         try:
             if self.identity("delete", path) == identity:
                 self.delete("delete", path)
@@ -168,18 +151,14 @@ class S3Bucket:
         return True
 
     def head(self, operation: str, path: str) -> Mapping[str, Any]:
-        """Return what is known of an object without its content.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return the headers of an object, or raise `NotFound`."""
         key = self.key(operation, path)
         return self.looking(operation, path, lambda: self.send("stat", path, "head_object", Key=key or "/"))
 
     def read(
         self, operation: str, path: str, length: int | None = None, **parameters: object
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """Return bytes, so many where that is known, and what comes with them; again where they did not come whole."""
+        """Return bytes, `length` if given, and what comes with them; ask again if they did not come whole."""
         key = self.key(operation, path)
 
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
@@ -199,14 +178,14 @@ class S3Bucket:
     def looking(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Call what changes nothing, for an operation that may be another."""
         try:
-            return self.patiently(call)
+            return self.retry_until_ready(call)
         except StorageError as error:
             if error.operation == operation:
                 raise
             raise type(error)(operation, path, error.detail) from error
 
     def has_children(self, operation: str, path: str) -> bool:
-        """Say whether there is an object in a directory, or below."""
+        """Return True if there is an object in a directory, or below."""
         prefix = self.directory_key(operation, path)
         page = self.looking(
             operation, path, lambda: self.send("list", path, "list_objects_v2", Prefix=prefix, MaxKeys=1)
@@ -216,7 +195,7 @@ class S3Bucket:
     def pages(self, operation: str, path: str, **parameters: object) -> Iterator[Mapping[str, Any]]:
         """Yield the answers to a listing, however many it takes."""
         while True:
-            page = self.patiently(lambda: self.send(operation, path, "list_objects_v2", **parameters))
+            page = self.retry_until_ready(lambda: self.send(operation, path, "list_objects_v2", **parameters))
             yield page
             if not page.get("IsTruncated"):
                 return

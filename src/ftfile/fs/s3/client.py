@@ -15,7 +15,7 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
-from ftfile.fs.calls.cancellable_connections import Line, make_cuttable
+from ftfile.fs.calls.cancellable_connections import CancellableConnection, cancellable_pools
 from ftfile.fs.calls.deadline import NoThreadError, limit_s, run_within
 from ftfile.fs.calls.per_process import PerProcess
 from ftfile.fs.calls.tls import speaks_tls, tls_fault
@@ -37,10 +37,9 @@ BUNDLE = "AWS_CA_BUNDLE"
 # How much is given to a socket at once: all of it must go within the time limit, while sending that of connecting.
 _PIECE_BYTES = 128 << 10
 _REFUSED = 300
-# For what the store itself copies or puts together, it may take so many times as long as for an answer.
+# Copying and completing are work of the store itself: it may take this many times as long.
 _STORE_WORKS, _WORK_FACTOR = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"}), 10
-# What a success says at least. Without it, the answer was cut short, and may have been none: the status of a copy or
-# of a completion is sent before its outcome is known.
+# What a success says at least: the status of a copy or of a completion is sent before its outcome is known.
 _PROOFS: Mapping[str, tuple[str, ...]] = {
     "put_object": ("ETag",),
     "copy_object": ("CopyObjectResult", "ETag"),
@@ -55,11 +54,7 @@ _NO_HEADER = (
 
 
 def client_of(settings: S3Settings) -> S3Client:
-    """Return this process's client: making one takes a quarter of a second.
-
-    Raises:
-        ConfigError: the library is missing, or the settings name what is not there.
-    """
+    """Return this process's client; making one takes a quarter of a second, and may raise `ConfigError`."""
     return _clients.of(settings)
 
 
@@ -68,7 +63,7 @@ class S3Client:
 
     Attributes:
         slots: one is held for each part of a large file that is under way.
-        proven: of which buckets it is known that they keep conditions; whether also those of copies.
+        proven: buckets that keep conditions, and True for those that keep conditions of copies, too.
     """
 
     def __init__(self, settings: S3Settings) -> None:
@@ -110,24 +105,8 @@ class S3Client:
         # A library that has them elsewhere leaves threads to calls that take too long; all else is as it is.
         with contextlib.suppress(AttributeError):
             http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
-            http._pool_classes_by_scheme = make_cuttable(http._pool_classes_by_scheme)  # noqa: SLF001
+            http._pool_classes_by_scheme = cancellable_pools(http._pool_classes_by_scheme)  # noqa: SLF001
             http._manager.pool_classes_by_scheme = http._pool_classes_by_scheme  # noqa: SLF001
-
-    def send(self, operation: str, path: str, where: str, method: str, **parameters: object) -> Mapping[str, Any]:
-        """Send one request and return the answer.
-
-        Args:
-            operation: the port's method, for errors.
-            path: what it was asked to act on.
-            where: the root below which the path is.
-            method: of the library's client.
-            parameters: of the request.
-
-        Raises:
-            StorageError: see `remote_error`.
-        """
-        factor = _WORK_FACTOR if method in _STORE_WORKS else 1
-        return self._sent(Line(self._timeout_s * factor), operation, path, where, method, parameters)
 
     def fetch(self, operation: str, path: str, where: str, **parameters: object) -> tuple[bytes, Mapping[str, Any]]:
         """Get an object, or a range of it, and return all its bytes and the answer; see `send`.
@@ -135,8 +114,8 @@ class S3Client:
         Raises:
             Unavailable: they did not come whole.
         """
-        line = Line(self._timeout_s)
-        answer = self._sent(line, operation, path, where, "get_object", parameters)
+        line = CancellableConnection(self._timeout_s)
+        answer = self.send(operation, path, where, "get_object", line=line, **parameters)
         timeout_s = limit_s(self._timeout_s, answer.get("ContentLength", 0))
         try:
             # Not in a `with` block: it goes round the library's own checks, and waits for what is being read.
@@ -145,10 +124,24 @@ class S3Client:
             raise self._translated(operation, path, where, error) from error
         return content, answer
 
-    def _sent(
-        self, line: Line, operation: str, path: str, where: str, method: str, parameters: Mapping[str, object]
+    def send(
+        self,
+        operation: str,
+        path: str,
+        where: str,
+        method: str,
+        *,
+        line: CancellableConnection | None = None,
+        **parameters: Any,  # noqa: ANN401 - as the library takes them
     ) -> Mapping[str, Any]:
-        body: Any = parameters.get("Body", b"")
+        """Send one request by a method of the library's client and return the answer.
+
+        `operation`, one of the port's, `path` and `where`, the root below which it is, are for errors.
+
+        Raises:
+            StorageError: see `remote_error`.
+        """
+        line = line or CancellableConnection(self._timeout_s * (_WORK_FACTOR if method in _STORE_WORKS else 1))
 
         def call() -> Mapping[str, Any]:
             with line:
@@ -156,7 +149,7 @@ class S3Client:
             return answer
 
         try:
-            answer = run_within(limit_s(line.silence_s, len(body)), call, _close, line.cut)
+            answer = run_within(limit_s(line.silence_s, len(parameters.get("Body", b""))), call, _close, line.cut)
             self._require_proof(method, answer)
         except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):
@@ -167,11 +160,7 @@ class S3Client:
         return answer
 
     def _require_proof(self, method: str, answer: Mapping[str, Any]) -> None:
-        """Refuse an answer that does not say what a success says.
-
-        Raises:
-            IncompleteReadError: it does not.
-        """
+        """Raise `IncompleteReadError` for an answer that does not say what a success says."""
         said: Any = answer
         for name in _PROOFS.get(method, ()):
             said = said.get(name)
@@ -179,12 +168,9 @@ class S3Client:
                 raise self._errors.IncompleteReadError(actual_bytes=0, expected_bytes=f"an answer with {name}")
 
     def _require_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
-        """Refuse an answer that was cut short: the library takes what came, and nothing for an empty listing.
+        """Raise `IncompleteReadError` for an answer that was cut short: the library takes what came.
 
         What is read of a body later is compared by the library.
-
-        Raises:
-            IncompleteReadError: bytes are missing.
         """
         verb, headers, body = operation_model.http["method"], response_dict["headers"], response_dict["body"]
         came = len(body) if isinstance(body, bytes) and verb != "HEAD" else None
@@ -201,7 +187,7 @@ class S3Client:
             raise self._errors.IncompleteReadError(actual_bytes=came or 0, expected_bytes=promised or "more")
 
     def _is_refused_header(self, error: Exception) -> bool:
-        """Say whether nothing was sent because credentials cannot stand in a header."""
+        """Return True if nothing was sent because credentials cannot stand in a header."""
         cause = error.kwargs.get("error") if isinstance(error, self._errors.HTTPClientError) else None
         # `http.client` says so of what it was given; what it cannot encode is no header either.
         return isinstance(cause, UnicodeEncodeError) or (
@@ -278,4 +264,4 @@ class _Pieces:
         return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
 
     def seek(self, _: int) -> None:
-        """Do nothing: whoever sends it again, as to another region, begins anew."""
+        """Do nothing: sending again, as to another region, begins anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import (
@@ -9,11 +10,10 @@ from ftfile.core.errors import (
     ConfigError,
     NotFound,
     OutcomeUnknown,
-    StreamClosed,
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.api import Capabilities, CopyingStream, FileInfo, FileSystem, RangeFile
 from ftfile.fs.paths import join, parent_of, room_below
 from ftfile.fs.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket
 from ftfile.fs.s3.client import CONCURRENCY
@@ -24,6 +24,7 @@ from ftfile.fs.s3.settings import PART_BYTES_MIN, S3Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ftfile.fs.api import InputFile, OutputStream
     from ftfile.fs.location import Location
 
 __all__ = ("S3FileSystem", "open_location")
@@ -35,24 +36,20 @@ _STREAM_CAPABILITIES = frozenset({"abort", "copy"})
 
 
 class S3FileSystem(FileSystem):
-    """The objects of a bucket whose keys begin with a prefix.
-
-    Args:
-        bucket: see there.
-    """
+    """The objects of a bucket whose keys begin with a prefix."""
 
     def __init__(self, bucket: S3Bucket) -> None:
         self._bucket = bucket
         self._capabilities = Capabilities(
             driver="s3",
-            shared=True,
+            shared_between_processes=True,
             durability="close",
             directory_sync=False,
             atomic_rename=False,
             stream_capabilities=_STREAM_CAPABILITIES,
             concurrency=CONCURRENCY,
-            patient=True,
-            shown="at_close",
+            retries_internally=True,
+            visible_at="at_close",
             implied_directories=True,
             stream_bytes=bucket.settings.part_bytes,
             path_bytes_max=room_below(bucket.prefix, KEY_BYTES_MAX),
@@ -81,19 +78,13 @@ class S3FileSystem(FileSystem):
         return _S3Stream(path, self._bucket)
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
-        self._bucket.key("open", path)
         head = self._bucket.head("open", path)
-        return _S3File(path, int(head["ContentLength"]), self._bucket)
+        return RangeFile(path, int(head["ContentLength"]), functools.partial(self._bucket.read_range, "read_at", path))
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of a file by one request."""
-        self._bucket.key("read", path)
         return self._bucket.read("read", path)[0]
 
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`."""
-        self._bucket.key("stat", path)
         if not path:
             return FileInfo("", 0, 0, is_directory=True)
         try:
@@ -158,25 +149,20 @@ class S3FileSystem(FileSystem):
             raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole file by one request."""
         self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a small file over whatever is there."""
         key, metadata = self._bucket.key("put", path), {ID: self._bucket.ids.unique()}
         self._bucket.repeat(
             "put", path, lambda: self._bucket.send("put", path, "put_object", Key=key, Body=content, Metadata=metadata)
         )
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
-        self._bucket.key("delete", path)
         self._bucket.head("delete", path)
         self._bucket.delete("delete", path)
 
     def remove_directory(self, path: str) -> bool:
-        """Say whether nothing is in the directory, which is then not there."""
-        self._bucket.key("remove_directory", path)
+        """Return True if nothing is in the directory, which is then not there."""
         return not self._bucket.has_children("remove_directory", path)
 
     def _copy(self, source: str, target: str) -> None:
@@ -267,7 +253,7 @@ def _milliseconds(answer: Mapping[str, Any]) -> int:
     return int(answer["LastModified"].timestamp()) * 1000
 
 
-class _S3Stream(OutputStream):
+class _S3Stream(CopyingStream):
     """Sends a small file by one request when it is closed, and a large one part by part, of which nothing is seen."""
 
     def __init__(self, path: str, bucket: S3Bucket) -> None:
@@ -324,21 +310,3 @@ class _S3Stream(OutputStream):
         if self._upload is None:
             self._upload = S3Upload(self._bucket, "write", self.path, self._identity)
         return self._upload
-
-
-class _S3File(InputFile):
-    def __init__(self, path: str, size_bytes: int, bucket: S3Bucket) -> None:
-        self.path = path
-        self.size_bytes = size_bytes
-        self._bucket: S3Bucket | None = bucket
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
-        if self._bucket is None:
-            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
-        length = min(length, self.size_bytes - offset)
-        return self._bucket.read_range("read_at", self.path, offset, length) if length > 0 else b""
-
-    def close(self) -> None:
-        """Release the file; idempotent."""
-        self._bucket = None

@@ -1,16 +1,16 @@
-"""One file in many requests: its parts are sent or copied side by side, and nothing is seen until it is completed."""
+"""Multipart uploads: parts are sent or copied in parallel, and nothing is seen until the upload is completed."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import itertools
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import AlreadyExists, NotFound, StorageError, Unavailable, Unsupported
+from ftfile.fs.calls.deadline import NoThreadError, start
 from ftfile.fs.s3.bucket import ID, NEW, byte_range
-from ftfile.fs.s3.client import PARTS_AT_ONCE
 from ftfile.fs.s3.errors import UploadGone
 
 if TYPE_CHECKING:
@@ -27,14 +27,7 @@ COPY_BYTES_MAX = 512 << 20
 
 
 class S3Upload:
-    """A file that is being made of parts.
-
-    Args:
-        bucket: where.
-        operation: the port's method, for errors.
-        path: of the file.
-        identity: of the file; None for none.
-    """
+    """A file that is being made of parts; `operation` is the port's, for errors, `identity` the file's, if any."""
 
     def __init__(self, bucket: S3Bucket, operation: str, path: str, identity: str | None) -> None:
         self._bucket = bucket
@@ -45,27 +38,22 @@ class S3Upload:
         metadata = {ID: identity} if identity is not None else {}
         # A second try leaves an upload that nobody knows; see docs/object-stores.md for how stores clear them away.
         self._id: str = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
-        self._pool = ThreadPoolExecutor(PARTS_AT_ONCE)
         self._parts: list[Future[str]] = []
         self._size_bytes = 0
         self._taken = False
 
     def send(self, content: bytes | bytearray) -> None:
-        """Send the next part beside others; waits while as many are under way as may be.
-
-        Raises:
-            Unsupported: it is one part too many.
-        """
+        """Send the next part beside others; waits for a slot, and raises `Unsupported` if a file has too many parts."""
         self._size_bytes += len(content)
         self._start(lambda number: self._part(number, "upload_part", Body=content)["ETag"])
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Copy the next parts from another object, likewise: as few as requests can copy, of about one length."""
+        """Copy the next parts from another object in as few requests as possible; see `send`."""
         origin, count = self._bucket.origin(self._operation, source), -(-length // COPY_BYTES_MAX)
         self._size_bytes += length
         bounds = [offset + length * place // count for place in range(count + 1)]
-        for start, end in itertools.pairwise(bounds):
-            self._start(functools.partial(self._copy, source, origin, byte_range(start, end - start)))
+        for first, end in itertools.pairwise(bounds):
+            self._start(functools.partial(self._copy, source, origin, byte_range(first, end - first)))
 
     def _copy(self, source: str, origin: Mapping[str, str], copied: str, number: int) -> str:
         try:
@@ -76,14 +64,8 @@ class S3Upload:
         return tag
 
     def complete(self) -> None:
-        """Make the file of its parts where there is none.
-
-        Raises:
-            AlreadyExists: something is there.
-            StorageError: a part could not be sent, or the file not be made; `abort` what is left.
-        """
+        """Make the file of its parts, or raise `AlreadyExists`; after any error, `abort` what is left."""
         parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
-        self._pool.shutdown()
         try:
             self._bucket.settle(self._operation, self._path, lambda: self._identity, lambda: self._complete(parts))
         finally:
@@ -113,10 +95,8 @@ class S3Upload:
 
     def abort(self) -> None:
         """Give up the parts, as far as that can be done."""
-        for part in self._parts:
-            part.cancel()
         # A part that arrives later would stay.
-        self._pool.shutdown()
+        wait(self._parts)
         with contextlib.suppress(StorageError):
             self._repeat("abort_multipart_upload", UploadId=self._id)
 
@@ -131,10 +111,10 @@ class S3Upload:
         slots = self._bucket.client.slots
         slots.acquire()
         try:
-            part = self._pool.submit(send, number)
-        except RuntimeError as error:
+            part = start(functools.partial(send, number), awaited=False)
+        except NoThreadError as error:
             slots.release()
-            raise Unavailable(self._operation, self._path, f"{error}: raise the limit of threads") from error
+            raise Unavailable(self._operation, self._path, str(error)) from error
         except BaseException:
             slots.release()
             raise

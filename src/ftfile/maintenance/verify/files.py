@@ -9,7 +9,7 @@ from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.places import Place, find_part, has_content
 from ftfile.core.errors import NotFound
-from ftfile.fs.calls.parallel import side_by_side
+from ftfile.fs.calls.parallel import parallel
 from ftfile.maintenance.verify.findings import Finding, MoveAside, Publish, RetireAgain
 from ftfile.maintenance.verify.history import add_hash
 from ftfile.maintenance.verify.log_scan import REPAIR
@@ -94,7 +94,7 @@ def _compare_segments(
 
 def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
     """Look once more for what is not simply at its final name, one by one."""
-    found = side_by_side(files.fs, lambda add: find_part(files.fs, add), odd)
+    found = parallel(files.fs, lambda add: find_part(files.fs, add), odd)
     for add, where in zip(odd, found, strict=True):
         final = add.final_path or ""
         if where.place is Place.PUBLISHED:

@@ -151,7 +151,7 @@ def _check_publish(how: str | None, store: Capabilities) -> None:
         raise ConfigError(f"publish=rename: the file system {store.driver!r} has no rename in one step; {_OUT}")
     if how == "copy" and store.atomic_rename:
         raise ConfigError(f"publish=copy: the file system {store.driver!r} renames in one step; {_OUT}")
-    if how == "direct" and store.shown != "at_close":
+    if how == "direct" and store.visible_at != "at_close":
         raise ConfigError(
             f"publish=direct: the file system {store.driver!r} shows files while they are written; {_OUT}"
         )

@@ -141,7 +141,7 @@ class OutputStreamContract(WritingContract):
                 stream.hflush()
             # A store may learn the length late; 0 does not mean that the file is empty.
             lengths = self.seen_lengths(filesystem, "file")
-            assert bool(lengths) == (filesystem.capabilities.shown == "at_create")
+            assert bool(lengths) == (filesystem.capabilities.visible_at == "at_create")
             if lengths:
                 assert max(lengths) <= len(self.reader(filesystem).read("file")) <= len(b"data")
         assert self.seen_lengths(filesystem, "file") == {len(b"data")}
@@ -179,7 +179,7 @@ class OutputStreamContract(WritingContract):
     def test_os26_a_second_writer_is_refused(self, filesystem: FileSystem) -> None:
         with filesystem.create("file") as stream:
             stream.write(b"first")
-            if filesystem.capabilities.shown == "at_create":
+            if filesystem.capabilities.visible_at == "at_create":
                 self.refused(self.second_client(filesystem), "file")
         self.refused(self.second_client(filesystem), "file")
         assert self.stored(filesystem, "file") == b"first"
@@ -210,7 +210,7 @@ class OutputStreamContract(WritingContract):
         other = self.second_client(filesystem)
         with filesystem.create("file") as stream:
             stream.write(b"data")
-            if filesystem.capabilities.shown == "at_create":
+            if filesystem.capabilities.visible_at == "at_create":
                 assert other.exists("file")
                 with pytest.raises(AlreadyExists):
                     other.create("file")
@@ -242,7 +242,7 @@ class OutputStreamContract(WritingContract):
         with filesystem.create("file") as stream:
             for start in range(0, len(content), 1 << 20):
                 stream.write(content[start : start + (1 << 20)])
-                if filesystem.capabilities.shown == "at_close":
+                if filesystem.capabilities.visible_at == "at_close":
                     assert not other.exists("file")
                 else:
                     assert content.startswith(other.read("file"))

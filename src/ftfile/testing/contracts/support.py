@@ -80,7 +80,7 @@ class ContractSupport:
 
         Where files are shown at close, somebody else takes the name; elsewhere a decorator fails by default.
         """
-        if filesystem.capabilities.shown == "at_close":
+        if filesystem.capabilities.visible_at == "at_close":
             write(self.second_client(filesystem), path, b"somebody else's")
             yield filesystem
         else:
@@ -113,7 +113,7 @@ class ContractSupport:
         """Check that no file can be written over what is at `path`, and return the error that says so."""
         with pytest.raises(AlreadyExists) as caught:  # noqa: PT012 - which of the two depends on the store
             stream = filesystem.create(path)
-            if filesystem.capabilities.shown == "at_close":
+            if filesystem.capabilities.visible_at == "at_close":
                 with stream:
                     stream.write(b"refused")
         return caught.value

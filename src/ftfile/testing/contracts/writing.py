@@ -35,7 +35,7 @@ class WritingContract(ContractSupport):
 
     def test_os1_create_shows_an_empty_file_at_once(self, filesystem: FileSystem) -> None:
         with filesystem.create("file"):
-            expected = {0} if filesystem.capabilities.shown == "at_create" else set()
+            expected = {0} if filesystem.capabilities.visible_at == "at_create" else set()
             assert self.seen_lengths(filesystem, "file") == expected
         assert self.seen_lengths(filesystem, "file") == {0}
 
@@ -176,7 +176,7 @@ class WritingContract(ContractSupport):
                 for _ in range(100):
                     stream.flush()
             assert self.all_device_syncs(filesystem) == before
-            if filesystem.capabilities.shown == "at_close":
+            if filesystem.capabilities.visible_at == "at_close":
                 assert self.seen_lengths(filesystem, "file") == set()
             stream.write(b"ta")
         assert self.stored(filesystem, "file") == b"data"

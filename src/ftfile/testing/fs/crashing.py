@@ -73,13 +73,13 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         self._store = store
         self._capabilities = Capabilities(
             driver="crashing",
-            shared=False,
+            shared_between_processes=False,
             durability="hsync" if "hsync" in STREAMS[store].offered else "close",
             directory_sync=store == "disk",
             atomic_rename=store != "s3",
             stream_capabilities=STREAMS[store].offered,
-            all_hosts=store == "s3",
-            shown="at_close" if store == "s3" else "at_create",
+            shared_between_hosts=store == "s3",
+            visible_at="at_close" if store == "s3" else "at_create",
             implied_directories=store == "s3",
             copy_bytes_min=int(store == "s3"),
         )

@@ -24,12 +24,12 @@ _STREAM_CAPABILITIES = frozenset({"hflush", "abort"})
 
 _CAPABILITIES = Capabilities(
     driver="memory",
-    shared=False,
+    shared_between_processes=False,
     durability="none",
     directory_sync=False,
     atomic_rename=True,
     stream_capabilities=_STREAM_CAPABILITIES,
-    all_hosts=False,
+    shared_between_hosts=False,
 )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import StorageError
 from ftfile.fs.calls.deadline import start
-from ftfile.fs.hdfs.native.errors import Answers
+from ftfile.fs.hdfs.native.errors import NativeErrorTranslator
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -49,7 +49,7 @@ def close_early(client: hdfs_native.Client, full: str, writer: RawFileWriter, si
     closing = start(writer.close)
     if size_bytes and len(_left_behind) < LEFT_BEHIND_MAX:
         # Whatever is said here, the library's own answer is the one that counts.
-        with contextlib.suppress(StorageError), Answers("close", full, "HDFS"):
+        with contextlib.suppress(StorageError), NativeErrorTranslator("close", full, "HDFS"):
             if _is_released(client, full, size_bytes, closing):
                 _left_behind.add(closing)
                 closing.add_done_callback(_left_behind.discard)

@@ -15,14 +15,14 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.fs.calls.deadline import NoThreadError
-from ftfile.fs.calls.error_translation import Translation
+from ftfile.fs.calls.error_translation import ErrorTranslator
 from ftfile.fs.hdfs.errors import READING, expired, no_ticket, remote_error
 from ftfile.fs.hdfs.native.nodes import NoNameNodeError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ("CODED", "Answers")
+__all__ = ("CODED", "NativeErrorTranslator")
 
 CODED = (
     "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
@@ -44,7 +44,7 @@ def _is_panic(error: BaseException) -> bool:
     return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
 
 
-class Answers(Translation):
+class NativeErrorTranslator(ErrorTranslator):
     """A `with` block in which the library's errors become the port's."""
 
     __slots__ = ()

@@ -51,7 +51,7 @@ class _Driver(Protocol):
         client: hdfs_native.Client | None = ...,
     ) -> Result: ...
 
-    def patiently(self, call: Callable[[], Result]) -> Result: ...
+    def retry_until_ready(self, call: Callable[[], Result]) -> Result: ...
 
     def discard(self, full: str) -> bool: ...
 
@@ -112,7 +112,7 @@ class NativeStream(OutputStream):
             client = self._file.client if self._file is not None else None
             self._file = self._fs.run(operation, self.path, work, data_bytes=data_bytes, client=client)
         else:
-            self._fs.patiently(lambda: self._try(operation, call, data_bytes))
+            self._fs.retry_until_ready(lambda: self._try(operation, call, data_bytes))
 
     def _try(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int) -> None:
         begun = threading.Event()
@@ -165,7 +165,7 @@ class NativeFile(InputFile):
         if length <= 0:
             return b""
         read = functools.partial(reader.read_range, offset, length)
-        return bytes(self._fs.patiently(lambda: self._fs.run("read_at", self.path, read, data_bytes=length)))
+        return bytes(self._fs.retry_until_ready(lambda: self._fs.run("read_at", self.path, read, data_bytes=length)))
 
     def close(self) -> None:
         """Release the file; idempotent."""

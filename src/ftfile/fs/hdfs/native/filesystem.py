@@ -23,7 +23,7 @@ from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputS
 from ftfile.fs.calls.deadline import limit_s, start
 from ftfile.fs.hdfs.base import HadoopFileSystem
 from ftfile.fs.hdfs.native.close import close_early
-from ftfile.fs.hdfs.native.errors import CODED, Answers
+from ftfile.fs.hdfs.native.errors import CODED, NativeErrorTranslator
 from ftfile.fs.hdfs.native.files import STREAM_BYTES, STREAM_CAPABILITIES, NativeFile, NativeStream, OpenFile
 from ftfile.fs.hdfs.native.nodes import name_nodes
 from ftfile.fs.hdfs.settings import FORBIDDEN, HadoopSettings
@@ -43,7 +43,7 @@ REMEMBERED_DIRECTORIES = 1000
 
 _CAPABILITIES = Capabilities(
     driver="hdfs",
-    shared=True,
+    shared_between_processes=True,
     durability="hsync",
     directory_sync=False,
     atomic_rename=True,
@@ -52,7 +52,7 @@ _CAPABILITIES = Capabilities(
     replication=True,
     concurrency=16,
     forbidden=FORBIDDEN,
-    patient=True,
+    retries_internally=True,
     stream_bytes=STREAM_BYTES,
 )
 
@@ -124,8 +124,8 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def _put(self, path: str, full: str, content: bytes) -> None:
         """Write a hint, which others see a moment later, when it is closed."""
         file = self.do("put", path, lambda: self.writer(full, overwrite=True))
-        self.patiently(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
-        with Answers("put", path, self.where):
+        self.retry_until_ready(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
+        with NativeErrorTranslator("put", path, self.where):
             closing = start(lambda: self.finish(full, file, len(content)))
         with self._lock:
             self._hints[path] = file.client, closing
@@ -150,7 +150,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             client: which is called; by default this process's own.
         """
         self._settle(path)
-        with Answers(operation, path, self.where):
+        with NativeErrorTranslator(operation, path, self.where):
             limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
             return self._nodes.run(limit, call, client or self._nodes.client())
 
@@ -159,7 +159,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         with self._lock:
             client, closing = self._hints.pop(path, (None, None)) if self._hints else (None, None)
         if client is not None and closing is not None:
-            with contextlib.suppress(StorageError), Answers("put", path, self.where):
+            with contextlib.suppress(StorageError), NativeErrorTranslator("put", path, self.where):
                 self._nodes.run(self._settings.timeout_s, closing.result, client)
 
     def begin_in_fork(self) -> None:

@@ -16,9 +16,9 @@ from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
 from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
-from ftfile.fs.calls.cancellable_connections import Line, hasten, make_cuttable
+from ftfile.fs.calls.cancellable_connections import CancellableConnection, cancellable_pools, hasten
 from ftfile.fs.calls.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
-from ftfile.fs.calls.error_translation import Translation
+from ftfile.fs.calls.error_translation import ErrorTranslator
 from ftfile.fs.hdfs.errors import READING, expired, no_ticket, remote_error
 from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError
 from ftfile.fs.hdfs.webhdfs.security import NoTicketError, kerberos_auth, require_tls, scrub
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.hdfs.webhdfs.nodes import WebNodes
 
-__all__ = ("Answers", "Upload", "WebClient", "connect")
+__all__ = ("Upload", "WebClient", "WebErrorTranslator", "connect")
 
 # Of a short request that finds out whether a server answers.
 PULSE_S = 2.0
@@ -103,7 +103,7 @@ class _Session(requests.Session):
     def _is_active(self, node: str) -> bool:
         """Return True if a NameNode answers as the active one."""
         ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", timeout=PULSE_S)
-        line = Line(PULSE_S)
+        line = CancellableConnection(PULSE_S)
 
         def call() -> bool:
             with line:
@@ -120,7 +120,7 @@ class _Session(requests.Session):
         Raises:
             RequestException: it is not, or not all of it.
         """
-        line = Line(self._timeout_s)
+        line = CancellableConnection(self._timeout_s)
 
         def call() -> requests.Response:
             with line:
@@ -150,7 +150,7 @@ class _Session(requests.Session):
             raise _ShortError(f"{len(content)} of {promised} bytes came", request=response.request)
         return response
 
-    def _content(self, response: requests.Response, line: Line, promised: str | None) -> bytes:
+    def _content(self, response: requests.Response, line: CancellableConnection, promised: str | None) -> bytes:
         if promised is not None:
             return run_within(limit_s(self._timeout_s, int(promised)), lambda: response.content, cut=line.cut)
         # However many there are, each so many bytes have their time.
@@ -264,7 +264,7 @@ def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, 
     session = _Session(timeout_s, nodes)
     for scheme in ("http://", "https://"):
         adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
-        adapter.poolmanager.pool_classes_by_scheme = make_cuttable(adapter.poolmanager.pool_classes_by_scheme)
+        adapter.poolmanager.pool_classes_by_scheme = cancellable_pools(adapter.poolmanager.pool_classes_by_scheme)
         session.mount(scheme, adapter)
     # Who cannot connect is to say so before the time of the request is over.
     more: dict[str, Any] = {"timeout": (connect_timeout_s(timeout_s), timeout_s), "session": session}
@@ -283,7 +283,7 @@ def _client_for(url: str, user: str, token: str | None, *, kerberos: bool, **mor
     return client
 
 
-class Answers(Translation):
+class WebErrorTranslator(ErrorTranslator):
     """A `with` block in which what the servers and the network say becomes the port's errors."""
 
     __slots__ = ()

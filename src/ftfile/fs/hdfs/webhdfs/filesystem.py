@@ -28,7 +28,7 @@ from ftfile.fs.hdfs.environment import current_user, is_kerberos
 from ftfile.fs.hdfs.file_checksum import checksum_for, digest_of
 from ftfile.fs.hdfs.settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
-from ftfile.fs.hdfs.webhdfs.client import Answers, Upload, connect
+from ftfile.fs.hdfs.webhdfs.client import Upload, WebErrorTranslator, connect
 from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _STREAM_CAPABILITIES = frozenset({"abort"})
 
 _CAPABILITIES = Capabilities(
     driver="webhdfs",
-    shared=True,
+    shared_between_processes=True,
     durability="close",
     directory_sync=False,
     atomic_rename=True,
@@ -57,7 +57,7 @@ _CAPABILITIES = Capabilities(
     replication=True,
     concurrency=16,
     forbidden=FORBIDDEN,
-    patient=True,
+    retries_internally=True,
     stream_bytes=CHUNK_BYTES,
 )
 
@@ -124,7 +124,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run a call of the library once; each of its requests has its time limit."""
-        with Answers(operation, path, self.where):
+        with WebErrorTranslator(operation, path, self.where):
             return call()
 
     def read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
@@ -284,7 +284,7 @@ class _WebStream(OutputStream):
             self._chunk += data
             return
         upload = self._started("write")
-        with Answers("write", self.path, self._fs.where):
+        with WebErrorTranslator("write", self.path, self._fs.where):
             self._send(upload, self._chunk)
             self._chunk.clear()
             self._send(upload, data)
@@ -296,7 +296,7 @@ class _WebStream(OutputStream):
         if self._upload is None and not self._chunk:
             return
         upload = self._started("close")
-        with Answers("close", self.path, self._fs.where):
+        with WebErrorTranslator("close", self.path, self._fs.where):
             self._send(upload, self._chunk)
             upload.finish()
         if self._checksum is not None:
