@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "LineFormat", "SegmentCodec", "Taken")
 
 
+# Options that every format is given, and the key of its name in the log.
+_OF_ALL = frozenset({"timeZone", "compression", "compressionLevel", "name"})
+
+
 class ByteWriter(Protocol):
     """Where encoded bytes go."""
 
@@ -136,7 +140,7 @@ class Joiner(ABC):
         """
 
     def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002
-        """Take a whole segment without looking into it, if that can be done and no part ends within it; say whether.
+        """Take a whole segment without looking into it; return False if that cannot be, or a part would end within.
 
         Args:
             size_bytes: of it.
@@ -147,7 +151,7 @@ class Joiner(ABC):
 
     @abstractmethod
     def is_full(self) -> bool:
-        """Say whether the part has reached a limit."""
+        """Return True if the part has reached a limit."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -156,6 +160,9 @@ class Joiner(ABC):
 
 class Format(ABC):
     """A file format with its options settled: immutable, picklable, comparable.
+
+    One from outside is an entry point of the group `ftfile.formats`: its name is that of the format, its value a class
+    derived from this one, such as by way of `encoding.base.lines.Lines`.
 
     Attributes:
         name: value of `fileFormat`, and key of the registry.
@@ -172,20 +179,25 @@ class Format(ABC):
         """Return the ending of file names, such as `.json` or `.zstd.parquet`."""
 
     @classmethod
-    @abstractmethod
     def from_options(cls, options: Mapping[str, Any]) -> Format:
         """Build from parsed option values by their names in the option table; absent names take the defaults.
 
-        Raises:
-            ConfigError: values contradict each other.
-        """
+        A format of another package gets its options `format.<name>` as text, `name` in lower case. By default there
+        are none.
 
-    @abstractmethod
-    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        Raises:
+            ConfigError: there is no such option, or values contradict each other.
+        """
+        if own := sorted({*options} - _OF_ALL):
+            raise ConfigError(f"fileFormat={cls.name} has no option format.{own[0]}")
+        return cls()
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - for those with options
         """Return what a reader needs to know of the options, as plain JSON; kept in the log for each file.
 
         Where files do not name their columns, their names in `schema`, the files' own, are part of it.
         """
+        return {}
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> Format:

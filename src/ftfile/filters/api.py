@@ -1,4 +1,4 @@
-"""What a byte filter is: bytes in, bytes out, and an end that knows whether something is missing."""
+"""The interface of byte filters: bytes in, bytes out, and an end that notices whether something is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BadStream(Exception):
-    """Bytes are not what a filter makes, or end too early; who knows the file makes `CorruptData` of it."""
+    """Bytes are not what a filter makes, or end too early; callers that know the file raise `CorruptData` of it."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(expected, found)
@@ -31,14 +31,14 @@ class Stream(Protocol):
     """One direction of a filter at work on one stream: used once, by one thread, in memory that does not grow."""
 
     def feed(self, data: Buffer, /) -> bytes:
-        """Take the next bytes, which the caller may reuse at once, and return what can be said so far.
+        """Take the next bytes, which the caller may reuse at once, and return the output available so far.
 
         Raises:
             BadStream: when decoding, they are not what the filter makes.
         """
 
     def finish(self) -> bytes:
-        """Return the rest.
+        """Return the rest of the output.
 
         Raises:
             BadStream: when decoding, the stream ended too early.
@@ -47,13 +47,13 @@ class Stream(Protocol):
 
 @runtime_checkable
 class SizedStream(Stream, Protocol):
-    """A stream, encoding, whose output is as long as its input says, whatever that is, and comes in pieces."""
+    """An encoding stream whose output has a length that follows from that of its input, and comes in pieces."""
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
-        """Yield what `feed` returns; to put it together would take as long as to make it."""
+        """Yield the output of `feed` in pieces; joining them would take as long as making them."""
 
     def size_of(self, fed_bytes: int) -> int:
-        """Return how long all of the output is when so many bytes were fed."""
+        """Return the length of the whole output, in bytes, for this number of bytes fed."""
 
 
 class Filter(ABC):
@@ -75,14 +75,14 @@ class Filter(ABC):
     joins: ClassVar[bool] = False
     frame_bytes: ClassVar[int] = 1 << 20
 
-    @abstractmethod
     def definition(self) -> dict[str, Any]:
         """Return the settings as plain JSON; kept in the log, so that files are made of open segments as these were."""
+        return {}
 
     @classmethod
-    @abstractmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> Filter:
-        """Build from `definition()`; with an empty one, what is needed to decode."""
+    def from_definition(cls, definition: Mapping[str, Any]) -> Filter:  # noqa: ARG003 - for those with settings
+        """Build from `definition()`; with an empty one, a filter that decodes."""
+        return cls()
 
     def with_keys(self, keys: Keys | None) -> Filter:  # noqa: ARG002 - for those that encrypt
         """Return the filter with keys, where it takes some: they are in no definition."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     _Reading: TypeAlias = tuple[Callable[[], "Decompressor"], tuple[type[Exception], ...]]
 
-__all__ = ("Bzip2", "Codec", "Decompressor", "FrameDecoder", "Gzip", "Lz4Frame", "Xz", "Zstd")
+__all__ = ("Bzip2", "Codec", "Compressor", "Decompressor", "FrameDecoder", "Gzip", "Lz4Frame", "Xz", "Zstd")
 
 # A decompressor copies what it was fed behind the end of its frame: with all of many frames, that would be too much.
 _FED_BYTES = 64 << 10

@@ -315,3 +315,9 @@ def test_no_row_is_left_out() -> None:
     rows = {name.partition("_")[2].partition("_")[0] for name in dir(Contract) if name.startswith("test_os")}
     assert rows == {f"os{number}" for number in (*range(1, 29), *range(40, 44))}
     assert rows <= {part.partition("_")[0] for part, *_ in MISTAKES}
+
+
+def test_a_store_that_makes_no_exclusive_file_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CrashingFileSystem, "create_exclusive", refuse)
+    with pytest.raises(PermissionDenied):
+        play(test_of("an_exclusive_file_is_never"), CrashingFileSystem())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
@@ -15,7 +14,7 @@ from ftfile.arrays.buffers import string_parts
 from ftfile.core.errors import EncodingError, UnencodableRows
 from ftfile.encoding.api import Encoder, LineFormat
 from ftfile.encoding.base.reading import corrupt
-from ftfile.encoding.base.segments import LineJoiner, LineSegments
+from ftfile.encoding.base.segments import EncodedRows, LineJoiner, LineSegments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.api import ByteWriter, Joiner, Limits, SegmentCodec
 
-    Encode: TypeAlias = Callable[[pa.RecordBatch], "EncodedRows"]
-
 __all__ = (
+    "Encode",
     "EncodedRows",
     "LineEncoder",
     "Lines",
@@ -44,17 +42,7 @@ _SLICE_ROWS_MAX = 65_536
 _SLICE_BYTES_MAX = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedRows:
-    """The text of some rows.
-
-    Attributes:
-        data: all rows with their line ends.
-        ends: returns the offset in `data` after each row; called only where a file must end among these rows.
-    """
-
-    data: bytes | memoryview
-    ends: Callable[[], NDArray[np.integer]]
+Encode: TypeAlias = "Callable[[pa.RecordBatch], EncodedRows]"
 
 
 def rows_of(lines: pa.StringArray) -> EncodedRows:

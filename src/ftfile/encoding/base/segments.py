@@ -8,6 +8,7 @@ part is made.
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.encoding.api import ByteWriter, Encoder, Format, Limits
-    from ftfile.encoding.base.lines import EncodedRows
 
-__all__ = ("LineJoiner", "LineSegments", "RowJoiner", "RowSegments")
+__all__ = ("EncodedRows", "LineJoiner", "LineSegments", "RowJoiner", "RowSegments")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """The text of some rows.
+
+    Attributes:
+        data: all rows with their line ends.
+        ends: returns the offset in `data` after each row; called only where a file must end among these rows.
+    """
+
+    data: bytes | memoryview
+    ends: Callable[[], NDArray[np.integer]]
 
 
 class LineSegments(SegmentCodec):

@@ -142,10 +142,12 @@ class ExclusiveContract(ContractRaces):
 
         with ThreadPoolExecutor(5) as pool:
             watching = pool.submit(watch)
-            list(pool.map(filesystem.create_exclusive, paths, repeat(content)))
-            while not sizes and not watching.done():
-                pass
-            stop.set()
+            try:
+                list(pool.map(filesystem.create_exclusive, paths, repeat(content)))
+                while not sizes and not watching.done():
+                    pass
+            finally:
+                stop.set()  # or the pool would wait for the watcher for ever
             watching.result()
         assert sizes == {len(content)}
 

@@ -15,23 +15,22 @@ Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")`
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 import pickle
 from decimal import Decimal
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError, UnencodableRows
-from ftfile.encoding.api import Limits, LineFormat
+from ftfile.encoding.api import LineFormat
+from ftfile.testing.contracts.segments import GARBAGE, SegmentContract, Target, named, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.encoding.api import Format, SegmentCodec
+    from ftfile.encoding.api import Format
 
 __all__ = ("FormatContract", "sample_rows")
 
@@ -47,7 +46,6 @@ _TEXTS = (
     " blanks ",
     "\ttab",
 )
-_GARBAGE = (b"", b"\0", b"garbage\n", b"{}\n[", bytes(range(256)) * 40)
 
 
 def sample_rows(count: int = 60) -> pa.RecordBatch:
@@ -72,25 +70,7 @@ def _list(number: int) -> list[str | None] | None:
     return None if number % 5 == 4 else ["a", None, 'q"'][: number % 4]  # noqa: PLR2004
 
 
-class _Target:
-    """Where a file goes; a format neither closes it nor looks into it."""
-
-    def __init__(self, before: bytes = b"") -> None:
-        self.data = bytearray(before)
-
-    @property
-    def position(self) -> int:
-        return len(self.data)
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        self.data += data
-        return len(memoryview(data).cast("B"))
-
-    def close(self) -> None:
-        pytest.fail("the format closes its target")
-
-
-class FormatContract:
+class FormatContract(SegmentContract):
     """All tests of a format.
 
     Attributes:
@@ -149,7 +129,7 @@ class FormatContract:
             assert self.read(file_format, written(file_format, *batches), rows.schema) == expected
 
     def test_a_file_without_rows(self, file_format: Format) -> None:
-        schema, target = self.rows(file_format).schema, _Target()
+        schema, target = self.rows(file_format).schema, Target()
         encoder = file_format.encoder(schema, target)
         assert encoder.write(self.rows(file_format).slice(0, 0)) == 0
         encoder.finish()
@@ -179,12 +159,12 @@ class FormatContract:
 
     def test_without_a_limit_all_rows_are_taken(self, file_format: Format) -> None:
         rows = self.rows(file_format)
-        assert file_format.encoder(rows.schema, _Target()).write(rows) == rows.num_rows
+        assert file_format.encoder(rows.schema, Target()).write(rows) == rows.num_rows
 
     def test_with_a_limit_a_file_ends_about_there(self, file_format: Format) -> None:
         rows = self._many(file_format)
         for limit_bytes in (1, 3_000, 20_000):
-            target = _Target()
+            target = Target()
             encoder = file_format.encoder(rows.schema, target)
             taken = encoder.write(rows, limit_bytes)
             assert 1 <= taken <= rows.num_rows
@@ -202,7 +182,7 @@ class FormatContract:
 
     def test_the_size_is_that_of_the_file(self, file_format: Format) -> None:
         rows, before = self._many(file_format), b"something else"
-        target = _Target(before)
+        target = Target(before)
         encoder = file_format.encoder(rows.schema, target)
         encoder.write(rows)
         told = encoder.size_bytes
@@ -214,7 +194,7 @@ class FormatContract:
             assert told > 0
 
     def test_a_flush_empties_the_buffer(self, file_format: Format) -> None:
-        rows, target = self.rows(file_format), _Target()
+        rows, target = self.rows(file_format), Target()
         encoder = file_format.encoder(rows.schema, target)
         encoder.write(rows.slice(0, 5))
         assert encoder.buffered_bytes >= 0
@@ -226,7 +206,7 @@ class FormatContract:
         assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()
 
     def test_two_files_at_a_time(self, file_format: Format) -> None:
-        rows, targets = self.rows(file_format), [_Target(), _Target()]
+        rows, targets = self.rows(file_format), [Target(), Target()]
         encoders = [file_format.encoder(rows.schema, target) for target in targets]
         for number in range(rows.num_rows):
             encoders[number % 2].write(rows.slice(number, 1))
@@ -238,7 +218,7 @@ class FormatContract:
         rows, bad = self.rows(file_format), self.unencodable(file_format)
         if bad is None:
             pytest.skip("the format holds all rows")
-        target = _Target()
+        target = Target()
         encoder = file_format.encoder(rows.schema, target)
         encoder.write(rows.slice(0, 5))
         with pytest.raises(UnencodableRows, match="column"):
@@ -259,96 +239,13 @@ class FormatContract:
         data = written(file_format, rows)
         reader = self.reader(file_format, rows.schema)
         step = max(1, len(data) // 60)
-        for damaged in (*_GARBAGE, *(data[:end] for end in range(0, len(data), step))):
+        for damaged in (*GARBAGE, *(data[:end] for end in range(0, len(data), step))):
             try:
                 found = [row for batch in reader.decode(named(damaged), rows.schema) for row in batch.to_pylist()]
             except CorruptData as error:
                 assert error.path == "a file"  # noqa: PT017 - or it is read
                 continue
             assert found != rows.to_pylist()
-
-    def test_segments_come_back(self, file_format: Format) -> None:
-        rows = self.rows(file_format)
-        counts = [1, rows.num_rows - 4, 3]
-        segments, start = self._segments(file_format, rows, counts), 0
-        codec = self._codec(file_format, rows.schema)
-        wanted = pa.schema([*list(rows.schema)[::-1], pa.field("not there", pa.string())])
-        for data, count in zip(segments, counts, strict=True):
-            expected = rows.slice(start, count).to_pylist()
-            assert _listed(codec.decode(data, "spool", rows.schema)) == expected
-            assert _listed(codec.decode(data, "spool", wanted)) == [{**row, "not there": None} for row in expected]
-            start += count
-
-    def test_damaged_segments_are_corrupt_data(self, file_format: Format) -> None:
-        rows = self.rows(file_format)
-        (data,) = self._segments(file_format, rows, [rows.num_rows])
-        codec = self._codec(file_format, rows.schema)
-        for damaged in (data[:-1], data[: len(data) // 2], *_GARBAGE[1:]):
-            try:
-                found = _listed(codec.decode(damaged, "spool", rows.schema))
-            except CorruptData as error:
-                assert error.path == "spool"  # noqa: PT017
-                continue
-            assert found != rows.to_pylist()
-
-    def test_line_segments_are_the_file_without_its_head(self, file_format: Format) -> None:
-        if not isinstance(file_format, LineFormat):
-            pytest.skip("segments are encoded again")
-        rows = self.rows(file_format)
-        counts = [5, rows.num_rows - 5]
-        segments, head = self._segments(file_format, rows, counts), written(file_format, rows.slice(0, 0))
-        assert head + b"".join(segments) == written(file_format, rows)
-        for data, count in zip(segments, counts, strict=True):
-            ends = [int(end) for end in file_format.row_ends(data)]
-            assert (len(ends), ends[-1]) == (count, len(data))
-            assert ends == sorted(set(ends))
-
-    @pytest.mark.parametrize(
-        "limits",
-        [Limits(), Limits(max_rows=7), Limits(max_bytes=900), Limits(900, strict=True), Limits(2_000, 9, strict=True)],
-    )
-    def test_parts_are_made_of_segments(self, file_format: Format, limits: Limits) -> None:
-        rows = self.rows(file_format)
-        counts = [1, 3, rows.num_rows - 6, 2]
-        parts = self._joined(file_format, rows, counts, limits)
-        read = [self.read(file_format, part, rows.schema) for part in parts]
-        assert [row for part in read for row in part] == rows.to_pylist()
-        for data, found in zip(parts[:-1], read, strict=False):
-            assert limits != Limits(), "a part without limits has ended"
-            assert limits.max_rows is None or len(found) <= limits.max_rows
-            if limits.max_bytes is None:
-                assert len(found) == limits.max_rows
-            elif isinstance(file_format, LineFormat):
-                assert len(data) <= limits.max_bytes or len(found) == 1 or not limits.strict
-                assert len(data) >= limits.max_bytes or len(found) == limits.max_rows or limits.strict
-
-    def test_a_whole_segment_is_copied_or_not_touched(self, file_format: Format) -> None:
-        rows, target = self.rows(file_format), _Target()
-        counts = [4, rows.num_rows - 4]
-        joiner = file_format.joiner(rows.schema, target, Limits(max_rows=rows.num_rows))
-        for data, count in zip(self._segments(file_format, rows, counts), counts, strict=True):
-            before = target.position
-            is_copied = joiner.try_copy_segment(len(data), count, partial(target.write, data))
-            assert target.position == before + (len(data) if is_copied else 0)
-            if not is_copied:
-                joiner.take(data, count, 0)
-        assert joiner.rows == rows.num_rows
-        assert joiner.is_full()
-        joiner.finish()
-        assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()
-
-    def reader(self, file_format: Format, schema: pa.Schema) -> Format:
-        """Return the format that the log would give readers of files of this schema."""
-        definition = json.loads(json.dumps(file_format.definition(schema)))
-        return type(file_format).from_definition({"name": file_format.name, **definition})
-
-    def read(
-        self, file_format: Format, data: bytes, schema: pa.Schema, in_file: pa.Schema | None = None
-    ) -> list[dict[str, Any]]:
-        """Return the rows of a file, and check that they have the schema wanted."""
-        batches = list(self.reader(file_format, in_file or schema).decode(named(data), schema))
-        assert all(batch.schema.names == schema.names and batch.schema.types == schema.types for batch in batches)
-        return _listed(batches)
 
     def _fits(self, file_format: Format, rows: pa.RecordBatch) -> bool:
         try:
@@ -362,60 +259,6 @@ class FormatContract:
         rows = self.rows(file_format)
         return _together([rows] * 20)
 
-    def _codec(self, file_format: Format, schema: pa.Schema) -> SegmentCodec:
-        return self.reader(file_format, schema).segments(schema)
-
-    def _segments(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
-        found, last = [b""] * len(counts), 0
-        for number, piece in file_format.segments(rows.schema).encode(rows, counts):
-            assert number >= last, "segments come in their order"
-            last = number
-            found[number] += piece
-        return found
-
-    def _joined(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int], limits: Limits) -> list[bytes]:
-        parts, joiner, target = [], None, _Target()
-        for data, count in zip(self._segments(file_format, rows, counts), counts, strict=True):
-            left, rest, skip = count, data, 0
-            while left:
-                if joiner is None:
-                    target = _Target()
-                    joiner = file_format.joiner(rows.schema, target, limits)
-                taken = joiner.take(rest, left, skip)
-                assert taken.rows or joiner.rows, "a part takes at least one row"
-                assert taken.rows == left or joiner.is_full(), "a part that is not full takes all rows"
-                left -= taken.rows
-                rest, skip = rest[taken.data_start :], 0 if taken.data_start else skip + taken.rows
-                if joiner.is_full():
-                    joiner.finish()
-                    parts.append(bytes(target.data))
-                    joiner = None
-        if joiner is not None:
-            joiner.finish()
-            parts.append(bytes(target.data))
-        return parts
-
-
-def written(file_format: Format, *batches: pa.RecordBatch) -> bytes:
-    """Return the file of some rows."""
-    target = _Target()
-    encoder = file_format.encoder(batches[0].schema, target)
-    for batch in batches:
-        encoder.write(batch)
-    encoder.finish()
-    return bytes(target.data)
-
-
-def named(data: bytes) -> io.BytesIO:
-    """Return data as a file with a name, by which errors call it."""
-    file = io.BytesIO(data)
-    file.name = "a file"  # type: ignore[attr-defined]
-    return file
-
 
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-
-
-def _listed(batches: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any iterable of batches
-    return [row for batch in batches for row in batch.to_pylist()]

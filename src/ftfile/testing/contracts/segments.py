@@ -1,0 +1,193 @@
+"""The promises of a format about segments, and the parts that are made of them; a part of `FormatContract`."""
+
+# ruff: noqa: D102 - a test's name is its description
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from ftfile.core.errors import CorruptData
+from ftfile.encoding.api import Limits, LineFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ftfile.encoding.api import Format, SegmentCodec
+
+__all__ = ("GARBAGE", "SegmentContract", "Target", "listed", "named", "written")
+
+GARBAGE = (b"", b"\0", b"garbage\n", b"{}\n[", bytes(range(256)) * 40)
+
+
+class Target:
+    """Where a file goes; a format neither closes it nor looks into it."""
+
+    def __init__(self, before: bytes = b"") -> None:
+        self.data = bytearray(before)
+
+    @property
+    def position(self) -> int:
+        """See `ByteWriter.position`."""
+        return len(self.data)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """See `ByteWriter.write`."""
+        self.data += data
+        return len(memoryview(data).cast("B"))
+
+    def close(self) -> None:
+        """Fail: nobody may call it."""
+        pytest.fail("the format closes its target")
+
+
+class SegmentContract(ABC):
+    """Tests of what a format keeps until a part is made of it."""
+
+    @abstractmethod
+    def rows(self, file_format: Format) -> pa.RecordBatch:
+        """Return rows to write."""
+
+    def test_segments_come_back(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        counts = [1, rows.num_rows - 4, 3]
+        segments, start = self._segments(file_format, rows, counts), 0
+        codec = self._codec(file_format, rows.schema)
+        wanted = pa.schema([*list(rows.schema)[::-1], pa.field("not there", pa.string())])
+        for data, count in zip(segments, counts, strict=True):
+            expected = rows.slice(start, count).to_pylist()
+            assert listed(codec.decode(data, "spool", rows.schema)) == expected
+            assert listed(codec.decode(data, "spool", wanted)) == [{**row, "not there": None} for row in expected]
+            start += count
+
+    def test_damaged_segments_are_corrupt_data(self, file_format: Format) -> None:
+        rows = self.rows(file_format)
+        (data,) = self._segments(file_format, rows, [rows.num_rows])
+        codec = self._codec(file_format, rows.schema)
+        for damaged in (data[:-1], data[: len(data) // 2], *GARBAGE[1:]):
+            try:
+                found = listed(codec.decode(damaged, "spool", rows.schema))
+            except CorruptData as error:
+                assert error.path == "spool"  # noqa: PT017
+                continue
+            assert found != rows.to_pylist()
+
+    def test_line_segments_are_the_file_without_its_head(self, file_format: Format) -> None:
+        if not isinstance(file_format, LineFormat):
+            pytest.skip("segments are encoded again")
+        rows = self.rows(file_format)
+        counts = [5, rows.num_rows - 5]
+        segments, head = self._segments(file_format, rows, counts), written(file_format, rows.slice(0, 0))
+        assert head + b"".join(segments) == written(file_format, rows)
+        for data, count in zip(segments, counts, strict=True):
+            ends = [int(end) for end in file_format.row_ends(data)]
+            assert (len(ends), ends[-1]) == (count, len(data))
+            assert ends == sorted(set(ends))
+
+    @pytest.mark.parametrize(
+        "limits",
+        [Limits(), Limits(max_rows=7), Limits(max_bytes=900), Limits(900, strict=True), Limits(2_000, 9, strict=True)],
+    )
+    def test_parts_are_made_of_segments(self, file_format: Format, limits: Limits) -> None:
+        rows = self.rows(file_format)
+        counts = [1, 3, rows.num_rows - 6, 2]
+        parts = self._joined(file_format, rows, counts, limits)
+        read = [self.read(file_format, part, rows.schema) for part in parts]
+        assert [row for part in read for row in part] == rows.to_pylist()
+        for data, found in zip(parts[:-1], read, strict=False):
+            assert limits != Limits(), "a part without limits has ended"
+            assert limits.max_rows is None or len(found) <= limits.max_rows
+            if limits.max_bytes is None:
+                assert len(found) == limits.max_rows
+            elif isinstance(file_format, LineFormat):
+                assert len(data) <= limits.max_bytes or len(found) == 1 or not limits.strict
+                assert len(data) >= limits.max_bytes or len(found) == limits.max_rows or limits.strict
+
+    def test_a_whole_segment_is_copied_or_not_touched(self, file_format: Format) -> None:
+        rows, target = self.rows(file_format), Target()
+        counts = [4, rows.num_rows - 4]
+        joiner = file_format.joiner(rows.schema, target, Limits(max_rows=rows.num_rows))
+        for data, count in zip(self._segments(file_format, rows, counts), counts, strict=True):
+            before = target.position
+            is_copied = joiner.try_copy_segment(len(data), count, partial(target.write, data))
+            assert target.position == before + (len(data) if is_copied else 0)
+            if not is_copied:
+                joiner.take(data, count, 0)
+        assert joiner.rows == rows.num_rows
+        assert joiner.is_full()
+        joiner.finish()
+        assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()
+
+    def reader(self, file_format: Format, schema: pa.Schema) -> Format:
+        """Return the format that the log would give readers of files of this schema."""
+        definition = json.loads(json.dumps(file_format.definition(schema)))
+        return type(file_format).from_definition({"name": file_format.name, **definition})
+
+    def read(
+        self, file_format: Format, data: bytes, schema: pa.Schema, in_file: pa.Schema | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a file, and check that they have the schema wanted."""
+        batches = list(self.reader(file_format, in_file or schema).decode(named(data), schema))
+        assert all(batch.schema.names == schema.names and batch.schema.types == schema.types for batch in batches)
+        return listed(batches)
+
+    def _codec(self, file_format: Format, schema: pa.Schema) -> SegmentCodec:
+        return self.reader(file_format, schema).segments(schema)
+
+    def _segments(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
+        found, last = [b""] * len(counts), 0
+        for number, piece in file_format.segments(rows.schema).encode(rows, counts):
+            assert number >= last, "segments come in their order"
+            last = number
+            found[number] += piece
+        return found
+
+    def _joined(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int], limits: Limits) -> list[bytes]:
+        parts, joiner, target = [], None, Target()
+        for data, count in zip(self._segments(file_format, rows, counts), counts, strict=True):
+            left, rest, skip = count, data, 0
+            while left:
+                if joiner is None:
+                    target = Target()
+                    joiner = file_format.joiner(rows.schema, target, limits)
+                taken = joiner.take(rest, left, skip)
+                assert taken.rows or joiner.rows, "a part takes at least one row"
+                assert taken.rows == left or joiner.is_full(), "a part that is not full takes all rows"
+                left -= taken.rows
+                rest, skip = rest[taken.data_start :], 0 if taken.data_start else skip + taken.rows
+                if joiner.is_full():
+                    joiner.finish()
+                    parts.append(bytes(target.data))
+                    joiner = None
+        if joiner is not None:
+            joiner.finish()
+            parts.append(bytes(target.data))
+        return parts
+
+
+def written(file_format: Format, *batches: pa.RecordBatch) -> bytes:
+    """Return the file of some rows."""
+    target = Target()
+    encoder = file_format.encoder(batches[0].schema, target)
+    for batch in batches:
+        encoder.write(batch)
+    encoder.finish()
+    return bytes(target.data)
+
+
+def named(data: bytes) -> io.BytesIO:
+    """Return data as a file with a name, by which errors call it."""
+    file = io.BytesIO(data)
+    file.name = "a file"  # type: ignore[attr-defined]
+    return file
+
+
+def listed(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Return rows as Python values."""
+    return [row for batch in batches for row in batch.to_pylist()]
