@@ -1,67 +1,132 @@
-"""What a mistake is, and the names of the tests that notice several."""
+"""What a mistake is: an expression or statements of one function, replaced. Found by structure, in whatever layout.
+
+The files `*.txt` hold them, each as lines:
+
+    name | function
+        - right
+        + wrong
+        test
+
+`function` is a qualified name, such as `CommitLog.create`, with `module:` before it where several modules have such
+code; `module:` alone is what stands outside all functions and classes. Several lines are several lines of code;
+`...` as an expression, as all arguments, or as a body matches anything. Without wrong code the right one is left out.
+Tests are below `tests`; one of them must fail.
+"""
 
 from __future__ import annotations
 
+import ast
+import functools
+import re
+import textwrap
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-CRASHES = "tests/crash/test_crash_enumeration.py::test_every_crash"
-BATCHES, PARTITIONED = f"{CRASHES}[batches]", f"{CRASHES}[partitioned]"
-REPLACING, TWO_QUERIES = f"{CRASHES}[replacing]", f"{CRASHES}[two-queries]"
-AROUND_A_BASE = f"{CRASHES}_around_a_base"
-ROLLING_CRASHES = f"{CRASHES}[rolling]"
-NAME_IN_DOUBT = f"{CRASHES.rpartition('::')[0]}::test_a_record_whose_name_is_not_durable_is_not_acted_upon"
-FAULTS = "tests/crash/test_fault_sweep.py::test_a_fault_at_every_call"
-RACES = "tests/crash/test_interleaving.py::test_the_other_runs_wholly_between_any_two_calls"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-PROTOCOL = "tests/unit/commit/test_protocol.py"
-PUBLISH = "tests/unit/commit/test_publish.py"
-RETIRING = "tests/unit/commit/test_retiring.py"
-RECORD = "tests/unit/commit/test_record.py"
-LOG = "tests/unit/commit/test_log.py"
-BASES = "tests/unit/commit/test_bases.py"
-LOG_START = "tests/unit/commit/test_log_start.py"
-RANGES = "tests/unit/commit/test_ranges.py"
-STATE = "tests/unit/commit/test_state.py"
-FLAT = "tests/unit/commit/test_flat.py"
-VACUUM = "tests/unit/maintenance/test_vacuum.py"
-TRUST = "tests/unit/maintenance/test_vacuum_trust.py"
-VACUUM_RACES = "tests/crash/test_vacuum_races.py"
-LOCAL = "tests/unit/fs/test_local.py"
-ROLLING = "tests/unit/sink/test_rolling.py"
-TOGETHER = "tests/unit/sink/test_rolling_together.py"
-PROGRESS = "tests/unit/sink/test_rolling_progress.py"
-ROLLING_FAULTS = f"{FAULTS}[disk-rolling-PermissionDenied before]"
-FLUSH_RACE = f"{RACES}[without bases-batches and a flush]"
-WRITER = "tests/unit/sink/test_writer.py"
-TASKS = "tests/unit/sink/test_tasks.py"
-CHANGED = "tests/unit/source/test_reading.py::test_a_file_that_was_changed_is_an_error"
-COUNTED = "tests/unit/source/test_reading.py::test_rows_are_counted"
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake.
-
-    Attributes:
-        name: what is wrong.
-        file: where, below `src/ftfile`.
-        old: the right code, which must be there exactly once.
-        new: the wrong code.
-        tests: what runs; one of them must fail.
-    """
+    """One mistake."""
 
     name: str
-    file: str
+    function: str
     old: str
     new: str
     tests: tuple[str, ...]
 
 
-def wrong(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
-    """Return the mistake of having `new` instead of `old`."""
-    return Mutant(name, file, old, new, tests)
+class NotMadeError(Exception):
+    """The code to change is not in its function, or not once."""
 
 
-def dropped(name: str, file: str, code: str, *tests: str) -> Mutant:
-    """Return the mistake of not having a statement at all."""
-    return Mutant(name, file, code, "pass", tests)
+def mutants() -> list[Mutant]:
+    """Return all mistakes, in the order of their files."""
+    found = []
+    for path in sorted(Path(__file__).parent.glob("*.txt")):
+        for block in re.split(r"\n(?=\S)", path.read_text().strip("\n")):
+            head, *lines = block.split("\n")
+            name, function = head.split(" | ")
+            code = {sign: "\n".join(line[6:] for line in lines if line.startswith(f"    {sign} ")) for sign in "-+"}
+            tests = tuple(f"tests/{line.strip()}" for line in lines if line[4] not in code)
+            found.append(Mutant(name, function, code["-"], code["+"] or "pass", tests))
+    return found
+
+
+def change(mutant: Mutant) -> tuple[Path, str]:
+    """Return the file with the code of a mistake, below the sources, and its text with the mistake in it.
+
+    Raises:
+        NotMadeError: see there.
+    """
+    module, _, name = mutant.function.rpartition(":")
+    scopes = [(file, node) for file, node in _definitions().get(name, []) if not module or file.stem == module]
+    found = [(file, start, end) for file, node in scopes for start, end in _places(file, node, mutant.old)]
+    if len(found) != 1:
+        raise NotMadeError(f"{mutant.function} has {len(found)} times: {mutant.old}")
+    file, start, end = found[0]
+    text = (SOURCES / file).read_bytes()
+    margin = " " * (start - text.rfind(b"\n", 0, start) - 1)
+    # The lines of an expression need no margin.
+    new = textwrap.indent(mutant.new, margin).strip() if isinstance(_parsed(mutant.old)[0], ast.stmt) else mutant.new
+    return file, (text[:start] + new.encode() + text[end:]).decode()
+
+
+@functools.cache
+def _definitions() -> dict[str, list[tuple[Path, ast.AST]]]:
+    """Return all functions and classes of the sources by qualified name; modules have the empty one."""
+    found: dict[str, list[tuple[Path, ast.AST]]] = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        waiting: list[tuple[str, ast.AST]] = [("", ast.parse(path.read_text()))]
+        while waiting:
+            name, node = waiting.pop()
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                name = f"{name}.{node.name}".removeprefix(".")
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module):
+                found.setdefault(name, []).append((path.relative_to(SOURCES), node))
+            waiting += [(name, child) for child in ast.iter_child_nodes(node)]
+    return found
+
+
+def _places(file: Path, scope: ast.AST, code: str) -> Iterator[tuple[int, int]]:
+    """Yield where code is: the offsets, in bytes of the file, of its first byte and of the one after its last."""
+    lines = (SOURCES / file).read_bytes().splitlines(keepends=True)
+    wanted = _parsed(code)
+    shapes = [_pattern(node) for node in wanted]
+    outside = [node for node in ast.iter_child_nodes(scope) if not isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    for node in (node for part in (outside if isinstance(scope, ast.Module) else [scope]) for node in ast.walk(part)):
+        bodies = [[node]]
+        if isinstance(wanted[0], ast.stmt):
+            found = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
+            bodies = [body for body in found if isinstance(body, list)]
+        for body in bodies:
+            for first, *others in zip(*(body[at:] for at in range(len(shapes))), strict=False):
+                if all(shape.fullmatch(_shape(each)) for shape, each in zip(shapes, (first, *others), strict=True)):
+                    last = others[-1] if others else first
+                    start, end = (sum(map(len, lines[: number - 1])) for number in (first.lineno, last.end_lineno))
+                    yield start + first.col_offset, end + last.end_col_offset
+
+
+def _parsed(code: str) -> list[ast.expr] | list[ast.stmt]:
+    try:
+        return [ast.parse(code, mode="eval").body]
+    except SyntaxError:
+        return ast.parse(code).body
+
+
+def _pattern(node: ast.AST) -> re.Pattern[str]:
+    """Return what matches the shape of code."""
+    shape, anything = _shape(node), "Constant(value=Ellipsis)"
+    for each in (f"args=[{anything}], keywords=[]", f"Expr(value={anything})", anything):
+        shape = shape.replace(each, "\0")
+    return re.compile(".*".join(map(re.escape, shape.split("\0"))))
+
+
+def _shape(node: ast.AST) -> str:
+    """Return what two pieces of code have in common that differ in layout alone."""
+    return re.sub(r"ctx=(Store|Del)\(\)", "ctx=Load()", ast.dump(node))
