@@ -103,7 +103,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestLog::test_ranges_forget_what_is_too_old",
             "TestLog::test_two_runs_free_them_where_ranges_are_lost",
             "TestMergeRanges",
-            "TestNames::test_names_are_reserved_for_the_grace",
+            "TestNames::test_names_are_reserved_for_the_retention",
             "TestNames::test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it",
         ),
         "unit/maintenance/test_vacuum_trust.py": (

@@ -165,7 +165,7 @@ def test_executors_are_killed_with_half_a_file_written(
     # What they left is in nobody's way: a file with a writer that is gone, and parts that nobody sees.
     assert seen.read(ours.path) == half
     assert uploads(store)[key] == 5 * MIB
-    ftfile.vacuum(on_hdfs.url, grace="0s", force=True, dry_run=False)
+    ftfile.vacuum(on_hdfs.url, retention="0s", force=True, dry_run=False)
     assert ours.path not in {each.path for each in seen.list("_ftfile/staged")}
     on_hdfs.check()
     assert not any(secret in (tmp_path / "driver.log").read_text() for secret in VARIABLES.values())

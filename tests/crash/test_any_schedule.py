@@ -37,7 +37,7 @@ SCENARIO = Scenario(
 UPKEEP: dict[str, Callable[[str], object]] = {
     "flush": ftfile.flush,
     "compact": ftfile.compact,
-    "vacuum": lambda path: ftfile.vacuum(path, dry_run=False, grace="0s", force=True, context=current()),
+    "vacuum": lambda path: ftfile.vacuum(path, dry_run=False, retention="0s", force=True, context=current()),
 }
 TRIES = 30
 

@@ -1,4 +1,4 @@
-"""Vacuum beside a batch that it is too late for, stopped and woken at every pair of steps; without any grace."""
+"""Vacuum beside a batch that it is too late for, stopped and woken at every pair of steps; without any retention."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Race:
         self.scenario.check_finished(fs)
         CLOCK.advance(1)
         IDS.start(4, 0)
-        ftfile.vacuum(self.scenario.query(fs, "a").path, dry_run=False, grace="0s", force=True, context=current())
+        ftfile.vacuum(self.scenario.query(fs, "a").path, dry_run=False, retention="0s", force=True, context=current())
         self.scenario.check_finished(fs)
 
     def commit(self, fs: CrashingFileSystem, turns: Turns) -> None:
@@ -99,7 +99,7 @@ class Race:
     def vacuum(self, fs: CrashingFileSystem, turns: Turns) -> None:
         query = self.scenario.query(TurnsFileSystem(fs, "vacuum", turns), "a", 2, driver="vacuum")
         IDS.start(2, 0)
-        ftfile.vacuum(query.path, dry_run=False, grace="0s", force=True, context=current())
+        ftfile.vacuum(query.path, dry_run=False, retention="0s", force=True, context=current())
 
 
 def recorded(fs: CrashingFileSystem) -> list[str]:

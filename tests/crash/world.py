@@ -54,7 +54,7 @@ class WorldIds(threading.local):
         return self._source.unique()
 
 
-# Longer than the grace of a vacuum.
+# Longer than the retention of a vacuum.
 SETTLED_AGO_S = 8 * 86_400
 CLOCK = ManualClock()
 CRASH_KEYS = "env:FTFILE_KEYS_OF_THE_WORLD"
@@ -88,7 +88,7 @@ class Batch:
 
     @property
     def lines(self) -> list[str]:
-        return [f"{letter}{number}" for number, letter in enumerate(self.letters)]
+        return [f"{letter}{number}" for number, letter in enumerate(self.dead_letters)]
 
     @property
     def rows(self) -> Counter[bytes]:
@@ -125,7 +125,7 @@ class Scenario:
         checkpoint: the sink can read Spark's checkpoint, which no crash here harms.
         flush: what is open at the end is finished.
         named: rows choose their files by their letters, and those whose letter is a dot name none.
-        vacuum: before the last batch, what is older than the grace is deleted; what is settled is.
+        vacuum: before the last batch, what is older than the retention is deleted; what is settled is.
     """
 
     name: str

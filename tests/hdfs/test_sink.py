@@ -94,7 +94,7 @@ def test_compacting_dropping_and_vacuum(url: str) -> None:
     ftfile.drop(url, "all")
     query.run(3, [rows("d")])
     assert len(open_filesystem(url).list("_ftfile/retired")) == 4
-    ftfile.vacuum(url, grace="0s", force=True, dry_run=False)
+    ftfile.vacuum(url, retention="0s", force=True, dry_run=False)
     checked(url, "d")
     assert open_filesystem(url).list("_ftfile/retired") == []
 

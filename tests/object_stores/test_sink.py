@@ -102,7 +102,7 @@ def test_batches_replays_and_restarts(each_store: Store, tmp_path: Path, publish
     assert report.committed == {query.query_id: [0, 1, 2]}
     assert len(sink.data()) == 3
     # What tells vacuum of files that were not committed, is left to it.
-    assert {key.rpartition(".")[2] for key in sink.staged()} == ({"direct"} if publish == "direct" else set())
+    assert {key.rpartition(".")[2] for key in sink.staged()} == ({"finalPath"} if publish == "direct" else set())
 
 
 def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
@@ -237,7 +237,7 @@ def test_compacting_dropping_and_vacuum(sink: Sink, publish: str) -> None:
 def vacuum(sink: Sink) -> None:
     # The store tells time in whole seconds.
     time.sleep(1.1)
-    ftfile.vacuum(sink.url, grace="0s", force=True, dry_run=False, storage=sink.store.settings)
+    ftfile.vacuum(sink.url, retention="0s", force=True, dry_run=False, storage=sink.store.settings)
 
 
 def test_vacuum_finds_what_was_written_under_its_name_and_never_committed(sink: Sink) -> None:

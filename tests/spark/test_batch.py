@@ -184,4 +184,4 @@ class TestRefusals:
         )
         query.awaitTermination(5)
         query.stop()
-        assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] in ([], ["place"])
+        assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] in ([], ["directoryMarker"])

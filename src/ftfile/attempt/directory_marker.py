@@ -40,7 +40,7 @@ def write_marker(fs: FileSystem) -> DirectoryMarker | None:
     for directory in ("", layout.META):
         fs.make_directories(directory)
     with contextlib.suppress(AlreadyExists):  # another driver's: what is there counts
-        fs.create_exclusive(layout.PLACE, fs.context.ids.unique().encode())
+        fs.create_exclusive(layout.MARKER, fs.context.ids.unique().encode())
     return read_marker(fs)
 
 
@@ -49,7 +49,7 @@ def read_marker(fs: FileSystem) -> DirectoryMarker | None:
     if not _may_differ(fs):
         return None
     try:
-        return DirectoryMarker(fs.read(layout.PLACE).decode(), socket.gethostname())
+        return DirectoryMarker(fs.read(layout.MARKER).decode(), socket.gethostname())
     except NotFound:
         return None
 
@@ -63,7 +63,7 @@ def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> N
     if marker is None:
         return
     try:
-        found = fs.read(layout.PLACE).decode()
+        found = fs.read(layout.MARKER).decode()
     except NotFound:
         found = None
     if found != marker.id:

@@ -46,7 +46,7 @@ class StagedSegment:
         offset: where the segment's data begins in it.
         length: of the data.
         logical_length: of the data before the filters.
-        marks: what rolling policies go by; see `sink.rolling.groups`.
+        rolling_stats: what rolling policies go by; see `sink.rolling.groups`.
         filters: names, in the order in which they were applied.
     """
 
@@ -58,7 +58,7 @@ class StagedSegment:
     checksum: str
     rows: int
     bucket: str
-    marks: dict[str, Any]
+    rolling_stats: dict[str, Any]
     filters: tuple[str, ...] = ()
 
 
@@ -88,7 +88,7 @@ class TaskCommit:
     """The result of one attempt.
 
     Attributes:
-        letters: records that could not be written.
+        dead_letters: records that could not be written.
         found_committed: the batch was in the log already; nothing was written.
         segments: rows that stay in open parts.
         assembled: due jobs that this attempt did beside its own rows.
@@ -104,7 +104,7 @@ class TaskCommit:
     segments: tuple[StagedSegment, ...] = ()
     assembled: tuple[Assembled, ...] = ()
     failed: tuple[str, ...] = ()
-    letters: tuple[StagedPart, ...] = ()
+    dead_letters: tuple[StagedPart, ...] = ()
     found_committed: bool = False
     planned_ms: int = 0
     metrics: dict[str, float] = field(default_factory=dict)

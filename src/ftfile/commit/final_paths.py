@@ -125,7 +125,7 @@ def _read_on(log: CommitLog, head: LogState, known: KnownPaths) -> bool:
         return False
     for following in range(version + 1, head.version + 1):
         record = log.recent.records.get(following) or log.read_record(following)
-        if record is None or record.after != nonce:
+        if record is None or record.previous_nonce != nonce:
             return False
         _apply(record, known.live)
         nonce = record.nonce

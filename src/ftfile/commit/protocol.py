@@ -120,9 +120,9 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
     said = {each.name: getattr(body, each.name) for each in fields(Body)}
-    said["due"] = head.jobs_left(body.removes) if body.due is None else body.due
+    said["assembly_jobs"] = head.jobs_left(body.removes) if body.assembly_jobs is None else body.assembly_jobs
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
-    return Record(head.version + 1, nonce, author, log.clock.now_ms(), after=head.nonce, **said)
+    return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)
 
 
 def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
@@ -133,7 +133,7 @@ def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
         ConfigError: see `FinalPaths.claim`.
         NameCollision: likewise.
     """
-    adds = (*body.adds, *body.letters)
+    adds = (*body.adds, *body.dead_letters)
     parts = [add for add in adds if add.kind == "part"]
     assert len({add.id for add in adds}) == len(adds), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"

@@ -71,7 +71,7 @@ class Accepted:
         """Return how many parts ended for which reason, with those that ended otherwise."""
         counts = Counter(others or {})
         counts.update(each.reason for each in self.rewrites if each.reason for add in each.adds if add.kind == "part")
-        return {"rolled": dict(counts)} if counts else {}
+        return {"partsByReason": dict(counts)} if counts else {}
 
 
 def accept_rewrites(

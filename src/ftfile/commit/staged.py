@@ -69,6 +69,7 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
         raise StaleFiles(
             f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
             f"unrecorded that was written up to {time_text(horizon_ms)}. Either the batch took longer than the "
-            "vacuum's grace: start the query again, and vacuum with a longer grace. Or the store's clock was ahead "
-            "when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes it back"
+            "vacuum's retention: start the query again, and vacuum with a longer retention. Or the store's clock was "
+            "ahead when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes "
+            "it back"
         )

@@ -34,7 +34,7 @@ from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add, DueJob, Record
+    from ftfile.commit.format.model import Add, AssemblyJob, Record
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
@@ -179,7 +179,7 @@ class _Flush:
                 adds=accepted.adds,
                 removes=accepted.removes,
                 metrics={"durability": durability, **accepted.metrics()},
-                memory=named.memory | untold,
+                tables=named.tables | untold,
             )
 
         done = commit(log, self._author, prepare)
@@ -207,7 +207,7 @@ class _Flush:
             if inputs & self._stale:
                 advice = (
                     "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
-                    "longer grace"
+                    "longer retention"
                 )
                 self._leave_open(rewrite.inputs, StaleFiles(advice))
             self._stale |= inputs
@@ -241,7 +241,7 @@ class _Flush:
                 break
         return rewrites
 
-    def _jobs(self, head: LogState, query_id: str) -> Iterator[DueJob]:
+    def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyJob]:
         """Yield what is to be done of what was open at the start; nothing that failed."""
         wanted = {
             segment.id: segment

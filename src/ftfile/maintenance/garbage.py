@@ -218,7 +218,7 @@ def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
         **{layout.base_path(name): "base" for name in older if name not in own_bases},
         **{layout.range_path(name): "range" for name in contained(ranges, OwnRanges(log, head, ranges).cover())},
     }
-    for directory in (layout.META, layout.LOG, layout.STATE, layout.RANGES):
+    for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES):
         for info in _children(fs, directory):
             if info.is_directory or info.modified_ms > horizon_ms:
                 continue

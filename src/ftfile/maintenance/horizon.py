@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("is_horizon_taken_back", "lower_horizon", "newest_ms")
 
-LOWERING = "lower-horizon"
+LOWERING = "lowerHorizon"
 # Others that lower the horizon at the same time make each other begin again.
 TRIES = 100
 

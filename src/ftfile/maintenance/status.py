@@ -18,7 +18,7 @@ from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ftfile.commit.format.model import Add, DueJob
+    from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState, Unpublished
     from ftfile.commit.places import Whereabouts
@@ -135,7 +135,7 @@ def directory_status(log: CommitLog) -> DirectoryStatus:
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
         open=tuple(_open_files(head, log.clock.now_ms())),
-        due=len(head.due),
+        due=len(head.assembly_jobs),
         unpublished=tuple(_unpublished(log.fs, head)),
     )
 
@@ -144,14 +144,14 @@ def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
     groups: dict[tuple[Any, ...], list[Add]] = {}
     for segment in head.segments.values():
         groups.setdefault((segment.origin.query_id, segment.bucket, *key_of(segment)), []).append(segment)
-    jobs = {add.id: job for job in head.due for add in job.inputs}
+    jobs = {add.id: job for job in head.assembly_jobs for add in job.inputs}
     for key in sorted(groups):
         segments = sorted(groups[key], key=order_of)
         found = [jobs[segment.id] for segment in segments if segment.id in jobs]
         yield _open_file(head, segments, found, now_ms)
 
 
-def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[DueJob], now_ms: int) -> OpenFile:
+def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyJob], now_ms: int) -> OpenFile:
     first = segments[0]
     totals, batch = GroupTotals(first.bucket), None
     for segment in segments:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.garbage import Findings
 
-__all__ = ("DEFAULT_GRACE", "LEAST_GRACE", "VacuumReport", "vacuum")
+__all__ = ("DEFAULT_RETENTION", "LEAST_RETENTION", "VacuumReport", "vacuum")
 
-DEFAULT_GRACE = "7d"
-LEAST_GRACE = "24h"
+DEFAULT_RETENTION = "7d"
+LEAST_RETENTION = "24h"
 # Looks while another vacuum deletes what this one reads, at most.
 TRIES = 100
 # More ranges than commits leave are merged, or those that lost much.
@@ -75,52 +75,52 @@ def vacuum(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
     dry_run: bool = True,
-    grace: str = DEFAULT_GRACE,
+    retention: str = DEFAULT_RETENTION,
     force: bool = False,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> VacuumReport:
-    """Delete what no record needs any more, and what no version within the grace needs.
+    """Delete what no record needs any more, and what no version within the retention needs.
 
     That is: what failed and lost attempts wrote; parts that were replaced, and segments that were made into parts;
-    records that a base and ranges stand for. Versions of the grace can still be read as they were, older ones not.
+    records that a base and ranges stand for. Versions of the retention can still be read as they were, older ones not.
 
     Without `dry_run=False` it deletes nothing and only tells what it would delete: there is no way back, so look first.
 
     Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
-    refused. So the grace must be longer than the longest batch takes, and readers must not read a version for longer.
+    refused. So the retention must be longer than the longest batch takes, and than anybody reads a version.
 
     Args:
         path: of the directory.
         dry_run: only tell; it writes nothing but a hint, for the store's clock.
-        grace: how long what is not needed is kept, by the store's clock.
-        force: accept a grace below 24 hours: when you know that nothing is writing or reading.
+        retention: how long what is not needed is kept, by the store's clock.
+        force: accept a retention below 24 hours: when you know that nothing is writing or reading.
         key_provider: of an encrypted directory; see `ftfile.open`.
         storage: settings of its file system: what the options `storage.<name>` are to the sink.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or the grace is no duration or too short.
+        ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
         CorruptData: the log is damaged; nothing was deleted.
         CommitError: there is no telling what may be deleted; nothing was.
     """
-    grace_ms = _checked_grace_ms(grace, force=force)
+    retention_ms = _checked_retention_ms(retention, force=force)
     log, job_id = own_log(path, key_provider, storage, context), context.ids.unique()
     with log_context(job=job_id):
-        report = _vacuum(log, job_id, grace_ms, dry_run=dry_run)
+        report = _vacuum(log, job_id, retention_ms, dry_run=dry_run)
         doing = "would delete" if dry_run else "deleted"
         _log.info("vacuum %s %d files of %d bytes", doing, len(report.files), report.size_bytes)
         return report
 
 
-def _vacuum(log: CommitLog, job_id: str, grace_ms: int, *, dry_run: bool) -> VacuumReport:
+def _vacuum(log: CommitLog, job_id: str, retention_ms: int, *, dry_run: bool) -> VacuumReport:
     author = MaintenanceAuthor("vacuum", job_id)
     if not dry_run:
         lower_horizon(log, job_id)
         catch_up(log, author)
     now_ms = store_now_ms(log.fs)
-    wanted_ms = now_ms - grace_ms
+    wanted_ms = now_ms - retention_ms
     # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
     horizon_ms = min(wanted_ms, newest_ms(log))
     head, findings = _look(log, horizon_ms, now_ms)
@@ -183,7 +183,7 @@ def _delete(fs: FileSystem, findings: Findings) -> set[str]:
     failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove])]
     # Companions last: who finds a record without one looks whether the record is still there.
     for last in (False, True):
-        found = [file for file in findings.files if file.path.endswith((".adds", ".direct")) == last]
+        found = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
         # Notes tell of files that could not be deleted.
         kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
         paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
@@ -228,14 +228,16 @@ def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
         _log.warning("the ranges stay as they are: %s", error)
 
 
-def _checked_grace_ms(grace: str, *, force: bool) -> int:
+def _checked_retention_ms(retention: str, *, force: bool) -> int:
     try:
-        grace_s = parse_duration_s(grace)
+        retention_s = parse_duration_s(retention)
     except ValueError:
-        raise ConfigError(f"grace={grace!r}: it takes a duration with its unit, such as '7d' or '36h'") from None
-    if grace_s < parse_duration_s(LEAST_GRACE) and not force:
         raise ConfigError(
-            f"grace={grace!r} is below {LEAST_GRACE}: batches that take longer are refused, and readers of older "
-            "versions lose their files. Set force=True when nothing else writes or reads"
+            f"retention={retention!r}: it takes a duration with its unit, such as '7d' or '36h'"
+        ) from None
+    if retention_s < parse_duration_s(LEAST_RETENTION) and not force:
+        raise ConfigError(
+            f"retention={retention!r} is below {LEAST_RETENTION}: batches that take longer are refused, and readers of "
+            "older versions lose their files. Set force=True when nothing else writes or reads"
         )
-    return int(grace_s * 1000)
+    return int(retention_s * 1000)

@@ -303,7 +303,7 @@ def _name_of(writer: WriterIdentity) -> str:
 
 def _definitions_due(head: LogState) -> dict[str, Any]:
     """Return what tasks must know to do the due jobs."""
-    keys = {job.inputs[0].encoding for job in head.due}
+    keys = {job.inputs[0].encoding for job in head.assembly_jobs}
     return {key: head.definitions[key] for key in keys if key in head.definitions}
 
 

@@ -144,6 +144,6 @@ def _letters(path: str, content: bytes) -> Iterator[DeadLetter]:
     for line in content.splitlines():
         try:
             text = json.loads(line)
-            yield DeadLetter(text["reason"], text["query"], text["batch"], text["partition"], text["row"])
+            yield DeadLetter(text["reason"], text["queryId"], text["batchId"], text["partition"], text["row"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}") from error

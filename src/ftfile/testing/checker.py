@@ -173,7 +173,7 @@ def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> N
 
 def _check_published(fs: FileSystem, records: Iterable[Record], source: str, foreign: Collection[str]) -> None:
     for record in records:
-        parts = [add for add in (*record.adds, *record.letters) if add.kind == "part"]
+        parts = [add for add in (*record.adds, *record.dead_letters) if add.kind == "part"]
         before = [add.path for add in parts if add.path != add.final_path]
         before += [remove.final_path for remove in record.removes if remove.final_path]
         left = [path for path in before if path not in foreign and fs.exists(path)]
@@ -200,7 +200,7 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
     """Return each add with its content; one may be gone that a record removed before the horizon of a vacuum."""
     old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
     vacuumed = {remove.id for record in old for remove in record.removes}
-    adds = (*log.adds(), *(letter for record in log.records for letter in record.letters))
+    adds = (*log.adds(), *(letter for record in log.records for letter in record.dead_letters))
     return [
         (add, plain)
         for add in adds

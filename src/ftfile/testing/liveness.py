@@ -147,7 +147,7 @@ def _whole_group_due(
     if rules.inactivity_ms is not None and pauses[-1] >= rules.inactivity_ms:
         return "inactivity"
     if rules.clock_ms is not None and times[0] // rules.clock_ms < now_ms // rules.clock_ms:
-        return "clock"
+        return "schedule"
     return "segments" if len(group) >= rules.max_segments else None
 
 
@@ -207,7 +207,7 @@ def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, A
 
 
 def check_vacuumed(log: CommitLog, since_version: int) -> None:
-    """Check L4 after two vacuums, each more than the grace after everything else.
+    """Check L4 after two vacuums, each more than the retention after everything else.
 
     Args:
         log: of the directory.
@@ -223,7 +223,7 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
     names = [layout.parse_log_name(path) for path in _files(fs, layout.LOG)]
     old = [name for name in names if name is None or name.version < head.log_start]
     require(not old, "L4", f"records before {head.log_start} are there: {old}")
-    base_names = [layout.parse_base_name(path) for path in _files(fs, layout.STATE)]
+    base_names = [layout.parse_base_name(path) for path in _files(fs, layout.BASES)]
     # A commit of the vacuum itself may have written a newer base.
     bases = sorted(name.version for name in base_names if name is not None and name.version <= since_version)
     if len(bases) > 1:
@@ -239,7 +239,7 @@ def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
         open_segments: ids of those that the records say are open.
     """
     require(state.segments.keys() == set(open_segments), "L5", "the state has other open segments than the records")
-    due = [segment.id for job in state.due for segment in job.inputs]
+    due = [segment.id for job in state.assembly_jobs for segment in job.inputs]
     require(len(due) == len(set(due)), "L5", f"two jobs have one segment: {sorted(due)}")
     require(state.segments.keys() >= set(due), "L5", "jobs are kept of segments that are open no more")
     longest = max(map(len, state.segments), default=0)

@@ -180,7 +180,7 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
         require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
         kept = live.keys() - removed if record.overwrite else ()
         require(not kept, "I7", f"version {record.version} overwrites all and leaves {kept}")
-        for name in (name for add in (*record.adds, *record.letters) for name in _own_names(add)):
+        for name in (name for add in (*record.adds, *record.dead_letters) for name in _own_names(add)):
             require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
             names.add(name)
         left = {add_id: add for add_id, add in live.items() if add_id not in removed}

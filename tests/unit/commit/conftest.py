@@ -49,7 +49,7 @@ class Saying:
 
     def prepare(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         body = Body(**self.fields)
-        self.accepted = accept_rewrites(self.log, head, self.rewrites, (*body.adds, *body.letters))
+        self.accepted = accept_rewrites(self.log, head, self.rewrites, (*body.adds, *body.dead_letters))
         if self.rewrites and not (self.accepted.rewrites or self.fields):
             return None
         replaced = tuple(map(Remove.of, snapshot().adds.values())) if body.overwrite else ()
@@ -147,7 +147,7 @@ class Driver:
             "nonce": f"nonce{next(_NUMBERS)}",
             "author": self.author(next(_NUMBERS)),
             "time_ms": 0,
-            "after": head.nonce,
+            "previous_nonce": head.nonce,
         }
         record = Record(**(defaults | fields))
         assert log.create(record)

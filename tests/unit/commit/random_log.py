@@ -60,7 +60,7 @@ class RandomLog:
             lineage_start=None if version else 0,
             schema=schema,
             definitions={f"e{version}": {"text": version}} | ({schema: schema} if schema else {}),
-            after=f"n{version - 1}" if version else "",
+            previous_nonce=f"n{version - 1}" if version else "",
         )
         self.records.append(record)
         gone = {add.id for add in ended}
@@ -115,7 +115,7 @@ def plain_record(version: int, files: int) -> Record:
         lineage_start=start,
         schema="s",
         definitions=definitions,
-        after=f"n{version - 1}" if version else "",
+        previous_nonce=f"n{version - 1}" if version else "",
     )
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.layout import FORMAT_FILE, PUBLISHED_HINT, STATE, record_path
-from ftfile.commit.format.model import DueJob, Fingerprint, Record, StreamAuthor
+from ftfile.commit.format.layout import BASES, FORMAT_FILE, PUBLISHED_HINT, record_path
+from ftfile.commit.format.model import AssemblyJob, Fingerprint, Record, StreamAuthor
 from ftfile.commit.format.range import decode_range, encode_range
 from ftfile.commit.format.record import decode_record, encode_record, to_checked_text
 from ftfile.commit.log.bases import decode_base, encode_base
@@ -45,7 +45,7 @@ RECORD = Record(
     removes=next(record.removes for record in LOG.records if record.removes),
     lineage_start=0,
     horizon_ms=5,
-    due=(DueJob("j", LOG.records[-1].adds, "records", 1, {"a": 1}),),
+    assembly_jobs=(AssemblyJob("j", LOG.records[-1].adds, "records", 1, {"a": 1}),),
     tasks=2,
     schema="s",
     definitions={"s": "{}"},
@@ -165,7 +165,7 @@ class TestSealed:
     def test_damage_is_detected(self, sealed: MemoryFileSystem, data: st.DataObject) -> None:
         content = sealed.read(record_path(0))
         assert with_keys(sealed).read(record_path(0)) == ENCODED
-        path = f"{STATE}/{'0' * 20}-0.base" if data.draw(st.booleans()) else record_path(1)
+        path = f"{BASES}/{'0' * 20}-0.base" if data.draw(st.booleans()) else record_path(1)
         sealed.put(path, data.draw(damaged(content) | st.just(content)))
         with pytest.raises((CorruptData, ConfigError)):
             with_keys(sealed).read(path)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 SHARED = 10
-KINDS = (layout.HINTS, layout.STATE, layout.RANGES)
+KINDS = (layout.HINTS, layout.BASES, layout.RANGES)
 
 
 @pytest.fixture(autouse=True)
@@ -203,7 +203,7 @@ def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver)
     for batch in range(3):
         driver.commit_new(batch)
     state = driver.log.read_on()
-    foreign = after(state, Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, after=state.nonce))
+    foreign = after(state, Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, previous_nonce=state.nonce))
 
     class Copied(WrapperFileSystem):
         def create_exclusive(self, path: str, content: bytes) -> None:
@@ -222,7 +222,7 @@ def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver)
 def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
     """One that stands for more versions would take the place of what it contains."""
     foreign = [
-        Record(version, f"other{version}", MaintenanceAuthor("test", "x"), 0, after=f"other{version - 1}")
+        Record(version, f"other{version}", MaintenanceAuthor("test", "x"), 0, previous_nonce=f"other{version - 1}")
         for version in range(40)
     ]
     driver.commit_new(0)

@@ -53,10 +53,10 @@ class TestABatch:
 
     def test_whose_dead_letters_have_no_directory(self, fs: MemoryFileSystem) -> None:
         driver = Driver(fs)
-        put(fs, "_ftfile/deadletter")
-        letter = driver.stage(0, name="_ftfile/deadletter/query-1/x.letters")
-        with pytest.raises(NameCollision, match="'_ftfile/deadletter' is taken"):
-            driver.commit(0, driver.stage(0), letters=(letter,))
+        put(fs, "_ftfile/deadLetters")
+        letter = driver.stage(0, name="_ftfile/deadLetters/query-1/x.deadLetters")
+        with pytest.raises(NameCollision, match="'_ftfile/deadLetters' is taken"):
+            driver.commit(0, driver.stage(0), dead_letters=(letter,))
         assert driver.log.read_on().version == -1
 
     @pytest.mark.parametrize("names", [("a", "a/x"), ("a/x", "a"), ("a", "a")])

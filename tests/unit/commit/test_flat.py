@@ -53,8 +53,8 @@ class Run:
             adds = [self.driver.stage(batch) for _ in range(self.files)]
             staged += sum(add.length for add in adds)
             # As the sink numbers the files of each name.
-            memory = {"numbers": {"set": {add.id: 1 for add in adds}}} if adds else {}
-            self.driver.commit(batch, *adds, memory=memory)
+            tables = {"partNumbers": {"set": {add.id: 1 for add in adds}}} if adds else {}
+            self.driver.commit(batch, *adds, tables=tables)
         self.batches += count
         counters, head = self.fs.counters, self.driver.log.read_on()
         calls = sum(counters.calls.values()) - count * self.files * 4

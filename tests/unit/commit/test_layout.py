@@ -18,9 +18,9 @@ def test_identities_on_storage() -> None:
     assert layout.storage_identity("part", spool) == "part 0123456789ab@0"
     assert layout.storage_identity("segment", spool, 7) == "segment 0123456789ab@7"
     letters = layout.dead_letter_path("query", 3, 1, "0123456789abcdef", ["gzip", "a-cipher"])
-    assert letters.endswith("-0123456789ab.gzip.a-cipher.letters")
+    assert letters.endswith("-0123456789ab.gzip.a-cipher.deadLetters")
     assert layout.dead_letter_filters(letters) == ("gzip", "a-cipher")
-    assert layout.storage_identity("letters", letters) == layout.storage_identity("letters", spool)
+    assert layout.storage_identity("deadLetters", letters) == layout.storage_identity("deadLetters", spool)
     assert layout.dead_letter_task(letters) == ("query", 3, 1)
     assert layout.dead_letter_task(f"{letters}.x") is layout.dead_letter_task(letters[:-1]) is None
     assert layout.dead_letter_filters(layout.dead_letter_path("query", 3, 1, "0123")) == ()

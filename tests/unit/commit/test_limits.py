@@ -21,16 +21,15 @@ from ftfile.commit.format.model import (
     StreamAuthor,
     Transaction,
 )
-from ftfile.commit.log import bases, fold, log, records
+from ftfile.commit.log import bases, fold, log, records, tables
 from ftfile.commit.log import state as states
-from ftfile.commit.log import tables as memory
 from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
 from ftfile.commit.log.fold import after
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import CHANGES_MIN, SharedMap
 from ftfile.commit.log.state import LogState
-from ftfile.commit.log.tables import MemoryDraft
+from ftfile.commit.log.tables import TablesDraft
 from ftfile.commit.read import merging, ranges
 from ftfile.commit.read import snapshot as snapshots
 from ftfile.commit.read.merging import make_range
@@ -130,12 +129,12 @@ class TestState:
             assert head.definitions[head.queries["query-1"].settings or ""] == {"rolling": 1}
 
     def test_entries_of_a_table(self) -> None:
-        keys = [f"{number:x}" for number in range(memory.ENTRIES_MAX + 10)]
-        draft = MemoryDraft({})
+        keys = [f"{number:x}" for number in range(tables.ENTRIES_MAX + 10)]
+        draft = TablesDraft({})
         draft.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
         draft.apply({"t": {"set": {keys[20]: 2}}}, 1)
         found = draft.finish()
-        assert len(found["t"]) == memory.ENTRIES_MAX
+        assert len(found["t"]) == tables.ENTRIES_MAX
         assert list(found["t"])[:2] == [keys[10], keys[11]]
         assert list(found["t"])[-1] == keys[20]
 
@@ -150,7 +149,7 @@ class TestState:
 
 class TestSharing:
     def test_a_state_does_not_change_when_the_log_goes_on(self, driver: Driver) -> None:
-        driver.commit_new(0, memory={"t": {"set": {"a": 1}}}, definitions={"e": 1})
+        driver.commit_new(0, tables={"t": {"set": {"a": 1}}}, definitions={"e": 1})
         head = driver.log.read_on()
         before = encode_base(head)
         other = CommitLog(driver.fs)
@@ -159,7 +158,7 @@ class TestSharing:
                 other,
                 author=JobAuthor("j", Transaction("app", other.read_on().version)),
                 adds=(replace(driver.stage(1), kind="segment", final_path=None),),
-                memory={"t": {"set": {"b": 2}, "drop": ["a"]}},
+                tables={"t": {"set": {"b": 2}, "drop": ["a"]}},
                 definitions={"f": 2},
                 log_start=1,
             )
@@ -240,7 +239,7 @@ class TestTries:
             """Others commit and write a base whenever bases are listed."""
 
             def list(self, path: str) -> list:  # type: ignore[type-arg]
-                if path == layout.STATE:
+                if path == layout.BASES:
                     driver.create_record(author=MaintenanceAuthor("test", "x"))
                     write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
                 return super().list(path)
@@ -273,7 +272,7 @@ class TestLargeRecords:
         count = record_format.COMPANION_FROM_BYTES // 150
         adds = [replace(driver.stage(0), bucket=f"key={'x' * 40}") for _ in range(count)]
         driver.commit(0, *adds)
-        assert len([info for info in driver.fs.list(layout.LOG) if info.path.endswith(".adds")]) == 1
+        assert len([info for info in driver.fs.list(layout.LOG) if info.path.endswith(".changes")]) == 1
         driver.restart()
         driver.commit_new(1)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count + 1
@@ -364,7 +363,7 @@ class TestRanges:
         fs.make_directories(layout.RANGES)
         count = merging.DOCUMENT_ADDS + 1
         adds = tuple(part(f"p{number}") for number in range(count))
-        made = make_range([Record(0, "n0", JobAuthor("j"), 0, adds=adds, after="")], 0)
+        made = make_range([Record(0, "n0", JobAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
         found = read_range(fs, write_range(fs, SYSTEM.ids, made), ended=True)
         assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
         assert sum(len(set(document.versions().ids)) for document in found.kept) == count
@@ -374,7 +373,7 @@ class TestRanges:
         fs = MemoryFileSystem("headers")
         fs.make_directories(layout.RANGES)
         definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
-        record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, after="")
+        record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, previous_nonce="")
         name = write_range(fs, SYSTEM.ids, make_range([record], 0))
         reads: list[int] = []
 

@@ -12,7 +12,7 @@ import pytest
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import (
     Add,
-    DueJob,
+    AssemblyJob,
     Fingerprint,
     JobAuthor,
     MaintenanceAuthor,
@@ -82,9 +82,13 @@ class TestRecordFormat:
             adds=(SEGMENT, PART),
             removes=(Remove.of(PART), Remove.of(SEGMENT)),
             overwrite=True,
-            due=(
-                DueJob(
-                    "d", (SEGMENT, replace(SEGMENT, id="s2", skip_rows=3, marks={"ms": 7})), "size", 2, {"rest": True}
+            assembly_jobs=(
+                AssemblyJob(
+                    "d",
+                    (SEGMENT, replace(SEGMENT, id="s2", skip_rows=3, rolling_stats={"ms": 7})),
+                    "size",
+                    2,
+                    {"rest": True},
                 ),
             ),
             settings="set",
@@ -103,14 +107,14 @@ class TestRecordFormat:
 
     def test_a_large_record_keeps_its_adds_in_a_companion(self) -> None:
         record = Record(0, "n", JobAuthor("j"), 0, adds=(PART,))
-        encoded = encode_record(record, "log/x.adds", companion_from=10)
+        encoded = encode_record(record, "log/x.changes", companion_from=10)
         companion = encoded.companion
         assert companion is not None
         assert b"p1" not in encoded.content
-        assert decode_record(encoded.content, "path", {"log/x.adds": companion.content}.__getitem__) == record
+        assert decode_record(encoded.content, "path", {"log/x.changes": companion.content}.__getitem__) == record
         for damaged in (companion.content[:-1], companion.content.replace(b"p1", b"p2")):
-            with pytest.raises(CorruptData, match=r"log/x\.adds"):
-                decode_record(encoded.content, "path", {"log/x.adds": damaged}.__getitem__)
+            with pytest.raises(CorruptData, match=r"log/x\.changes"):
+                decode_record(encoded.content, "path", {"log/x.changes": damaged}.__getitem__)
 
     def test_every_damaged_byte_and_every_truncation_is_detected(self) -> None:
         content = encode_record(Record(0, "n", JobAuthor("j"), 0, adds=(PART,)), "unused").content
@@ -143,7 +147,9 @@ class TestBases:
         driver.commit_new(0, offsets_hash="h", definitions={"e": 1}, schema="e", tasks=2)
         add = driver.stage(5)
         segment = replace(SEGMENT, id="live")
-        driver.create_record(adds=(add, segment), due=(DueJob("d", (segment,), "size"),), horizon_ms=5, tasks=3)
+        driver.create_record(
+            adds=(add, segment), assembly_jobs=(AssemblyJob("d", (segment,), "size"),), horizon_ms=5, tasks=3
+        )
         driver.create_record(author=JobAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
         state = CommitLog(driver.fs).read_on()
         assert decode_base(encode_base(state), "path") == state

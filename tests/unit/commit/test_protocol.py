@@ -369,7 +369,7 @@ class TestHorizon:
         add = driver.stage(0)
         modified_ms = driver.fs.stat(add.path).modified_ms
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=modified_ms)
-        with pytest.raises(StaleFiles, match="longer grace"):
+        with pytest.raises(StaleFiles, match="longer retention"):
             driver.commit(0, add)
         full = f"{driver.fs.root}/{add.path}"  # type: ignore[attr-defined]
         os.utime(full, ns=(0, (modified_ms + 1) * 1_000_000))
@@ -707,7 +707,7 @@ class TestOthers:
     def test_a_failure_to_list_the_bases_after_the_record_leaves_the_outcome_open(self, driver: Driver) -> None:
         class Blind(WrapperFileSystem):
             def list(self, path: str) -> list[FileInfo]:
-                if path == layout.STATE and driver.fs.exists(layout.record_path(0)):
+                if path == layout.BASES and driver.fs.exists(layout.record_path(0)):
                     raise PermissionDenied("list", path, "no")
                 return super().list(path)
 

@@ -185,7 +185,7 @@ def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestLargeRecords:
     def test_their_adds_are_there_before_they_are(self, driver: Driver) -> None:
         add = driver.stage(0)
-        denied = Fault(PermissionDenied, operations=frozenset({"create_exclusive"}), path="*.adds")
+        denied = Fault(PermissionDenied, operations=frozenset({"create_exclusive"}), path="*.changes")
         with pytest.raises(PermissionDenied):
             driver.commit(0, add, log=CommitLog(FaultyFileSystem(driver.fs, [denied])))
         assert driver.log.read_on().version == -1
@@ -193,6 +193,6 @@ class TestLargeRecords:
         assert driver.visible() == {add.final_path}
 
     def test_a_lost_reply_of_their_adds_is_settled(self, driver: Driver) -> None:
-        lost = Fault(OutcomeUnknown, "after", operations=frozenset({"create_exclusive"}), path="*.adds")
+        lost = Fault(OutcomeUnknown, "after", operations=frozenset({"create_exclusive"}), path="*.changes")
         log = CommitLog(FaultyFileSystem(driver.fs, [lost]))
         assert driver.commit(0, driver.stage(0), log=log) == Committed(0, replayed=False)

@@ -109,7 +109,7 @@ class TestGoneDirectories:
         synced = [call.path for call in watched.calls if call.operation == "sync_directory"]
         assert synced[synced.index(layout.RETIRED) - 1] == layout.META
 
-    @pytest.mark.parametrize("lost", [layout.HINTS, layout.STATE, layout.RANGES, layout.STAGED])
+    @pytest.mark.parametrize("lost", [layout.HINTS, layout.BASES, layout.RANGES, layout.STAGED])
     def test_of_what_is_derived(
         self, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
     ) -> None:
@@ -192,7 +192,7 @@ class TestForeignFiles:
         driver.fs.make_directories(layout.parent(letter.final_path or ""))
         path = self.put(driver, letter, b"somebody's\n")
         with pytest.raises(NameCollision):
-            driver.commit(0, letters=(letter,))
+            driver.commit(0, dead_letters=(letter,))
         driver.fs.delete(path)
         driver.commit_new(1)
         assert driver.text(path) == b"row\n"
@@ -246,7 +246,7 @@ class TestMissingParts:
     def test_deleted_dead_letters_are_no_missing_part(self, driver: Driver) -> None:
         driver.with_policy(on_missing_part="fail")
         letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "{id}"))
-        driver.commit(0, letters=(letter,))
+        driver.commit(0, dead_letters=(letter,))
         driver.fs.delete(letter.final_path or "")
         lose_hint(driver)
         driver.commit_new(1)
@@ -256,7 +256,7 @@ class TestMissingParts:
         driver.with_policy(on_missing_part="fail")
         letter = driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "{id}"))
         add = driver.stage(0)
-        driver.commit(0, add, letters=(letter,))
+        driver.commit(0, add, dead_letters=(letter,))
         for path in (letter.final_path, add.final_path):
             driver.fs.delete(path or "")
         lose_hint(driver)

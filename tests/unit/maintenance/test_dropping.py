@@ -143,7 +143,7 @@ def test_a_bucket_that_somebody_deleted_is_dropped(query: MicroBatch, caplog: py
     assert "2 of 4 removed parts were gone already" in caplog.text
     assert sorted(ftfile.open(query.path).to_arrow()["id"].to_pylist()) == [8]
     query.run(1, [MONTHS[:1]])
-    assert len(ftfile.vacuum(query.path, grace="0s", force=True, dry_run=False).files) == 2
+    assert len(ftfile.vacuum(query.path, retention="0s", force=True, dry_run=False).files) == 2
 
 
 @pytest.mark.parametrize("overwrite", [True, False], ids=["complete", "append"])

@@ -61,7 +61,7 @@ def mend(world: World, **asked: Any) -> RepairReport:
 
 def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
     """Every file's bytes are still somewhere, but those that are made anew."""
-    derived = (layout.RANGES, layout.STATE, layout.HINTS)
+    derived = (layout.RANGES, layout.BASES, layout.HINTS)
     kept = Counter(content for path, content in before.items() if not path.startswith(derived))
     assert not kept - Counter(after.values())
 
@@ -240,7 +240,7 @@ class TestParts:
 
     def test_dead_letters_are_published(self, world: World) -> None:
         letter = replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
-        record(world, 0, letters=(letter,))
+        record(world, 0, dead_letters=(letter,))
         assert mend(world).ok
         assert world.fs.exists(letter.final_path or "")
 
@@ -449,7 +449,7 @@ def test_directories_are_missing(tmp_path: Path) -> None:
     fs = LocalFileSystem(str(tmp_path / "out"))
     add = Driver(fs).commit_new(0)
     assert add.final_path
-    for name in (layout.RETIRED, layout.RANGES, layout.STATE):
+    for name in (layout.RETIRED, layout.RANGES, layout.BASES):
         (tmp_path / "out" / name).rmdir()
     assert ftfile.repair(str(tmp_path / "out"), dry_run=False).ok
     assert all(fs.exists(name) for name in layout.DIRECTORIES)

@@ -147,4 +147,4 @@ def test_nothing_is_listed_but_bases_and_the_log(world: World, monkeypatch: pyte
 
     monkeypatch.setattr(type(world.fs), "list", list_directory)
     ftfile.open(world.url).status()
-    assert set(listed) <= {layout.STATE, layout.LOG}
+    assert set(listed) <= {layout.BASES, layout.LOG}

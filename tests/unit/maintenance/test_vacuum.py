@@ -134,20 +134,20 @@ class TestArguments:
         assert world.exists(garbage.path)
         assert world.driver.log.read_on().version == 0
 
-    def test_the_grace_has_a_floor(self, world: World) -> None:
+    def test_the_retention_has_a_floor(self, world: World) -> None:
         world.driver.commit_new(0)
         garbage = world.driver.stage(1)
         world.days(0.5)
-        with pytest.raises(ConfigError, match=r"grace='1h' is below 24h.*force=True"):
-            world.vacuum(grace="1h")
+        with pytest.raises(ConfigError, match=r"retention='1h' is below 24h.*force=True"):
+            world.vacuum(retention="1h")
         assert world.exists(garbage.path)
-        world.vacuum(grace="1h", force=True)
+        world.vacuum(retention="1h", force=True)
         assert not world.exists(garbage.path)
 
-    def test_a_grace_that_is_none(self, world: World) -> None:
+    def test_a_retention_that_is_none(self, world: World) -> None:
         world.driver.commit_new(0)
-        with pytest.raises(ConfigError, match=r"grace='soon'.*'7d'"):
-            world.vacuum(grace="soon")
+        with pytest.raises(ConfigError, match=r"retention='soon'.*'7d'"):
+            world.vacuum(retention="soon")
 
     def test_a_directory_that_is_none(self, world: World) -> None:
         with pytest.raises(ConfigError, match="not an ftfile directory"):
@@ -162,7 +162,7 @@ class TestArguments:
 
 
 class TestStaged:
-    def test_what_attempts_left_goes_after_the_grace(self, world: World) -> None:
+    def test_what_attempts_left_goes_after_the_retention(self, world: World) -> None:
         lost, kept = world.driver.stage(0), world.driver.commit_new(0)
         world.days(6)
         young = world.driver.stage(1)
@@ -176,17 +176,17 @@ class TestStaged:
         record = world.driver.log.read_record(report.version or 0)
         assert record is not None
         assert record.author == MaintenanceAuthor("vacuum", record.author.job_id)  # type: ignore[union-attr]
-        # Not the time of the grace: what is younger than the newest record waits for another vacuum.
+        # Not the time of the retention: what is younger than the newest record waits for another vacuum.
         assert record.horizon_ms == report.horizon_ms == world.fs.stat(layout.record_path(0)).modified_ms
 
-    def test_a_longer_grace_does_not_take_a_horizon_back(self, world: World) -> None:
+    def test_a_longer_retention_does_not_take_a_horizon_back(self, world: World) -> None:
         lost = world.driver.stage(0)
         world.days(40)
         world.driver.commit_new(0)
         late_ms = world.clock.now_ms() - 1
         commit(world.driver.log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=late_ms))
         world.days(1)
-        report = world.vacuum(grace="30d")
+        report = world.vacuum(retention="30d")
         assert [file.path for file in report.files] == [lost.path]
         assert report.version == 2
         assert world.driver.log.read_on().horizon_ms == late_ms
@@ -286,7 +286,7 @@ class TestStaged:
 
 
 class TestRemoved:
-    def test_a_replaced_part_stays_for_the_grace(self, world: World) -> None:
+    def test_a_replaced_part_stays_for_the_retention(self, world: World) -> None:
         old = [world.driver.commit_new(batch) for batch in range(2)]
         world.days(20)
         world.compact(2, *old)
@@ -320,7 +320,7 @@ class TestRemoved:
 
     @pytest.mark.parametrize("hidden", [True, False])
     def test_what_came_back_long_ago_is_hidden_again(self, world: World, *, hidden: bool) -> None:
-        """No vacuum ran within the grace after the removal."""
+        """No vacuum ran within the retention after the removal."""
         old = world.driver.commit_new(0)
         world.compact(1, old)
         if hidden:
@@ -417,7 +417,7 @@ class TestLog:
         world.days(8)
         adds += self.fill(world, 6, first=12)
         report = world.vacuum()
-        assert report.oldest_version == 11  # the newest that is older than the grace
+        assert report.oldest_version == 11  # the newest that is older than the retention
         assert self.versions(world) == [*range(11, 19)]
         assert {file.kind for file in report.files} == {"record"}
         assert ftfile.open(world.url).oldest_version() == 11
@@ -448,7 +448,7 @@ class TestLog:
         report = world.vacuum()
         assert ({file.kind for file in report.files}, report.oldest_version) == ({"staged"}, 0)
 
-    @pytest.mark.parametrize("lost", [layout.STATE, layout.RANGES])
+    @pytest.mark.parametrize("lost", [layout.BASES, layout.RANGES])
     def test_they_stay_where_nothing_stands_for_them(self, world: World, lost: str) -> None:
         self.fill(world, 12)
         for info in world.fs.list(lost):
@@ -457,7 +457,7 @@ class TestLog:
         assert world.vacuum().files == ()
         assert len(self.versions(world)) == 12
 
-    @pytest.mark.parametrize("lost", [layout.STATE, layout.RANGES])
+    @pytest.mark.parametrize("lost", [layout.BASES, layout.RANGES])
     @pytest.mark.parametrize("number", [0, -1])
     def test_they_stay_where_what_stands_for_them_is_damaged(self, world: World, lost: str, number: int) -> None:
         self.fill(world, 16)
@@ -465,7 +465,7 @@ class TestLog:
         world.fs.put(damaged, b"damaged\n")
         world.days(8)
         report = ftfile.vacuum(world.url, dry_run=False, context=current())
-        assert report.oldest_version <= (0 if lost == layout.STATE or number == 0 else 15)
+        assert report.oldest_version <= (0 if lost == layout.BASES or number == 0 else 15)
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 16
         assert len(self.versions(world)) >= 16 - (12 if lost == layout.RANGES and number == -1 else 0)
 
@@ -519,7 +519,7 @@ class TestLog:
         world.days(8)
         world.vacuum()
         deleted = [path for path in world.fs.deleted if path.startswith(layout.LOG)]
-        assert [path.endswith(".adds") for path in deleted] == [False] * (len(deleted) // 2) + [True] * 9
+        assert [path.endswith(".changes") for path in deleted] == [False] * (len(deleted) // 2) + [True] * 9
 
     def test_companions_of_records_that_never_were(self, world: World) -> None:
         self.fill(world, 3)
@@ -560,7 +560,7 @@ class TestLog:
 
     def test_leftovers_of_killed_processes(self, world: World) -> None:
         self.fill(world, 2)
-        left = [f"{directory}/.{'0' * 32}.tmp" for directory in (layout.LOG, layout.STATE, layout.RANGES)]
+        left = [f"{directory}/.{'0' * 32}.tmp" for directory in (layout.LOG, layout.BASES, layout.RANGES)]
         for path in left:
             world.fs.create_exclusive(path, b"x")
         world.days(8)
@@ -603,7 +603,7 @@ class TestNames:
         assert world.driver.log.read_on().reserved.keys() == {"same.txt"}
         return old
 
-    def test_names_are_reserved_for_the_grace(self, world: World) -> None:
+    def test_names_are_reserved_for_the_retention(self, world: World) -> None:
         self.replaced(world)
         for batch in range(1, 9):
             world.driver.commit_new(batch)
@@ -659,7 +659,7 @@ class TestNames:
 class TestDeadLetters:
     def test_they_stay_until_they_are_published_and_then(self, world: World) -> None:
         letter = world.driver.stage(0, name=layout.dead_letter_path("query-1", 0, 0, "letter"))
-        world.driver.create_record(author=world.driver.author(0), letters=(letter,), lineage_start=0)
+        world.driver.create_record(author=world.driver.author(0), dead_letters=(letter,), lineage_start=0)
         lost = world.driver.stage(0)
         world.fs.unmovable = letter.path
         world.days(30)
@@ -762,7 +762,7 @@ def test_beside_a_running_query(world: World) -> None:
             live = [world.compact(batch, *live)]
         world.days(0.7)
         if batch % 3 == 0:
-            world.vacuum(grace="48h")
+            world.vacuum(retention="48h")
         head = world.driver.log.read_on()
         history[head.version] = {add.id for add in live}
         for version in [at for at in history if at >= head.log_start]:

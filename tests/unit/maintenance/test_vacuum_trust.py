@@ -173,7 +173,7 @@ class TestHorizonInTheFuture:
         world.fs.before_record = at_third_creation
         assert horizon.lower_horizon(CommitLog(world.fs), "a")
         operations = [record.author.operation for record in _records(world)[1:]]
-        assert operations == ["vacuum", "lower-horizon", "vacuum", "lower-horizon", "lower-horizon"]
+        assert operations == ["vacuum", "lowerHorizon", "vacuum", "lowerHorizon", "lowerHorizon"]
         assert CommitLog(world.fs).read_on().horizon_ms <= world.clock.now_ms()
 
     def test_others_that_never_stop(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ class TestHorizonInTheFuture:
 
         monkeypatch.setattr(vacuuming, "is_horizon_taken_back", is_taken_back)
         at_look(monkeypatch, 2, lower)
-        report = ftfile.vacuum(world.url, dry_run=False, grace="0s", force=True)
+        report = ftfile.vacuum(world.url, dry_run=False, retention="0s", force=True)
         assert report.version is not None
         assert report.files == ()
         assert world.exists(late[0].final_path)

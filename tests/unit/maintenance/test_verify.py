@@ -139,7 +139,7 @@ class TestHealthy:
         adds = [world.driver.commit_new(batch) for batch in range(9)]
         world.compact(8, *adds[:3])
         for _ in range(2):
-            ftfile.vacuum(world.url, dry_run=False, grace="0s", force=True)
+            ftfile.vacuum(world.url, dry_run=False, retention="0s", force=True)
         for batch in range(9, 12):
             world.driver.commit_new(batch)
         report = world.verify(full=True)
@@ -185,7 +185,7 @@ class TestHealthy:
             looks.append(args)
             if len(looks) == 1:
                 for _ in range(2):
-                    ftfile.vacuum(world.url, dry_run=False, grace="0s", force=True)
+                    ftfile.vacuum(world.url, dry_run=False, retention="0s", force=True)
             return read_history(*args)
 
         monkeypatch.setattr("ftfile.maintenance.verify.run.read_history", late)

@@ -167,7 +167,7 @@ def test_d6(out: str) -> None:
     planned, writer = query.plan(), query.identity(0)
     (stray,) = query.run_task(planned, writer, 0, rows("x", "deep/er/file")).parts
     query.run(0, [rows("abc", "deep/er/file")])
-    report = ftfile.vacuum(out, dry_run=False, grace="0s", force=True, context=current())
+    report = ftfile.vacuum(out, dry_run=False, retention="0s", force=True, context=current())
     assert stray.path in [file.path for file in report.files]
     assert not Path(out, stray.path).exists()
     assert content_of(out) == "abc"

@@ -98,7 +98,7 @@ class TestFail:
             query.run(0, [[good, good | bad, good]])
         assert "badRecords=deadLetter" in str(raised.value)
         assert not list(Path(out).rglob("*.staged"))
-        assert not list(Path(out).rglob("*.letters"))
+        assert not list(Path(out).rglob("*.deadLetters"))
         query.run(0, [[good]])
         assert ids(out) == [1]
 
@@ -114,7 +114,7 @@ class TestDrop:
         query.run(1, [rows("a")])
         assert [(version.rows, version.bad_records) for version in ftfile.open(out).history()] == [(2, 3), (1, 0)]
         assert letters(out) == []
-        assert not Path(out, "_ftfile", "deadletter").exists()
+        assert not Path(out, "_ftfile", "deadLetters").exists()
 
     def test_of_all_records_leaves_no_file(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {**TEXT, "partitionBy": "id", "badRecords": "drop"})
@@ -137,8 +137,8 @@ class TestDeadLetters:
         assert null.reason == "fileNameColumn: column 'word' is null: no file is named"
         assert absolute.row == {"id": 2, "word": "/x"}
         assert "'/x', which is absolute" in absolute.reason
-        (file,) = Path(out, "_ftfile", "deadletter").rglob("*.*")
-        assert re.fullmatch(rf"{query.query_id}/0{{10}}-00001-[0-9a-f]{{12}}\.letters", "/".join(file.parts[-2:]))
+        (file,) = Path(out, "_ftfile", "deadLetters").rglob("*.*")
+        assert re.fullmatch(rf"{query.query_id}/0{{10}}-00001-[0-9a-f]{{12}}\.deadLetters", "/".join(file.parts[-2:]))
         assert [json.loads(line)["partition"] for line in file.read_text().splitlines()] == [1, 1]
         assert ids(out) == [0, 0]
 
@@ -173,7 +173,7 @@ class TestDeadLetters:
         with monkeypatch.context() as patched:
             patched.setattr("ftfile.commit.protocol.roll_forward", lambda *_, **__: [])
             query.run(0, [rows(None)])
-        assert not Path(out, "_ftfile", "deadletter").exists()
+        assert not Path(out, "_ftfile", "deadLetters").exists()
         assert letters(out) == [(0, 0, 0)]
         query.run(1, [[]])
         assert letters(out) == [(0, 0, 0)]
@@ -181,9 +181,9 @@ class TestDeadLetters:
     def test_that_are_gone_before_the_record_stop_the_batch(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, KEPT)
         messages = query.write(0, [rows("a", None)])
-        for file in Path(out).rglob("*.letters"):
+        for file in Path(out).rglob("*.deadLetters"):
             file.unlink()
-        with pytest.raises(CorruptData, match=r"\.letters"):
+        with pytest.raises(CorruptData, match=r"\.deadLetters"):
             query.commit(0, messages)
         query.run(0, [rows("a", None)])
         assert letters(out) == [(0, 0, 1)]
@@ -192,7 +192,7 @@ class TestDeadLetters:
         query = MicroBatch(out, COLUMNS, KEPT)
         query.run(0, [rows(None)])
         query.run(1, [rows(None)])
-        for file in Path(out, "_ftfile", "deadletter").rglob("0000000000-*"):
+        for file in Path(out, "_ftfile", "deadLetters").rglob("0000000000-*"):
             file.unlink()
         found = ftfile.open(out).dead_letters()
         assert [letter.batch_id for letter in found] == [1]
@@ -200,14 +200,14 @@ class TestDeadLetters:
 
     def test_that_were_changed_are_an_error(self, out: str) -> None:
         MicroBatch(out, COLUMNS, KEPT).run(0, [rows(None)])
-        for file in Path(out, "_ftfile", "deadletter").rglob("*.letters"):
+        for file in Path(out, "_ftfile", "deadLetters").rglob("*.deadLetters"):
             file.write_text("{}\n")
         with pytest.raises(CorruptData, match="dead letters, one JSON object a line"):
             ftfile.open(out).dead_letters()
 
     def test_that_are_damaged_are_an_error_or_others(self, out: str) -> None:
         MicroBatch(out, COLUMNS, KEPT).run(0, [rows(None)])
-        (file,) = Path(out, "_ftfile", "deadletter").rglob("*.letters")
+        (file,) = Path(out, "_ftfile", "deadLetters").rglob("*.deadLetters")
         directory = ftfile.open(out)
 
         @given(damaged(file.read_bytes()))

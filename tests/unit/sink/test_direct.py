@@ -51,7 +51,7 @@ class Direct:
         return {info.path for info in self.fs.list("") if not info.is_directory}
 
     def notes(self) -> list[str]:
-        return [path for path in self.walk("_ftfile/staged") if path.endswith(".direct")]
+        return [path for path in self.walk("_ftfile/staged") if path.endswith(".finalPath")]
 
     def walk(self, directory: str) -> Iterator[str]:
         for info in self.fs.list(directory) if self.fs.exists(directory) else ():
@@ -72,7 +72,7 @@ def part_of(messages: list[TaskCommit]) -> str:
 
 
 def vacuum(url: str) -> VacuumReport:
-    return ftfile.vacuum(url, grace="24h", dry_run=False, context=current())
+    return ftfile.vacuum(url, retention="24h", dry_run=False, context=current())
 
 
 def test_a_file_is_there_before_the_commit_and_stays_where_it_is(direct: Direct) -> None:
@@ -102,7 +102,7 @@ def test_vacuum_deletes_what_nobody_committed_and_nothing_else(direct: Direct) -
         assert len(direct.notes()) == 1
 
 
-def test_what_was_removed_within_the_grace_stays(direct: Direct) -> None:
+def test_what_was_removed_within_the_retention_stays(direct: Direct) -> None:
     with mounted(direct.fs) as url:
         query = direct.query(url)
         query.run(0, [rows("a")])
@@ -137,7 +137,7 @@ def test_a_note_stays_for_as_long_as_its_file_is_too_young_to_go(direct: Direct)
 
         def create_exclusive(self, path: str, content: bytes) -> None:
             super().create_exclusive(path, content)
-            if path.endswith(".direct"):
+            if path.endswith(".finalPath"):
                 CLOCK.advance(3600)
 
     with mounted(direct.fs) as url:
@@ -162,7 +162,7 @@ def test_two_vacuums_at_once(direct: Direct) -> None:
         first = iter([True])
 
         def read(self, path: str) -> bytes:
-            if path.endswith(".direct") and next(self.first, False):
+            if path.endswith(".finalPath") and next(self.first, False):
                 assert len(vacuum(url).files) == 5
             return super().read(path)
 
@@ -179,7 +179,7 @@ def test_two_vacuums_at_once(direct: Direct) -> None:
         assert direct.notes() == []
 
 
-def test_a_batch_that_took_longer_than_the_grace_of_a_vacuum_is_refused(direct: Direct) -> None:
+def test_a_batch_that_took_longer_than_the_retention_of_a_vacuum_is_refused(direct: Direct) -> None:
     with mounted(direct.fs) as url:
         query = direct.query(url)
         query.run(0, [rows("a")])

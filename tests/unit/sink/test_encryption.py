@@ -86,7 +86,7 @@ def test_all_that_is_done_with_a_directory(out: str, ring: Path, file_format: st
     ftfile.compact(out)
     assert committed(out) == sorted(words)
     assert committed(out, 1) == sorted(words[:14])
-    ftfile.vacuum(out, dry_run=False, grace="0s", force=True)
+    ftfile.vacuum(out, dry_run=False, retention="0s", force=True)
     merge_ranges(out)
     assert committed(out) == sorted(words)
     check(out)
@@ -134,7 +134,7 @@ def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) ->
     stream(out, ring).run(0, [rows_of("some")])
     log = CommitLog(ftfile.open(out).file_system)
     write_base(log.fs, SYSTEM.ids, log.read_on())
-    assert files_of(out, "_ftfile/state")
+    assert files_of(out, "_ftfile/bases")
     assert_nothing_is_readable(out)
 
 
@@ -173,7 +173,7 @@ class TestDeadLetters:
 
     def refused(self, out: str, path: Path, name: str, told: str) -> None:
         """Put a file beside the dead letters that there are."""
-        forged = Path(out, "_ftfile/deadletter", name)
+        forged = Path(out, "_ftfile/deadLetters", name)
         forged.parent.mkdir(parents=True, exist_ok=True)
         forged.write_bytes(path.read_bytes())
         forget_all()
@@ -190,16 +190,16 @@ class TestDeadLetters:
 
     def test_an_independent_decoder_reads_them(self, out: str, ring: Path) -> None:
         self.run(out, ring)
-        (file,) = files_of(out, "_ftfile/deadletter")
-        directory = json.loads(Path(out, "_ftfile/format").read_text().splitlines()[1])["directory"]
-        identity = f"letters {file.name.split('.')[0].rpartition('-')[2]}@0 {directory}"
+        (file,) = files_of(out, "_ftfile/deadLetters")
+        directory = json.loads(Path(out, "_ftfile/format").read_text().splitlines()[1])["directoryId"]
+        identity = f"deadLetters {file.name.split('.')[0].rpartition('-')[2]}@0 {directory}"
         plain = independent_decoder.decode(file.read_bytes(), identity, {("first", b""): FIRST})
         assert json.loads(plain)["row"]["word"] == SECRET
 
     def test_of_others_are_refused(self, out: str, ring: Path) -> None:
         self.run(out, ring)
-        (file,) = files_of(out, "_ftfile/deadletter")
-        forged = file.with_name("0000000000-00000-aaaaaaaaaaaa.letters")
+        (file,) = files_of(out, "_ftfile/deadLetters")
+        forged = file.with_name("0000000000-00000-aaaaaaaaaaaa.deadLetters")
         forged.write_text('{"reason":"","query":"","batch":0,"partition":0,"row":{}}\n')
         with pytest.raises(CorruptData, match="encrypted dead letters"):
             ftfile.open(out).dead_letters()
@@ -217,7 +217,7 @@ class TestDeadLetters:
     def test_of_another_directory_are_refused(self, out: str, ring: Path) -> None:
         self.run(out, ring)
         self.run(f"{out}-other", ring)
-        (mine,), (file,) = (files_of(path, "_ftfile/deadletter") for path in (out, f"{out}-other"))
+        (mine,), (file,) = (files_of(path, "_ftfile/deadLetters") for path in (out, f"{out}-other"))
         mine.unlink()
         name = file.name.replace("-00000-", "-00001-")
         self.refused(out, file, f"{file.parent.name}/{name}", "taken from another file")
@@ -229,7 +229,7 @@ class TestDeadLetters:
         stream(out, ring, compression="none", badRecords="deadLetter", rolling=rolling).run(0, [rows_of(forged)])
         (file,) = parts(out) or files_of(out, "_ftfile/staged")
         unique = file.name.partition(".")[0].rpartition("-")[2][:12]
-        self.refused(out, file, f"a/0000000000-00000-{unique}.aes-gcm.letters", "taken from another file")
+        self.refused(out, file, f"a/0000000000-00000-{unique}.aes-gcm.deadLetters", "taken from another file")
 
     def test_of_attempts_that_were_not_committed_are_refused(self, out: str, ring: Path) -> None:
         """As far as the log still knows."""
@@ -239,21 +239,21 @@ class TestDeadLetters:
         self.run(out, ring)
         query = self.query(out, ring)
         query.write(1, [[{"word": "of a batch that never was", "name": None}]])
-        (published,) = files_of(out, "_ftfile/deadletter")
+        (published,) = files_of(out, "_ftfile/deadLetters")
         owner = published.parent.name
         for file in files_of(out, "_ftfile/staged"):
             unique = file.name.partition(".")[0].rpartition("-")[2][:12]
             batch = int(file.parent.name)
             told = ["a task's dead letters once", "a batch that was committed"][batch]
-            self.refused(out, file, f"{owner}/{batch:010d}-00000-{unique}.aes-gcm.letters", told)
-            self.refused(out, file, f"{owner}/0000000000-00007-{unique}.aes-gcm.letters", "dead letters of")
-            self.refused(out, file, f"other/{batch:010d}-00000-{unique}.aes-gcm.letters", "dead letters of")
-            self.refused(out, file, f"{owner}/{unique}.aes-gcm.letters", "the name of their task")
+            self.refused(out, file, f"{owner}/{batch:010d}-00000-{unique}.aes-gcm.deadLetters", told)
+            self.refused(out, file, f"{owner}/0000000000-00007-{unique}.aes-gcm.deadLetters", "dead letters of")
+            self.refused(out, file, f"other/{batch:010d}-00000-{unique}.aes-gcm.deadLetters", "dead letters of")
+            self.refused(out, file, f"{owner}/{unique}.aes-gcm.deadLetters", "the name of their task")
         assert len(ftfile.open(out).dead_letters()) == 1
 
     def test_every_byte_is_authenticated(self, out: str, ring: Path) -> None:
         self.run(out, ring)
-        (file,) = files_of(out, "_ftfile/deadletter")
+        (file,) = files_of(out, "_ftfile/deadLetters")
         content = file.read_bytes()
         for place in range(len(content)):
             file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
@@ -416,7 +416,7 @@ class TestKeys:
         query = stream(out, ring, encryptionKeyId="second", rolling="policy")
         for batch in range(2):
             query.run(batch, [rows_of("some")])
-        assert files_of(out, "_ftfile/state")
+        assert files_of(out, "_ftfile/bases")
         forget_all()
         ftfile.flush(out)
         assert len(parts(out)) == 1
@@ -550,7 +550,7 @@ class TestOptions:
             ftfile.compact,
             merge_ranges,
             lambda path: ftfile.drop(path, "all"),
-            lambda path: ftfile.vacuum(path, dry_run=False, grace="0s", force=True),
+            lambda path: ftfile.vacuum(path, dry_run=False, retention="0s", force=True),
         ):
             forget_all()
             upkeep(out)

@@ -189,12 +189,12 @@ def test_dead_letters(out: str, codec: str) -> None:
     query.run(0, [[{"word": "good", "file": "a"}, {"word": "bad", "file": None}]])
     query.run(1, [[{"word": "worse", "file": ".."}]])
     assert [letter.row["word"] for letter in ftfile.open(out).dead_letters()] == ["bad", "worse"]
-    files = list(Path(out, "_ftfile", "deadletter").rglob("*.letters"))
+    files = list(Path(out, "_ftfile", "deadLetters").rglob("*.deadLetters"))
     assert len(files) == 2
     assert all((file.read_bytes()[:1] == b"{") == (codec == "none") for file in files)
     for file in files:
         file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(CorruptData, match=r"\.letters"):
+    with pytest.raises(CorruptData, match=r"\.deadLetters"):
         ftfile.open(out).dead_letters()
 
 

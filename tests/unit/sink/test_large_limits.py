@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.format.model import Add, DueJob, Origin
+from ftfile.commit.format.model import Add, AssemblyJob, Origin
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState, QueryState
@@ -57,7 +57,7 @@ def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> N
         named = []
         for batch in range(1, 4):
             query.run(batch, [[]])
-            named.append(Counter(len(job.inputs) for job in CommitLog(store).read_on().due))
+            named.append(Counter(len(job.inputs) for job in CommitLog(store).read_on().assembly_jobs))
     assert named == [{tasks: DUE_SEGMENTS_MAX // tasks}, {tasks: 1}, {}]
     report = check_directory(store)
     assert [add.rows for add in report.live.values()] == [tasks] * buckets
@@ -65,7 +65,7 @@ def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> N
 
 def test_jobs_of_a_query_that_is_gone() -> None:
     segment = Add("a", "segment", "a", None, 1, 1, "", 1, "", "text", Origin("query", 0, 0))
-    job = DueJob("job", (segment,), "age")
+    job = AssemblyJob("job", (segment,), "age")
     for version, is_awaited in ((plan.AWAITED_RECORDS - 1, True), (plan.AWAITED_RECORDS, False)):
         head = LogState(version, queries=SharedMap({"query": QueryState(0, 0, "run", None, None, 0)}))
         assert plan._is_awaited(job, head) is is_awaited  # noqa: SLF001

@@ -11,7 +11,7 @@ import pytest
 import ftfile
 from ftfile.commit import final_paths
 from ftfile.commit.format.model import Body, MaintenanceAuthor
-from ftfile.commit.log import tables as memory
+from ftfile.commit.log import tables
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
 from ftfile.maintenance.ranges import merge_ranges
@@ -147,14 +147,14 @@ class TestNumbersThatAreForgotten:
         check_directory(open_filesystem(out))
 
     def test_by_their_number(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory, "ENTRIES_MAX", 3)
+        monkeypatch.setattr(tables, "ENTRIES_MAX", 3)
         query = MicroBatch(
             out, COLUMNS, NUMBERED | {"partitionBy": "id", "fileFormat": "text", "onSchemaChange": "any"}
         )
         query.columns = {"value": "string", "id": "long"}
         for batch in range(3):
             query.run(batch, [[{"value": "v", "id": number} for number in range(5)]])
-        assert len(log_of(query).read_on().memory["numbers"]) == 3
+        assert len(log_of(query).read_on().tables["partNumbers"]) == 3
         for number in range(5):
             assert sorted(path.name for path in Path(out, f"id={number}").iterdir()) == ["part.0", "part.1", "part.2"]
 
@@ -169,10 +169,10 @@ class TestNumbersThatAreForgotten:
         assert [path.name for path in Path(out).glob("part*")] == ["part.1"]
 
     def test_of_the_real_bound(self) -> None:
-        names = [f"bucket-{number}" for number in range(memory.ENTRIES_MAX + 1)]
-        draft = memory.MemoryDraft({})
-        draft.apply({"numbers": {"set": dict.fromkeys(names, 1)}}, 0)
-        assert [*draft.finish()["numbers"]] == names[1:]
+        names = [f"bucket-{number}" for number in range(tables.ENTRIES_MAX + 1)]
+        draft = tables.TablesDraft({})
+        draft.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
+        assert [*draft.finish()["partNumbers"]] == names[1:]
 
 
 def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:

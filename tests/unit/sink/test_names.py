@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ftfile
-from ftfile.commit.log import tables as memory
+from ftfile.commit.log import tables
 from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.sink.config import SinkConfig
@@ -259,17 +259,17 @@ class TestNumbers:
         assert names == ["word=a/part.0-", "word=a/part.0-", "word=b/part.0-", "word=b/part.1-", "word=b/part.2-"]
 
     def test_are_remembered_for_so_many_buckets_only(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory, "ENTRIES_MAX", 3)
+        monkeypatch.setattr(tables, "ENTRIES_MAX", 3)
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
         for batch, words in enumerate(["abc", "a", "d", "abcd"]):
             counting.run(batch, [rows(*words)])
-        assert len(open_log(counting.config().path, current()).read_on().memory["numbers"]) == 3
+        assert len(open_log(counting.config().path, current()).read_on().tables["partNumbers"]) == 3
         found = sorted(name[: len("word=a/0")] for name in visible(out))
         assert found == [f"word={name}" for name in ("a/0", "a/1", "a/2", "b/0", "b/0", "c/0", "c/1", "d/0", "d/1")]
 
     def test_of_which_names_do_not_speak_are_not_in_the_log(self, out: str) -> None:
         query(out, partitionBy="word").run(0, [rows("a")])
-        assert open_log(query(out).config().path, current()).read_on().memory == {}
+        assert open_log(query(out).config().path, current()).read_on().tables == {}
 
 
 FIXED = {"partFileName": "{name}-{index:1}{ext}", "ifExists": "fail"}

@@ -66,7 +66,7 @@ class TestMarkers:
         return {directory: json.loads(file.read_text())["version"] for directory, file in sorted(found.items())}
 
     def undone(self, out: str) -> list[str]:
-        return sorted(open_log(query(out).config().path, current()).read_on().memory.get("undone", {}))
+        return sorted(open_log(query(out).config().path, current()).read_on().tables.get("unmarkedDirectories", {}))
 
     def test_a_batch_write_leaves_one_in_the_directory(self, out: str) -> None:
         query(out, partitionBy="word", successFile="_SUCCESS").run_job("job", [rows("a", "b")])

@@ -169,7 +169,7 @@ class TestFlush:
         assert len(message.assembled) == 1
         ftfile.flush(out, context=current())
         query.commit(1, [message])
-        rolled = [record.metrics.get("rolled") for record in read_records(CommitLog(open_filesystem(out)))]
+        rolled = [record.metrics.get("partsByReason") for record in read_records(CommitLog(open_filesystem(out)))]
         assert rolled == [None, {"flush": 1}, None]
         assert committed(out) == ["a", "b"]
         assert visible(out) == [["a"]]
@@ -199,7 +199,7 @@ class TestTime:
 
     def test_the_clock_of_a_zone(self, out: str) -> None:
         # In Kathmandu it is 3:58:20 the next morning: 100 s to four.
-        options = {"rolloverAt": "1h", "timeZone": "Asia/Kathmandu"}
+        options = {"rolloverSchedule": "1h", "timeZone": "Asia/Kathmandu"}
         found = self.files_at(out, options, (0, "a"), (99, "b"), (1, ""), (0, "c"))
         assert found == [[], [], [], [["a", "b"]]]
 
@@ -259,7 +259,7 @@ def test_a_policy_of_ones_own(out: str) -> None:
     for number, letters in enumerate(["ab", "cd", "e"]):
         query.run(number, [rows_of(*letters)])
     assert visible(out) == [["a", "b", "c", "d"]]
-    reasons = [record.metrics.get("rolled") for record in read_records(CommitLog(open_filesystem(out)))]
+    reasons = [record.metrics.get("partsByReason") for record in read_records(CommitLog(open_filesystem(out)))]
     assert reasons == [None, None, {"third": 1}]
 
 
@@ -402,7 +402,7 @@ class TestFailures:
         self.damage(out)  # and it is whole again
         query.run(10, [[]])
         assert sorted(visible(out))[0] == ["a"]
-        assert not CommitLog(open_filesystem(out)).read_on().due
+        assert not CommitLog(open_filesystem(out)).read_on().assembly_jobs
         check_directory(open_filesystem(out))
 
     def test_a_flush_names_each_damaged_segment_and_finishes_all_others(self, out: str) -> None:
@@ -445,7 +445,7 @@ class TestFailures:
         assert not list(Path(out).rglob("*.staged"))
         head = CommitLog(open_filesystem(out)).read_on()
         assert [segment.rows for segment in head.segments.values()] == [1, 1]
-        assert [job.attempts for job in head.due] == [1]
+        assert [job.attempts for job in head.assembly_jobs] == [1]
 
     def test_a_file_that_lost_a_row_is_none(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = stream(out, fileFormat="parquet", maxBatchesPerFile="1")
@@ -459,7 +459,7 @@ class TestFailures:
         monkeypatch.setattr(RowJoiner, "take", lose_one)
         query.run(1, [[]])
         assert not list(Path(out).glob("*.parquet"))
-        assert [job.attempts for job in CommitLog(open_filesystem(out)).read_on().due] == [1]
+        assert [job.attempts for job in CommitLog(open_filesystem(out)).read_on().assembly_jobs] == [1]
         with pytest.raises(CorruptData, match="expected 2 rows, found 1 rows"):
             ftfile.flush(out, context=current())
         monkeypatch.undo()

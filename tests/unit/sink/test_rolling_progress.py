@@ -78,7 +78,7 @@ def head_of(out: str) -> LogState:
 
 def reasons(out: str) -> Counter[str]:
     records = read_records(CommitLog(open_filesystem(out)))
-    return sum((Counter(record.metrics.get("rolled", {})) for record in records), Counter[str]())
+    return sum((Counter(record.metrics.get("partsByReason", {})) for record in records), Counter[str]())
 
 
 class TestFlush:
@@ -174,7 +174,7 @@ class TestFlush:
             query = query_of(out, rolloverInterval="1h", maxBatchesPerFile="2")
             query.run(0, [[*rows_of("a"), *rows_of("b", k="y")]])
             query.run(1, [rows_of("c", k="y")])
-            assert [len(job.inputs) for job in head_of(out).due] == [2]
+            assert [len(job.inputs) for job in head_of(out).assembly_jobs] == [2]
             assert ftfile.flush(out, due_only=True, context=current()).files == 1
             assert files(out) == [["b", "c"]]
             clock.advance(3600)
@@ -188,7 +188,7 @@ class TestFlush:
         planned, identity = query.plan(), query.identity(1)
         query.commit(1, [query.run_task(planned, identity, 0, rows_of("b"))])
         log = CommitLog(open_filesystem(out))
-        commit(log, MaintenanceAuthor("test", "t"), lambda *_: Body(due=()))
+        commit(log, MaintenanceAuthor("test", "t"), lambda *_: Body(assembly_jobs=()))
         assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert reasons(out) == {"encoding": 1}
 
@@ -269,7 +269,7 @@ class TestLimits:
             named = []
             for number in range(2, 6):
                 query.run(number, [[]])
-                named.append(sorted(len(job.inputs) for job in head_of(out).due))
+                named.append(sorted(len(job.inputs) for job in head_of(out).assembly_jobs))
         assert named == [[10], [1, 1, 1, 1], [1], []]
         assert sorted(map(len, files(out))) == [1] * 5 + [10]
 
@@ -290,7 +290,7 @@ class TestLimits:
         for number in range(8, 30):
             query.run(number, [rows_of(f"w{number}", k=f"{number:02}")])
         head = head_of(out)
-        assert sum(job.attempts > 0 for job in head.due) == 3
+        assert sum(job.attempts > 0 for job in head.assembly_jobs) == 3
         assert len(head.segments) <= 3 + 5 + 1
         assert len(files(out)) == 30 - len(head.segments)
 
@@ -304,13 +304,13 @@ class TestLimits:
         for number in range(2, 8):
             query.run(number, [rows_of(f"{number}")])
         assert files(out)[-5:] == [[f"{number}"] for number in range(2, 7)]
-        assert [job.attempts > 0 for job in head_of(out).due] == [False, True]
+        assert [job.attempts > 0 for job in head_of(out).assembly_jobs] == [False, True]
 
     def test_a_record_with_many_jobs_has_a_companion(self, out: str) -> None:
         query = query_of(out, maxBatchesPerFile="1")
         query.run(0, [[{"word": "w", "k": str(number)} for number in range(20)]])
         (record,) = read_records(CommitLog(open_filesystem(out)))
-        assert len(record.due) == 20
+        assert len(record.assembly_jobs) == 20
         encoded = encode_record(record, "companion", 1000)
         assert encoded.companion is not None
         assert len(encoded.content) < 3000 < len(encoded.companion.content)
@@ -348,10 +348,10 @@ class TestTime:
 
     def test_a_batch_every_ten_minutes_and_a_file_every_hour(self, out: str) -> None:
         # The first file has what came until 23:00, from 22:13:20 on; the others have six batches each.
-        assert self.run(out, {"rolloverAt": "1h", "inactivityInterval": "9h"}, [0] + [600] * 24) == [5, 6, 6, 6]
+        assert self.run(out, {"rolloverSchedule": "1h", "inactivityInterval": "9h"}, [0] + [600] * 24) == [5, 6, 6, 6]
 
     @pytest.mark.parametrize(
-        "options", [{"rolloverInterval": "1h"}, {"inactivityInterval": "1h"}, {"rolloverAt": "1h"}], ids=str
+        "options", [{"rolloverInterval": "1h"}, {"inactivityInterval": "1h"}, {"rolloverSchedule": "1h"}], ids=str
     )
     def test_a_clock_that_was_wrong_for_a_while_keeps_no_file_open(self, out: str, options: dict[str, str]) -> None:
         waits_s = [0, YEAR_S, -YEAR_S, 60, 60, 60]
@@ -460,7 +460,7 @@ class TestBatchWrites:
     def test_do_no_jobs_of_streams(self, out: str) -> None:
         query = query_of(out, maxBatchesPerFile="1")
         query.run(0, [rows_of("a")])
-        assert len(head_of(out).due) == 1
+        assert len(head_of(out).assembly_jobs) == 1
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
         message = query.run_task(query.plan(), JobIdentity("j"), 0, rows_of("b"))
         assert (message.assembled, message.failed) == ((), ())
@@ -475,15 +475,15 @@ class TestJobs:
         query.run(0, [rows_of("a")])
         query.run(1, [rows_of("b")])
         head = head_of(out)
-        assert [len(job.inputs) for job in head.due] == [2]
-        (job,) = jobs_of([head.due[0].inputs[0]], "age", ALL_END, current().ids)
+        assert [len(job.inputs) for job in head.assembly_jobs] == [2]
+        (job,) = jobs_of([head.assembly_jobs[0].inputs[0]], "age", ALL_END, current().ids)
         fs = open_filesystem(out)
         stage = Stage(fs, current().ids, TaskIdentity(query.identity(2), 0, 0))
         done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
         ((part, ranges),) = done.parts
         assert (part.rows, len(ranges)) == (1, 1)
         query.commit(2, [replace(query.run_task(query.plan(), query.identity(2), 0, []), assembled=(done,))])
-        assert head_of(out).due == ()
+        assert head_of(out).assembly_jobs == ()
         query.run(3, [rows_of("c")])
         query.run(4, [[]])
         assert sorted(files(out)) == [["a"], ["b", "c"]]
@@ -511,7 +511,7 @@ class TestJobs:
         for number in range(5, 12):
             query.run(number, [[]])
         monkeypatch.setattr(Stage, "create", create)
-        assert [job.attempts for job in head_of(out).due] == [7]
+        assert [job.attempts for job in head_of(out).assembly_jobs] == [7]
         assert not [line for line in caplog.records if line.levelno >= logging.ERROR]
         query.run(12, [[]])
         assert files(out) == [["0", "1", "2", "3", "4"]]

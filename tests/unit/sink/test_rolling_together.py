@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.attempt.message import Assembled
-    from ftfile.commit.format.model import DueJob
+    from ftfile.commit.format.model import AssemblyJob
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.plan import RollingPlanner
 
@@ -71,9 +71,9 @@ def committed(out: str) -> list[str]:
     return sorted(ftfile.open(out).to_arrow()["word"].to_pylist())
 
 
-def due_of(out: str, query_id: str) -> list[DueJob]:
+def due_of(out: str, query_id: str) -> list[AssemblyJob]:
     head = CommitLog(open_filesystem(out)).read_on()
-    return [job for job in head.due if job.inputs[0].origin.query_id == query_id]
+    return [job for job in head.assembly_jobs if job.inputs[0].origin.query_id == query_id]
 
 
 def planner_of(query_id: str = "a") -> RollingPlanner:
@@ -242,7 +242,7 @@ class TestDeadlines:
             return int(dt.datetime(2024, 10, 27, hour, minute, tzinfo=dt.timezone.utc).timestamp())
 
         with repeatable(clock := ManualClock(1000 * at(begun))):
-            query = query_of(out, rolloverAt=period, timeZone="Europe/Berlin", inactivityInterval="30d")
+            query = query_of(out, rolloverSchedule=period, timeZone="Europe/Berlin", inactivityInterval="30d")
             query.run(0, [rows_of("x")])
             clock.advance(at(ends) - at(begun) - 1)
             query.run(1, [[]])
@@ -259,7 +259,7 @@ class TestFlush:
         calls: list[Any] = []
         assemble = Assembler.assemble
 
-        def assemble_and_call(self: Assembler, job: DueJob, *goes_on: Any) -> Assembled:
+        def assemble_and_call(self: Assembler, job: AssemblyJob, *goes_on: Any) -> Assembled:
             done = assemble(self, job, *goes_on)
             if calls:
                 calls.pop()()
@@ -295,7 +295,7 @@ class TestFlush:
         query_of(out).run(0, [rows_of("x")])
 
         def vacuum() -> None:
-            ftfile.vacuum(out, dry_run=False, grace="0s", force=True, context=current())
+            ftfile.vacuum(out, dry_run=False, retention="0s", force=True, context=current())
             time.sleep(0.01)
 
         meanwhile.append(vacuum)
@@ -306,7 +306,7 @@ class TestFlush:
         query_of(out).run(0, [rows_of("x")])
         log = CommitLog(open_filesystem(out))
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=10**15))
-        with pytest.raises(StaleFiles, match="vacuum with a longer grace"):
+        with pytest.raises(StaleFiles, match="vacuum with a longer retention"):
             ftfile.flush(out, context=current())
         assert committed(out) == ["x"]
 
@@ -372,7 +372,7 @@ class TestTasks:
         assert max(opened) == 2
         query.commit(0, [message])
         (record,) = read_records(CommitLog(open_filesystem(out)))
-        assert record.metrics["rolled"] == {"large": len(message.parts)}
+        assert record.metrics["partsByReason"] == {"large": len(message.parts)}
         assert Counter(committed(out)) == dict.fromkeys("uvwxyz", 30)
         flush(out, context=current())
         assert Counter(word for words in visible(out).values() for word in words) == dict.fromkeys("uvwxyz", 30)
@@ -416,7 +416,7 @@ def test_every_rule_says_its_reason(out: str) -> None:
             "batches": {"maxBatchesPerFile": "1"},
             "age": {"rolloverInterval": "1h"},
             "inactivity": {"inactivityInterval": "1h"},
-            "clock": {"rolloverAt": "1h", "inactivityInterval": "9h"},
+            "clock": {"rolloverSchedule": "1h", "inactivityInterval": "9h"},
             "segments": {"maxSegmentsPerPart": "1"},
             "openSegments": {"maxOpenSegments": "1"},
             "own": {"rollingPolicy": f"{__name__}:AtOnce"},
@@ -434,6 +434,6 @@ def test_every_rule_says_its_reason(out: str) -> None:
             assert {job.reason for job in due_of(query.path, "a")} <= {reason}
             query.run(2, [[]])
             records = [*read_records(CommitLog(open_filesystem(query.path)))]
-            rolled = sum((Counter(record.metrics.get("rolled", {})) for record in records), Counter[str]())
+            rolled = sum((Counter(record.metrics.get("partsByReason", {})) for record in records), Counter[str]())
             assert set(rolled) == {reason}, (reason, rolled)
             assert rolled[reason] == len(visible(query.path))

@@ -89,7 +89,7 @@ def test_every_changed_byte_of_a_record_is_detected(out: str, ring: Path) -> Non
 def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_format.encode_record, "__defaults__", (1,))
     stream(out, ring).run(0, [rows_of("some")])
-    (companion,) = [path for path in files_of(out, "_ftfile/log") if path.suffix == ".adds"]
+    (companion,) = [path for path in files_of(out, "_ftfile/log") if path.suffix == ".changes"]
     for _ in changed_at_every_byte(companion):
         assert_noticed(out, CorruptData, ConfigError)
     assert committed(out) == ["some"]
@@ -99,7 +99,7 @@ def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: in
     three_batches(out, ring)
     log = CommitLog(ftfile.open(out).file_system)
     write_base(log.fs, SYSTEM.ids, log.read_on())
-    (base,) = files_of(out, "_ftfile/state")
+    (base,) = files_of(out, "_ftfile/bases")
     for _ in changed_at_every_byte(base, seed):
         assert_noticed(out, CorruptData, ConfigError)
     assert committed(out) == ["a0", "a1", "a2"]
@@ -135,7 +135,7 @@ def test_an_independent_decoder_verifies_records(out: str, ring: Path) -> None:
     seal = json.loads(Path(out, "_ftfile/format").read_text().splitlines()[1])
     for path in files_of(out, "_ftfile/log"):
         name = str(path.relative_to(out))
-        body = independent_decoder.record(path.read_bytes(), name, seal["directory"], lambda *_: FIRST)
+        body = independent_decoder.record(path.read_bytes(), name, seal["directoryId"], lambda *_: FIRST)
         lines = record_format.from_checked_text(body, name)
         assert json.loads(lines[0])["ftfile"] == 1
 
@@ -240,7 +240,7 @@ class TestRecords:
         write_base(log.fs, SYSTEM.ids, log.read_on())
         query.run(3, [rows_of("a3")])
         for path in (
-            *files_of(out, "_ftfile/state"),
+            *files_of(out, "_ftfile/bases"),
             *files_of(out, "_ftfile/hints"),
             *(record(out, version) for version in range(3)),
         ):
@@ -458,7 +458,7 @@ def test_ranges_and_bases_are_written_and_read(out: str, ring: Path, monkeypatch
     for batch in range(12):
         query.run(batch, [rows_of(f"{batch:02}")])
         query.restart()
-    assert files_of(out, "_ftfile/state")
+    assert files_of(out, "_ftfile/bases")
     assert files_of(out, "_ftfile/ranges")
     assert committed(out) == [f"{batch:02}" for batch in range(12)]
     assert committed(out, 4) == [f"{batch:02}" for batch in range(5)]

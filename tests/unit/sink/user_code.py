@@ -18,10 +18,10 @@ class Initials:
     """Directories by the first letters of `word`, as many as option `bucketer.letters` says."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.letters = int(options.get("letters", "1"))
+        self.dead_letters = int(options.get("letters", "1"))
 
     def bucket_keys(self, batch: pa.RecordBatch) -> pa.Array:
-        return pc.utf8_slice_codeunits(batch.column("word"), 0, self.letters)
+        return pc.utf8_slice_codeunits(batch.column("word"), 0, self.dead_letters)
 
 
 class Files:

@@ -89,13 +89,13 @@ def test_the_history_tells_the_same_times(out: str) -> None:
 
 
 def test_what_vacuum_keeps(out: str) -> None:
-    """The newest version that is older than the grace, for who reads at that time, and all that came after it."""
+    """The newest version that is older than the retention, for who reads at that time, and all that came after it."""
     log = CommitLog(open_filesystem(out))
     for _ in range(2):
         write_base(log.fs, SYSTEM.ids, log.read_on())
     extend_ranges(log, log.read_on())
     since = datetime.now(timezone.utc) - START
-    report = ftfile.vacuum(out, dry_run=False, grace=f"{since.total_seconds() - 90} s")
+    report = ftfile.vacuum(out, dry_run=False, retention=f"{since.total_seconds() - 90} s")
     directory = ftfile.open(out)
     assert (report.oldest_version, directory.oldest_version()) == (1, 1)
     assert [version.version for version in directory.history()] == [1, 2, 3]

@@ -1,28 +1,32 @@
 """Many adds as columns: one list for each field, which is quick to read and small. Pure, bytes in and values out.
 
 A document is two zlib streams of JSON. The first has what decides whether an add is live: ids, and the versions that
-added and removed it. The second has all else, in columns of the names that `add_to_json` gives them::
+added and removed it. The second has all else, in columns of the names that records give them::
 
-    ["all", value]              every add has this one
-    ["of", values, indexes]     few values, many adds
-    ["each", values]            a value to each add
+    ["constant", value]                every add has this one
+    ["dictionary", values, indexes]    few values, many adds
+    ["plain", values]                  a value for each add
 
-and under `more` the fields that few adds have, by the add's position. In paths, a NUL stands for the add's id.
+and under `rare` the fields that few adds have, by the add's position. In paths, a NUL stands for the add's id.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import operator
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.format.model import Add, Origin
-from ftfile.commit.format.record import add_from_json, add_to_json
+from ftfile.commit.format.fields import Fields
+from ftfile.commit.format.model import Add
+from ftfile.commit.format.record import ADD, compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ftfile.commit.format.fields import Field
 
 __all__ = (
     "Columns",
@@ -37,10 +41,10 @@ __all__ = (
 )
 
 # In the order of the constructor of `Add`, after its id.
-FIELDS = (
-    *("kind", "path", "finalPath", "length", "logicalLength", "checksum", "rows", "bucket", "encoding", "origin"),
-    *("offset", "filters"),
-)
+FIELDS = [row for row in ADD.rows if not row.is_rare][1:]
+NAMES = [row.name for row in FIELDS]
+_RARE = Fields(Add, *(row for row in ADD.rows if row.is_rare and row.name != "segmentRanges"))
+_attributes_of = operator.attrgetter(*(row.attribute for row in FIELDS))
 # Parts are named after their ids: staged ones wholly, final ones after so many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
@@ -55,29 +59,24 @@ class Columns:
     Attributes:
         added: the version of the record that brought each.
         removed: the version of the record that ended each; empty when they are live.
-        fields: by name; what few adds have is a dictionary, or None, under `more`.
+        fields: attributes by the field's name; under `rare` a dictionary as JSON has it, or None.
     """
 
     ids: list[str] = field(default_factory=list)
     added: list[int] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
-    fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*FIELDS, "more")})
+    fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*NAMES, "rare")})
 
     def append(self, add: Add, added: int, removed: int | None = None) -> None:
         """Take in one add. Where its rows come from in segments is left to its record: nobody reads by it."""
-        text = add_to_json(add)
-        text.pop("ranges", None)
-        add_id = text.pop("id")
-        self.ids.append(add_id)
+        self.ids.append(add.id)
         self.added.append(added)
         if removed is not None:
             self.removed.append(removed)
-        text |= {"origin": tuple(text["origin"]), "offset": add.offset, "filters": add.filters}
-        for name, length in NAMED.items():
-            text[name] = text[name] and text[name].replace(add_id[:length], ID)
-        for name in FIELDS:
-            self.fields[name].append(text.pop(name))
-        self.fields["more"].append(text or None)
+        for name, value in zip(NAMES, _attributes_of(add), strict=True):
+            length = NAMED.get(name)
+            self.fields[name].append(value.replace(add.id[:length], ID) if length and value else value)
+        self.fields["rare"].append(_RARE.to_json(add) or None)
 
     def extend(self, other: Columns, chosen: Sequence[bool] | None = None) -> None:
         """Take in those adds of another that are chosen, by default all."""
@@ -96,20 +95,20 @@ class Columns:
 def encode_columns(columns: Columns) -> tuple[bytes, bytes]:
     """Return the two streams of a document; there must be at least one add."""
     deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
-    ids = {"id": columns.ids, "added": deltas, "removed": columns.removed}
-    return pack_json(ids), pack_json(_rest_to_json(columns))
+    ids = {"id": columns.ids, "addedVersionDeltas": deltas, "removedVersions": columns.removed}
+    return pack_json(ids), pack_json(_fields_to_json(columns))
 
 
 def decode_ids(content: bytes) -> Columns:
     """Return ids and versions from the first stream; the fields stay empty."""
     text = unpack_json(content)
-    return Columns(text["id"], list(itertools.accumulate(text["added"])), text["removed"])
+    return Columns(text["id"], list(itertools.accumulate(text["addedVersionDeltas"])), text["removedVersions"])
 
 
 def decode_columns(ids: bytes, rest: bytes) -> Columns:
     """Return everything."""
     columns = decode_ids(ids)
-    columns.fields = _fields(unpack_json(rest), len(columns.ids), tuple)
+    columns.fields = _fields(unpack_json(rest), len(columns.ids))
     return columns
 
 
@@ -123,7 +122,7 @@ def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
     columns = Columns()
     for add in adds:
         columns.append(add, 0)
-    return {"id": columns.ids, **_rest_to_json(columns)}
+    return {"id": columns.ids, **_fields_to_json(columns)}
 
 
 def adds_from_json(text: dict[str, Any]) -> Iterator[Add]:
@@ -131,28 +130,9 @@ def adds_from_json(text: dict[str, Any]) -> Iterator[Add]:
     return _adds(text["id"], text)
 
 
-def _rest_to_json(columns: Columns) -> dict[str, Any]:
-    rest: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
-    rest["more"] = {str(at): more for at, more in enumerate(columns.fields["more"]) if more is not None}
-    return rest
-
-
-def _adds(ids: Sequence[str], rest: dict[str, Any]) -> Iterator[Add]:
-    fields = _fields(rest, len(ids), lambda origin: Origin(*origin))
-    for name, length in NAMED.items():
-        pairs = zip(fields[name], ids, strict=True)
-        fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
-    adds = map(Add, ids, *(fields[name] for name in FIELDS))
-    if not any(fields["more"]):
-        yield from adds
-        return
-    for add, more in zip(adds, fields["more"], strict=True):
-        yield add if more is None else add_from_json(add_to_json(add) | more)
-
-
 def pack_json(value: object) -> bytes:
     """Return the value as compressed JSON."""
-    return zlib.compress(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(), COMPRESSION_LEVEL)
+    return zlib.compress(compact_json(value), COMPRESSION_LEVEL)
 
 
 def unpack_json(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -167,26 +147,48 @@ def unpack_json(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
         raise ValueError(str(error)) from error
 
 
-def _code(values: Sequence[Any]) -> list[Any]:
+def _fields_to_json(columns: Columns) -> dict[str, Any]:
+    text: dict[str, Any] = {row.name: _code(columns.fields[row.name], row) for row in FIELDS}
+    text["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
+    return text
+
+
+def _adds(ids: Sequence[str], text: dict[str, Any]) -> Iterator[Add]:
+    fields = _fields(text, len(ids))
+    for name, length in NAMED.items():
+        pairs = zip(fields[name], ids, strict=True)
+        fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
+    columns = [fields[name] for name in NAMES]
+    if not text["rare"]:
+        return map(Add, ids, *columns)
+    rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
+    return (Add(*row, **_RARE.attributes(rare)) if rare else Add(*row) for row, rare in rows)
+
+
+def _code(values: list[Any], row: Field) -> list[Any]:
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     if len(numbers) == 1:
-        return ["all", values[0]]
+        return ["constant", _each(row.encode, values[:1])[0]]
     if len(numbers) <= len(values) // 2:
-        return ["of", list(numbers), [numbers[value] for value in values]]
-    return ["each", values]
+        return ["dictionary", _each(row.encode, list(numbers)), [numbers[value] for value in values]]
+    return ["plain", _each(row.encode, values)]
 
 
-def _fields(text: dict[str, Any], count: int, as_origin: Callable[[Any], Any]) -> dict[str, list[Any]]:
-    converts = {"origin": as_origin, "filters": tuple}
-    fields = {name: _decode(text[name], count, converts.get(name)) for name in FIELDS}
-    fields["more"] = [None] * count
-    for at, more in text["more"].items():
-        fields["more"][int(at)] = more
+def _fields(text: dict[str, Any], count: int) -> dict[str, list[Any]]:
+    fields = {row.name: _decode(text[row.name], count, row) for row in FIELDS}
+    fields["rare"] = [None] * count
+    for at, rare in text["rare"].items():
+        fields["rare"][int(at)] = rare
     return fields
 
 
-def _decode(coded: list[Any], count: int, convert: Callable[[Any], Any] | None) -> list[Any]:
-    if coded[0] == "all":
-        return [convert(coded[1]) if convert else coded[1]] * count
-    values = [convert(value) for value in coded[1]] if convert else coded[1]
-    return list(map(values.__getitem__, coded[2])) if coded[0] == "of" else values
+def _decode(coded: list[Any], count: int, row: Field) -> list[Any]:
+    kind, values, *indexes = coded
+    if kind == "constant":
+        return _each(row.decode, [values]) * count
+    values = _each(row.decode, values)
+    return list(map(values.__getitem__, indexes[0])) if kind == "dictionary" else values
+
+
+def _each(convert: Callable[[Any], Any] | None, values: list[Any]) -> list[Any]:
+    return values if convert is None else list(map(convert, values))

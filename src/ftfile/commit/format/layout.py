@@ -7,28 +7,27 @@ Nothing below `_ftfile` ends like a data file: readers that do not skip names wi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal, TypeAlias
 
-    Kind: TypeAlias = Literal["part", "segment", "letters"]
+    Kind: TypeAlias = Literal["part", "segment", "deadLetters"]
 
 __all__ = (
+    "BASES",
     "CLOCK_HINT",
     "DEAD_LETTERS",
     "FORMAT_FILE",
     "LOG",
+    "MARKER",
     "META",
-    "PLACE",
     "PUBLISHED_HINT",
     "QUARANTINE",
     "RANGES",
     "RETIRED",
     "STAGED",
-    "STATE",
     "BaseName",
     "DeadLetterTask",
     "LogName",
@@ -60,43 +59,40 @@ __all__ = (
 
 META = "_ftfile"
 FORMAT_FILE = f"{META}/format"
-PLACE = f"{META}/place"
+MARKER = f"{META}/directoryMarker"
 LOG = f"{META}/log"
-STATE = f"{META}/state"
+BASES = f"{META}/bases"
 RANGES = f"{META}/ranges"
 HINTS = f"{META}/hints"
 STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
-DEAD_LETTERS = f"{META}/deadletter"
+DEAD_LETTERS = f"{META}/deadLetters"
 QUARANTINE = f"{META}/quarantine"
 PUBLISHED_HINT = f"{HINTS}/published"
 CLOCK_HINT = f"{HINTS}/clock"
-DIRECTORIES = (META, LOG, STATE, RANGES, HINTS, STAGED, RETIRED)
+DIRECTORIES = (META, LOG, BASES, RANGES, HINTS, STAGED, RETIRED)
 
-_LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.adds)")
+_LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")
 _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
-_DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.letters")
+_DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
 _RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class BaseName:
-    """A base of the writers' state: the version it covers, and a suffix, since several may be written."""
+class BaseName(NamedTuple):
+    """A base: the version it covers, and a suffix, since several may be written."""
 
     version: int
     unique: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogName:
+class LogName(NamedTuple):
     """A record, or the companion of one: its version, and of a companion the nonce."""
 
     version: int
     nonce: str | None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RangeName:
+class RangeName(NamedTuple):
     """A range: the first and the last version whose records it stands for, and a suffix, as of a base."""
 
     first: int
@@ -122,7 +118,7 @@ def record_path(version: int) -> str:
 
 def companion_path(version: int, nonce: str) -> str:
     """Return where a large record keeps its adds and removes."""
-    return f"{LOG}/{version:020d}-{nonce}.adds"
+    return f"{LOG}/{version:020d}-{nonce}.changes"
 
 
 def parse_log_name(path: str) -> LogName | None:
@@ -133,7 +129,7 @@ def parse_log_name(path: str) -> LogName | None:
 
 def base_path(name: BaseName) -> str:
     """Return where a base lies."""
-    return f"{STATE}/{name.version:020d}-{name.unique}.base"
+    return f"{BASES}/{name.version:020d}-{name.unique}.base"
 
 
 def parse_base_name(path: str) -> BaseName | None:
@@ -159,18 +155,18 @@ def staged_directory(owner: str, batch: int) -> str:
 
 
 def is_staged(path: str) -> bool:
-    """Say whether a file is where attempts write what is not published."""
+    """Return True if a file is where attempts write what is not published."""
     return path.startswith(f"{STAGED}/")
 
 
 def note_path(directory: str, name: str) -> str:
     """Return where an attempt notes, before it writes a file under its final name, what that is."""
-    return f"{directory}/{name}.direct"
+    return f"{directory}/{name}.finalPath"
 
 
 def is_note(path: str) -> bool:
-    """Say whether a file is such a note."""
-    return path.endswith(".direct")
+    """Return True if a file is such a note."""
+    return path.endswith(".finalPath")
 
 
 def retired_path(add_id: str) -> str:
@@ -198,7 +194,7 @@ def bucket_stem(key: str) -> str:
 
 def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str, filters: Sequence[str] = ()) -> str:
     """Return where the records are published that a task could not write; the name says how they were filtered."""
-    name = ".".join((unique_part(letter_id), *filters, "letters"))
+    name = ".".join((unique_part(letter_id), *filters, "deadLetters"))
     return f"{DEAD_LETTERS}/{owner}/{batch:010d}-{partition:05d}-{name}"
 
 
@@ -219,12 +215,10 @@ def is_dead_letters(path: str) -> bool:
 
 
 def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:
-    """Return which piece of storage begins there, as byte filters know it.
-
-    It stays when the directory is moved, and when a staged file, or dead letters, are published.
+    """Return how byte filters know the piece of storage that begins there; a move and publishing do not change it.
 
     Args:
-        kind: what the piece is taken for: one of another kind has another identity.
+        kind: pieces of another kind have another identity.
         path: of a staged file, or of published dead letters.
         offset: of a segment in its spool.
     """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 __all__ = (
     "Add",
+    "AssemblyJob",
     "Author",
     "Body",
-    "DueJob",
     "Fingerprint",
     "JobAuthor",
     "MaintenanceAuthor",
@@ -22,8 +22,7 @@ __all__ = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Which batches of which query (or batch-write job) the rows of an add come from."""
 
     query_id: str
@@ -31,8 +30,7 @@ class Origin:
     last_batch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRange:
+class SourceRange(NamedTuple):
     """The piece of a segment that went into a part made from segments: `[start, end)` in bytes or rows."""
 
     add_id: str
@@ -59,7 +57,7 @@ class Add:
         filters: byte filters in the order in which they were applied.
         ranges: for a part made from segments, the piece of each.
         skip_rows: rows at the start of a segment that are in another part already; `rows` does not count them.
-        marks: what the use case keeps of the rows; opaque, plain JSON.
+        rolling_stats: what the use case keeps of the rows; opaque, plain JSON.
     """
 
     id: str
@@ -77,7 +75,7 @@ class Add:
     filters: tuple[str, ...] = ()
     ranges: tuple[SourceRange, ...] = ()
     skip_rows: int = 0
-    marks: dict[str, Any] = field(default_factory=dict)
+    rolling_stats: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class DueJob:
+class AssemblyJob:
     """Parts to be made from segments: of which, in their order, why now, and how often it has failed.
 
     It holds all that is needed to do it, so that a task finds its jobs in one record.
@@ -135,8 +133,7 @@ class StreamAuthor:
     offsets: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """A user's own identity of a batch write: versions of one application only go up."""
 
     app_id: str
@@ -177,7 +174,7 @@ class Fingerprint:
     covers_content: bool
 
     def same_content(self, other: Fingerprint | None) -> bool:
-        """Say whether both prove equal content."""
+        """Return True if both prove equal content."""
         return other is not None and self.covers_content and self == other
 
 
@@ -187,8 +184,8 @@ class Body:
 
     Attributes:
         overwrite: it removes everything that was live.
-        letters: files published like parts that hold no rows of any snapshot: records that could not be written.
-        due: jobs for tasks; None for those of the record before that nobody has done.
+        dead_letters: files published like parts that hold no rows of any snapshot: records that could not be written.
+        assembly_jobs: jobs for tasks; None for those of the record before that nobody has done.
         tasks: how many tasks wrote it: due jobs are dealt to that many in the next batch.
         horizon_ms: staged files not younger than this may be deleted; None when unchanged.
         log_start: records before this version may be deleted; None when unchanged.
@@ -196,14 +193,14 @@ class Body:
         settings: key of the definition of how the author's query makes parts of its open segments.
         encoding: key of the definition of how new rows are written.
         definitions: schemas and encodings; a record has only those that are new to the log.
-        memory: changes of what the use case remembers; see `commit.log.tables`.
+        tables: changes of what the use case remembers; see `commit.log.tables`.
     """
 
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     overwrite: bool = False
-    letters: tuple[Add, ...] = ()
-    due: tuple[DueJob, ...] | None = None
+    dead_letters: tuple[Add, ...] = ()
+    assembly_jobs: tuple[AssemblyJob, ...] | None = None
     tasks: int = 0
     horizon_ms: int | None = None
     log_start: int | None = None
@@ -212,7 +209,7 @@ class Body:
     encoding: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
-    memory: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +220,7 @@ class Record(Body):
         version: 0, 1, 2 … without a gap.
         nonce: unique per record and kept over retries: tells an own record from another's.
         time_ms: the author's clock, for information.
-        after: nonce of the record before, empty for the first one; None where that is not said.
+        previous_nonce: nonce of the record before, empty for the first one; None where that is not said.
         lineage_start: the batch with which the author's query starts anew; None when it goes on.
     """
 
@@ -231,7 +228,7 @@ class Record(Body):
     nonce: str
     author: Author
     time_ms: int
-    due: tuple[DueJob, ...] = field(default=(), kw_only=True)
+    assembly_jobs: tuple[AssemblyJob, ...] = field(default=(), kw_only=True)
     lineage_start: int | None = field(default=None, kw_only=True)
     fingerprint: Fingerprint | None = field(default=None, kw_only=True)
-    after: str | None = field(default=None, kw_only=True)
+    previous_nonce: str | None = field(default=None, kw_only=True)

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit.format.columns import Columns, decode_columns, decode_ids, encode_columns, pack_json, unpack_json
-from ftfile.commit.format.record import UNREADABLE, from_checked_text, to_checked_text
+from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many
+from ftfile.commit.format.record import UNREADABLE, check_format, compact_json, from_checked_text, to_checked_text
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from ftfile.fs.api import InputFile
 
-__all__ = ("RANGE_FORMAT", "Document", "Range", "decode_range", "decode_summary", "encode_range")
+__all__ = ("RANGE_FORMAT", "Document", "Range", "decode_range", "encode_range")
 
 RANGE_FORMAT = 1
 # Read at once, in the hope that the header is no longer.
@@ -76,104 +77,115 @@ class Range:
     previous_nonce: str | None = None
 
 
+class _Placed(NamedTuple):
+    """What the header says of a document."""
+
+    adds: int
+    ids_length: int
+    ids_checksum: str
+    rest_length: int
+    rest_checksum: str
+
+
+class _Contents(NamedTuple):
+    """What lies behind the header, in this order."""
+
+    kept: tuple[_Placed, ...]
+    removes_length: int
+    removes_checksum: str
+    ended: tuple[_Placed, ...]
+
+
+DOCUMENT = Fields(
+    _Placed,
+    Field("adds", "adds", NUMBER),
+    Field("idsBytes", "ids_length", NUMBER),
+    Field("idsChecksum", "ids_checksum", TEXT),
+    Field("fieldsBytes", "rest_length", NUMBER),
+    Field("fieldsChecksum", "rest_checksum", TEXT),
+)
+RANGE = Fields(
+    Range,
+    Field("firstVersion", "first", NUMBER),
+    Field("lastVersion", "last", NUMBER),
+    Field("lastNonce", "nonce", TEXT),
+    Field("previousNonce", "previous_nonce", TEXT + OR_NULL),
+    Field("logStartVersion", "log_start", NUMBER),
+    Field("schemas", "schemas", LIST, list, lambda pairs: tuple((version, key) for version, key in pairs)),
+    Field("definitions", "definitions", OBJECT),
+    always=True,
+)
+CONTENTS = Fields(
+    _Contents,
+    many("live", "kept", DOCUMENT),
+    Field("removesBytes", "removes_length", NUMBER),
+    Field("removesChecksum", "removes_checksum", TEXT),
+    many("ended", "ended", DOCUMENT),
+    always=True,
+)
+
+
 def encode_range(content: Range) -> bytes:
     """Return the bytes of a range; its ended adds must have been read."""
     assert content.ended is not None, "a range without its ended adds is no whole one"
-    removes = pack_json([list(content.removes), list(content.removes.values())])
-    header = {
-        "ftfileRange": RANGE_FORMAT,
-        "first": content.first,
-        "last": content.last,
-        "nonce": content.nonce,
-        "previousNonce": content.previous_nonce,
-        "logStart": content.log_start,
-        "schemas": content.schemas,
-        "definitions": content.definitions,
-        "kept": [_describe(document) for document in content.kept],
-        "removes": [len(removes), checksum(removes)],
-        "ended": [_describe(document) for document in content.ended],
-    }
-    head = to_checked_text([json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()])
-    kept, ended = (b"".join(_streams(documents)) for documents in (content.kept, content.ended))
-    return head + kept + removes + ended
+    removes = pack_json({"ids": list(content.removes), "versions": list(content.removes.values())})
+    kept, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
+    contents = _Contents(kept, len(removes), checksum(removes), ended)
+    header = {"ftfileRange": RANGE_FORMAT} | RANGE.to_json(content) | CONTENTS.to_json(contents)
+    head = to_checked_text([compact_json(header)])
+    before, behind = (b"".join(each.ids + each.rest for each in group) for group in (content.kept, content.ended))
+    return head + before + removes + behind
 
 
-def decode_range(file: InputFile, path: str, *, ended: bool) -> Range:
+def decode_range(file: InputFile, path: str, *, ended: bool | None) -> Range:
     """Read and check a range.
 
     Args:
         file: open on it.
         path: for messages.
-        ended: whether to read also the adds that it removed itself.
+        ended: whether to read also the adds that it removed itself; None to read no adds at all.
 
     Raises:
         CorruptData: a checksum does not match, or the format is not known.
     """
     try:
-        header, start = _read_header(file, path)
-        expected = start + _length(header["kept"]) + header["removes"][0] + _length(header["ended"])
-        if file.size_bytes != expected:
-            raise CorruptData(path, f"{expected} bytes", f"{file.size_bytes} bytes", _ADVICE)
-        streams = _Streams(file, path, start)
-        streams.load(_length(header["kept"]) + header["removes"][0])
-        kept = streams.documents(header["kept"])
-        removes = unpack_json(streams.take(*header["removes"]))
-        if ended:
-            streams.load(_length(header["ended"]))
+        header, end = _read_header(file, path)
+        found = replace(RANGE.from_json(header), ended=None)
+        if ended is None:
+            return found
+        contents = CONTENTS.from_json(header)
+        lengths = _length(contents.kept) + contents.removes_length, _length(contents.ended)
+        if file.size_bytes != end + sum(lengths):
+            raise CorruptData(path, f"{end + sum(lengths)} bytes", f"{file.size_bytes} bytes", _ADVICE)
+        streams = _Streams(file.read_at(end, sum(lengths) if ended else lengths[0]), path)
+        kept = tuple(map(streams.document, contents.kept))
+        removes = unpack_json(streams.take(contents.removes_length, contents.removes_checksum))
         return replace(
-            _summary(header),
-            schemas=tuple((version, key) for version, key in header["schemas"]),
-            definitions={**header["definitions"]},
+            found,
             kept=kept,
-            ended=streams.documents(header["ended"]) if ended else None,
-            removes=dict(zip(*removes, strict=True)),
+            removes=dict(zip(removes["ids"], removes["versions"], strict=True)),
+            ended=tuple(map(streams.document, contents.ended)) if ended else None,
         )
     except UNREADABLE as error:
         raise CorruptData(path, "a range of records", f"unreadable fields ({error!r})", _ADVICE) from error
 
 
-def decode_summary(file: InputFile, path: str) -> Range:
-    """Return which versions a range stands for, and of which log, without what it says of them.
-
-    Raises:
-        CorruptData: see `decode_range`.
-    """
-    try:
-        return _summary(_read_header(file, path)[0])
-    except UNREADABLE as error:
-        raise CorruptData(path, "a range of records", f"unreadable fields ({error!r})", _ADVICE) from error
-
-
-def _summary(header: dict[str, Any]) -> Range:
-    first, last, log_start = header["first"], header["last"], header["logStart"]
-    nonce, previous_nonce = header["nonce"], header["previousNonce"]
-    numbers = all(type(number) is int for number in (first, last, log_start))
-    if not (numbers and type(nonce) is str and type(previous_nonce) in {str, type(None)}):
-        raise ValueError("a number or a text of another type")
-    return Range(first, last, nonce, log_start, ended=None, previous_nonce=previous_nonce)
-
-
 class _Streams:
-    """Hands out what lies one after the other in a file, checked."""
+    """Hands out what lies one after the other, checked."""
 
-    def __init__(self, file: InputFile, path: str, start: int) -> None:
-        self._file = file
+    def __init__(self, content: bytes, path: str) -> None:
+        self._left = memoryview(content)
         self._path = path
-        self._end = start
-        self._data = memoryview(b"")
-
-    def load(self, length: int) -> None:
-        self._data = memoryview(self._file.read_at(self._end, length))
-        self._end += length
 
     def take(self, length: int, expected: str) -> bytes:
-        content, self._data = bytes(self._data[:length]), self._data[length:]
+        content, self._left = bytes(self._left[:length]), self._left[length:]
         if len(content) != length or not matches(content, expected):
             raise CorruptData(self._path, f"{length} bytes with {expected}", checksum(content), _ADVICE)
         return content
 
-    def documents(self, described: Iterable[list[Any]]) -> tuple[Document, ...]:
-        return tuple(Document(count, self.take(*ids), self.take(*rest)) for count, ids, rest in described)
+    def document(self, placed: _Placed) -> Document:
+        ids = self.take(placed.ids_length, placed.ids_checksum)
+        return Document(placed.adds, ids, self.take(placed.rest_length, placed.rest_checksum))
 
 
 def _read_header(file: InputFile, path: str) -> tuple[dict[str, Any], int]:
@@ -184,25 +196,17 @@ def _read_header(file: InputFile, path: str) -> tuple[dict[str, Any], int]:
         end = head.find(b"\n", head.find(b"\n") + 1) + 1
         if end:
             header: dict[str, Any] = json.loads(from_checked_text(head[:end], path, _ADVICE)[0])
-            if header["ftfileRange"] != RANGE_FORMAT:
-                found = repr(header["ftfileRange"])
-                raise CorruptData(path, f"range format {RANGE_FORMAT}", found, "Use a newer ftfile")
+            check_format(header, "ftfileRange", RANGE_FORMAT, path)
             return header, end
         if len(head) < length:
             raise CorruptData(path, "a header", "none", _ADVICE)
         length *= 8
 
 
-def _describe(document: Document) -> list[Any]:
-    streams = (document.ids, document.rest)
-    return [document.count, *([len(stream), checksum(stream)] for stream in streams)]
+def _placed(document: Document) -> _Placed:
+    ids, rest = document.ids, document.rest
+    return _Placed(document.count, len(ids), checksum(ids), len(rest), checksum(rest))
 
 
-def _length(described: Iterable[list[Any]]) -> int:
-    return sum(ids[0] + rest[0] for _, ids, rest in described)
-
-
-def _streams(documents: Iterable[Document]) -> Iterator[bytes]:
-    for document in documents:
-        yield document.ids
-        yield document.rest
+def _length(placed: Iterable[_Placed]) -> int:
+    return sum(each.ids_length + each.rest_length for each in placed)

@@ -1,20 +1,18 @@
-"""Records as bytes: pure, bytes in and values out.
+"""Records as bytes: pure, bytes in and values out. The tables here are the only spelling of a record's fields.
 
-A record is text: a line of JSON with everything but the adds, removes and due jobs, a line with those (or, for
-a large record, the name of the companion file that holds that line), and a line with the checksum of
-all before it. See docs/internals/protocol.md.
+A record is text: a line of JSON with everything but the adds, removes, dead letters and jobs, a line with those (of a
+large record, the companion file holds that line), and a line with the checksum of all before it. See docs/format.md.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.commit.format.fields import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
 from ftfile.commit.format.model import (
     Add,
-    Author,
-    DueJob,
+    AssemblyJob,
     Fingerprint,
     JobAuthor,
     MaintenanceAuthor,
@@ -31,23 +29,23 @@ from ftfile.core.errors import ConfigError, CorruptData
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ftfile.commit.format.model import Author
+
 __all__ = (
+    "ADD",
+    "ASSEMBLY_JOB",
+    "FINGERPRINT",
     "IS_SEALED",
     "RECORD_FORMAT",
+    "REMOVE",
     "UNREADABLE",
     "Companion",
     "EncodedRecord",
-    "add_from_json",
-    "add_to_json",
+    "check_format",
+    "compact_json",
     "decode_record",
-    "due_from_json",
-    "due_to_json",
     "encode_record",
-    "fingerprint_from_json",
-    "fingerprint_to_json",
     "from_checked_text",
-    "remove_from_json",
-    "remove_to_json",
     "to_checked_text",
 )
 
@@ -55,18 +53,129 @@ RECORD_FORMAT = 1
 # What comes of fields that are missing, or of another type than they have.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 COMPANION_FROM_BYTES = 1 << 20
+IS_SEALED = (
+    "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
+    "read it with keyProvider"
+)
+_ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
-@dataclass(frozen=True, slots=True)
-class Companion:
-    """The file beside a large record that holds its adds and removes."""
+def _author_to_json(author: Author) -> dict[str, Any]:
+    kind, fields = next(item for item in AUTHORS.items() if item[1].make is type(author))
+    return {"kind": kind} | fields.to_json(author)
+
+
+def _author_from_json(text: dict[str, Any]) -> Author:
+    author: Author = AUTHORS[text["kind"]].from_json(text)
+    return author
+
+
+ORIGIN = Fields(
+    Origin,
+    Field("queryId", "query_id", TEXT),
+    Field("firstBatch", "first_batch", NUMBER),
+    Field("lastBatch", "last_batch", NUMBER),
+)
+SEGMENT_RANGE = Fields(
+    SourceRange,
+    Field("segmentId", "add_id", TEXT),
+    Field("unit", "unit", TEXT),
+    Field("start", "start", NUMBER),
+    Field("end", "end", NUMBER),
+)
+# In the order of the constructor of `Add`, which documents of adds rely on.
+ADD = Fields(
+    Add,
+    Field("id", "id", TEXT),
+    Field("kind", "kind", TEXT),
+    Field("path", "path", TEXT),
+    Field("finalPath", "final_path", TEXT + OR_NULL),
+    Field("lengthBytes", "length", NUMBER),
+    Field("logicalLengthBytes", "logical_length", NUMBER),
+    Field("checksum", "checksum", TEXT),
+    Field("rows", "rows", NUMBER),
+    Field("bucket", "bucket", TEXT),
+    Field("encoding", "encoding", TEXT),
+    one("origin", "origin", ORIGIN),
+    Field("offsetBytes", "offset", NUMBER),
+    Field("filters", "filters", LIST, list, tuple),
+    many("segmentRanges", "ranges", SEGMENT_RANGE, is_rare=True),
+    Field("skipRows", "skip_rows", NUMBER, is_rare=True),
+    Field("rollingStats", "rolling_stats", OBJECT, is_rare=True),
+)
+REMOVE = Fields(
+    Remove,
+    Field("id", "id", TEXT),
+    Field("kind", "kind", TEXT),
+    Field("finalPath", "final_path", TEXT),
+    Field("lengthBytes", "length", NUMBER),
+    Field("checksum", "checksum", TEXT),
+)
+ASSEMBLY_JOB = Fields(
+    AssemblyJob,
+    Field("id", "id", TEXT),
+    many("inputs", "inputs", ADD),
+    Field("reason", "reason", TEXT),
+    Field("attempts", "attempts", NUMBER),
+    Field("plan", "payload"),
+)
+FINGERPRINT = Fields(
+    Fingerprint,
+    Field("kind", "kind", TEXT),
+    Field("digest", "digest", TEXT),
+    Field("coversContent", "covers_content", FLAG),
+)
+TRANSACTION = Fields(Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER))
+# By `kind`.
+AUTHORS: dict[str, Fields[Any]] = {
+    "stream": Fields(
+        StreamAuthor,
+        Field("queryId", "query_id", TEXT),
+        Field("runId", "run_id", TEXT),
+        Field("batchId", "batch_id", NUMBER),
+        Field("offsetsHash", "offsets_hash", TEXT),
+        Field("offsets", "offsets"),
+    ),
+    "batchWrite": Fields(JobAuthor, Field("jobId", "job_id", TEXT), one("transaction", "transaction", TRANSACTION)),
+    "maintenance": Fields(MaintenanceAuthor, Field("operation", "operation", TEXT), Field("jobId", "job_id", TEXT)),
+}
+HEADER = Fields(
+    Record,
+    Field("version", "version", NUMBER),
+    Field("nonce", "nonce", TEXT),
+    Field("timeMs", "time_ms", NUMBER),
+    Field("author", "author", OBJECT, _author_to_json, _author_from_json),
+    Field("previousNonce", "previous_nonce", TEXT),
+    Field("taskCount", "tasks", NUMBER),
+    Field("overwrite", "overwrite", FLAG),
+    Field("lineageStartBatch", "lineage_start", NUMBER),
+    Field("vacuumHorizonMs", "horizon_ms", NUMBER),
+    Field("logStartVersion", "log_start", NUMBER),
+    Field("schema", "schema", TEXT),
+    Field("encoding", "encoding", TEXT),
+    Field("assemblySettings", "settings", TEXT),
+    Field("definitions", "definitions", OBJECT),
+    one("fingerprint", "fingerprint", FINGERPRINT),
+    Field("metrics", "metrics", OBJECT),
+    Field("tables", "tables", OBJECT),
+)
+CHANGES = Fields(
+    Record,
+    many("adds", "adds", ADD),
+    many("removes", "removes", REMOVE),
+    many("deadLetters", "dead_letters", ADD),
+    many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
+)
+
+
+class Companion(NamedTuple):
+    """The file beside a large record that holds its adds, removes, dead letters and jobs."""
 
     path: str
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedRecord:
+class EncodedRecord(NamedTuple):
     """A record's bytes, and its companion if it needs one."""
 
     content: bytes
@@ -74,18 +183,17 @@ class EncodedRecord:
 
 
 def encode_record(record: Record, companion_path: str, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
-    """Encode; adds, removes and jobs of `companion_from` bytes or more go to the companion at `companion_path`."""
-    changes = _compact(_changes_to_json(record))
-    header = _header_to_json(record)
+    """Return the bytes of a record; changes of `companion_from` bytes or more go to the companion."""
+    header, changes = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record), compact_json(CHANGES.to_json(record))
     if len(changes) < companion_from:
-        return EncodedRecord(to_checked_text([_compact(header), changes]), None)
+        return EncodedRecord(to_checked_text([compact_json(header), changes]), None)
     content = changes + b"\n"
-    header["companion"] = {"path": companion_path, "length": len(content), "checksum": checksum(content)}
-    return EncodedRecord(to_checked_text([_compact(header)]), Companion(companion_path, content))
+    header["companion"] = {"path": companion_path, "lengthBytes": len(content), "checksum": checksum(content)}
+    return EncodedRecord(to_checked_text([compact_json(header)]), Companion(companion_path, content))
 
 
 def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
-    """Decode and check a record; `read_companion` is called at most once, with the companion's path.
+    """Return the record; `read_companion` is called at most once, with the companion's path.
 
     Raises:
         CorruptData: a checksum does not match, or the text is no record of a known format.
@@ -93,23 +201,36 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
     lines = from_checked_text(content, path)
     try:
         header = json.loads(lines[0])
-        _check_format(header, path)
+        check_format(header, "ftfileRecord", RECORD_FORMAT, path)
         companion = header.get("companion")
-        if companion is not None:
-            changes = _checked_companion(companion, read_companion(companion["path"]))
-        else:
-            changes = json.loads(lines[1])
-        return _record_from_json(header, changes)
+        changes = json.loads(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
+        return Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
     except UNREADABLE as error:
         raise CorruptData(path, "a record of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 
 
-_ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
+def _checked(companion: dict[str, Any], content: bytes) -> bytes:
+    expected = f"{companion['lengthBytes']} bytes with {companion['checksum']}"
+    found = f"{len(content)} bytes with {checksum(content)}"
+    if found != expected:
+        raise CorruptData(companion["path"], expected, found, _ADVICE)
+    return content
 
-IS_SEALED = (
-    "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
-    "read it with keyProvider"
-)
+
+def check_format(header: dict[str, Any], name: str, known: int, path: str) -> None:
+    """Refuse the header of a file that a newer ftfile wrote.
+
+    Raises:
+        CorruptData: the field `name` is not the number of the format that is known here.
+    """
+    if header.get(name) != known:
+        found = f"{name} {header.get(name)!r}"
+        raise CorruptData(path, f"{name} {known}", found, "A newer ftfile wrote it: read it with that one")
+
+
+def compact_json(value: object) -> bytes:
+    """Return the value as one line of JSON in UTF-8."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def to_checked_text(lines: list[bytes]) -> bytes:
@@ -133,208 +254,3 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
     if not content.endswith(b"\n") or last.decode("ascii", "replace") != found:
         raise CorruptData(path, f"a text that ends in its checksum {found}", repr(last[-40:]), advice)
     return body.split(b"\n")[:-1]
-
-
-def add_to_json(add: Add) -> dict[str, Any]:
-    """Return an add as plain JSON; fields at their defaults are left out."""
-    text: dict[str, Any] = {
-        "id": add.id,
-        "kind": add.kind,
-        "path": add.path,
-        "finalPath": add.final_path,
-        "length": add.length,
-        "logicalLength": add.logical_length,
-        "checksum": add.checksum,
-        "rows": add.rows,
-        "bucket": add.bucket,
-        "encoding": add.encoding,
-        "origin": [add.origin.query_id, add.origin.first_batch, add.origin.last_batch],
-    }
-    if add.offset:
-        text["offset"] = add.offset
-    if add.filters:
-        text["filters"] = list(add.filters)
-    if add.ranges:
-        text["ranges"] = [[r.add_id, r.unit, r.start, r.end] for r in add.ranges]
-    if add.skip_rows:
-        text["skipRows"] = add.skip_rows
-    if add.marks:
-        text["marks"] = add.marks
-    return text
-
-
-def add_from_json(text: dict[str, Any]) -> Add:
-    """Return the add that `add_to_json` wrote."""
-    return Add(
-        id=text["id"],
-        kind=text["kind"],
-        path=text["path"],
-        final_path=text["finalPath"],
-        length=text["length"],
-        logical_length=text["logicalLength"],
-        checksum=text["checksum"],
-        rows=text["rows"],
-        bucket=text["bucket"],
-        encoding=text["encoding"],
-        origin=Origin(*text["origin"]),
-        offset=text.get("offset", 0),
-        filters=tuple(text.get("filters", ())),
-        ranges=tuple(SourceRange(*r) for r in text.get("ranges", ())),
-        skip_rows=text.get("skipRows", 0),
-        marks=text.get("marks", {}),
-    )
-
-
-def remove_to_json(remove: Remove) -> list[Any]:
-    """Return a remove as plain JSON."""
-    if remove.kind == "segment":
-        return [remove.id, remove.kind]
-    return [remove.id, remove.kind, remove.final_path, remove.length, remove.checksum]
-
-
-def remove_from_json(text: list[Any]) -> Remove:
-    """Return the remove that `remove_to_json` wrote."""
-    return Remove(*text)
-
-
-def due_to_json(job: DueJob) -> list[Any]:
-    """Return a due job as plain JSON."""
-    return [job.id, [add_to_json(add) for add in job.inputs], job.reason, job.attempts, job.payload]
-
-
-def due_from_json(text: list[Any]) -> DueJob:
-    """Return the job that `due_to_json` wrote."""
-    return DueJob(text[0], tuple(add_from_json(add) for add in text[1]), text[2], text[3], text[4])
-
-
-def fingerprint_to_json(fingerprint: Fingerprint | None) -> list[Any] | None:
-    """Return a fingerprint as plain JSON."""
-    return [fingerprint.kind, fingerprint.digest, fingerprint.covers_content] if fingerprint else None
-
-
-def fingerprint_from_json(text: list[Any] | None) -> Fingerprint | None:
-    """Return the fingerprint that `fingerprint_to_json` wrote."""
-    return Fingerprint(*text) if text else None
-
-
-def _changes_to_json(record: Record) -> dict[str, Any]:
-    changes: dict[str, Any] = {
-        "adds": [add_to_json(add) for add in record.adds],
-        "removes": [remove_to_json(remove) for remove in record.removes],
-    }
-    if record.letters:
-        changes["letters"] = [add_to_json(letter) for letter in record.letters]
-    if record.due:
-        changes["due"] = [due_to_json(job) for job in record.due]
-    return changes
-
-
-def _header_to_json(record: Record) -> dict[str, Any]:
-    header: dict[str, Any] = {
-        "ftfile": RECORD_FORMAT,
-        "version": record.version,
-        "nonce": record.nonce,
-        "timeMs": record.time_ms,
-        "author": _author_to_json(record.author),
-        "tasks": record.tasks,
-    }
-    optional = {
-        "after": record.after,
-        "overwrite": record.overwrite or None,
-        "lineageStart": record.lineage_start,
-        "horizonMs": record.horizon_ms,
-        "logStart": record.log_start,
-        "schema": record.schema,
-        "settings": record.settings,
-        "encoding": record.encoding,
-        "definitions": record.definitions or None,
-        "fingerprint": fingerprint_to_json(record.fingerprint),
-        "metrics": record.metrics or None,
-        "memory": record.memory or None,
-    }
-    return header | {name: value for name, value in optional.items() if value is not None}
-
-
-def _record_from_json(header: dict[str, Any], changes: dict[str, Any]) -> Record:
-    return Record(
-        version=header["version"],
-        nonce=header["nonce"],
-        author=_author_from_json(header["author"]),
-        time_ms=header["timeMs"],
-        adds=tuple(add_from_json(text) for text in changes["adds"]),
-        removes=tuple(remove_from_json(text) for text in changes["removes"]),
-        overwrite=header.get("overwrite", False),
-        letters=tuple(add_from_json(text) for text in changes.get("letters", ())),
-        due=tuple(due_from_json(text) for text in changes.get("due", ())),
-        tasks=header["tasks"],
-        after=header.get("after"),
-        lineage_start=header.get("lineageStart"),
-        horizon_ms=header.get("horizonMs"),
-        log_start=header.get("logStart"),
-        schema=header.get("schema"),
-        settings=header.get("settings"),
-        encoding=header.get("encoding"),
-        definitions=header.get("definitions", {}),
-        fingerprint=fingerprint_from_json(header.get("fingerprint")),
-        metrics=header.get("metrics", {}),
-        memory=header.get("memory", {}),
-    )
-
-
-def _author_to_json(author: Author) -> dict[str, Any]:
-    if isinstance(author, StreamAuthor):
-        text: dict[str, Any] = {
-            "kind": "stream",
-            "queryId": author.query_id,
-            "runId": author.run_id,
-            "batchId": author.batch_id,
-        }
-        if author.offsets_hash is not None:
-            text |= {"offsetsHash": author.offsets_hash, "offsets": author.offsets}
-        return text
-    if isinstance(author, JobAuthor):
-        text = {"kind": "job", "jobId": author.job_id}
-        if author.transaction is not None:
-            text |= {"txnAppId": author.transaction.app_id, "txnVersion": author.transaction.version}
-        return text
-    return {"kind": "maintenance", "operation": author.operation, "jobId": author.job_id}
-
-
-def _author_from_json(text: dict[str, Any]) -> Author:
-    if text["kind"] == "stream":
-        return StreamAuthor(
-            text["queryId"], text["runId"], text["batchId"], text.get("offsetsHash"), text.get("offsets")
-        )
-    if text["kind"] == "job":
-        transaction = Transaction(text["txnAppId"], text["txnVersion"]) if "txnAppId" in text else None
-        return JobAuthor(text["jobId"], transaction)
-    if text["kind"] == "maintenance":
-        return MaintenanceAuthor(text["operation"], text["jobId"])
-    raise ValueError(f"unknown author {text['kind']!r}")
-
-
-def _checked_companion(companion: dict[str, Any], content: bytes) -> dict[str, Any]:
-    if len(content) != companion["length"] or checksum(content) != companion["checksum"]:
-        raise CorruptData(
-            companion["path"],
-            f"{companion['length']} bytes with {companion['checksum']}",
-            f"{len(content)} bytes with {checksum(content)}",
-            _ADVICE,
-        )
-    changes: dict[str, Any] = json.loads(content)
-    return changes
-
-
-def _check_format(header: dict[str, Any], path: str) -> None:
-    if header.get("ftfile") != RECORD_FORMAT:
-        _refuse_format(header.get("ftfile"), path)
-
-
-def _refuse_format(found: object, path: str) -> NoReturn:
-    raise CorruptData(
-        path, f"record format {RECORD_FORMAT}", f"format {found!r}", "A newer ftfile wrote it: read it with that one"
-    )
-
-
-def _compact(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

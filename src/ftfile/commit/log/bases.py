@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit.files import create_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import adds_from_json, adds_to_json
+from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
 from ftfile.commit.format.record import (
+    ADD,
+    ASSEMBLY_JOB,
+    FINGERPRINT,
+    REMOVE,
     UNREADABLE,
-    add_from_json,
-    add_to_json,
-    due_from_json,
-    due_to_json,
-    fingerprint_from_json,
-    fingerprint_to_json,
+    check_format,
+    compact_json,
     from_checked_text,
-    remove_from_json,
-    remove_to_json,
     to_checked_text,
 )
 from ftfile.commit.log.shared_map import SharedMap
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ftfile.commit.format.model import Record
+    from ftfile.commit.log.tables import Tables
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
@@ -47,6 +47,105 @@ __all__ = (
 )
 
 BASE_FORMAT = 1
+
+
+def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
+    """Return the row of a map of values that have a table of their own."""
+    return Field(
+        name,
+        attribute,
+        OBJECT,
+        lambda values: {key: fields.to_json(value) for key, value in values.items()},
+        lambda texts: SharedMap({key: fields.from_json(text) for key, text in texts.items()}),
+    )
+
+
+def _versions(name: str, attribute: str) -> Field:
+    """Return the row of a map from names to versions."""
+    return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(int, text)))
+
+
+def _recent_from_json(text: list[list[Any]]) -> tuple[tuple[int, str], ...]:
+    if not all(type(version) is int and type(nonce) is str for version, nonce in text):
+        raise ValueError("recentRecords with another type")
+    return tuple((version, nonce) for version, nonce in text)
+
+
+def _tables_from_json(text: dict[str, dict[str, list[Any]]]) -> Tables:
+    for table in text.values():
+        _checked(int, {key: set_ms for key, (set_ms, _) in table.items()})
+    return {name: SharedMap(table) for name, table in text.items()}
+
+
+def _checked(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values; a ValueError says that one is of another type, which would make no sense later."""
+    if any(type(value) is not kind for value in values.values()):
+        raise ValueError(f"a value that is no {kind.__name__}")
+    return values
+
+
+QUERY = Fields(
+    QueryState,
+    Field("lastBatch", "last_batch", NUMBER),
+    Field("version", "version", NUMBER),
+    Field("runId", "run_id", TEXT),
+    Field("offsetsHash", "offsets_hash", TEXT + OR_NULL),
+    one("fingerprint", "fingerprint", FINGERPRINT, OBJECT + OR_NULL),
+    Field("lineageStartBatch", "lineage_start", NUMBER),
+    Field("assemblySettings", "settings", TEXT),
+)
+TRANSACTION = Fields(
+    TransactionState,
+    Field("lastTransaction", "last", NUMBER),
+    Field("version", "version", NUMBER),
+    one("fingerprint", "fingerprint", FINGERPRINT, OBJECT + OR_NULL),
+)
+UNPUBLISHED = Fields(
+    Unpublished,
+    Field("version", "version", NUMBER),
+    Field("queryId", "query_id", TEXT + OR_NULL),
+    many("adds", "adds", ADD),
+    many("removes", "removes", REMOVE),
+)
+BASE = Fields(
+    LogState,
+    Field("version", "version", NUMBER),
+    Field("nonce", "nonce", TEXT),
+    _by_key("queries", "queries", QUERY),
+    _by_key("transactions", "transactions", TRANSACTION),
+    Field("vacuumHorizonMs", "horizon_ms", NUMBER),
+    Field("logStartVersion", "log_start", NUMBER),
+    Field("schema", "schema", TEXT + OR_NULL),
+    Field("encoding", "encoding", TEXT + OR_NULL),
+    Field("definitions", "definitions", OBJECT),
+    Field(
+        "segments",
+        "segments",
+        OBJECT,
+        lambda segments: adds_to_json(segments.values()),
+        lambda text: SharedMap({add.id: add for add in adds_from_json(text)}),
+    ),
+    many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
+    _versions("removedParts", "removed"),
+    Field("removedPartsSinceVersion", "removed_since", NUMBER),
+    _versions("reservedPaths", "reserved"),
+    Field(
+        "tables",
+        "tables",
+        OBJECT,
+        lambda tables: {name: table.to_dict() for name, table in tables.items()},
+        _tables_from_json,
+    ),
+    Field("recentRecords", "recent", LIST, list, _recent_from_json),
+    Field(
+        "unpublished",
+        "unpublished",
+        LIST,
+        lambda entries: [UNPUBLISHED.to_json(entry) for entry in entries.values()],
+        lambda texts: {entry.version: entry for entry in map(UNPUBLISHED.from_json, texts)},
+    ),
+    always=True,
+)
 _ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
 BASES_KEPT = 2
 # A base is due when reading what came after it costs more than this, and than half of reading the base.
@@ -141,27 +240,7 @@ def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collecti
 
 def encode_base(state: LogState) -> bytes:
     """Return the bytes of a base."""
-    text = {
-        "ftfileBase": BASE_FORMAT,
-        "version": state.version,
-        "nonce": state.nonce,
-        "queries": {query_id: _query_to_json(query) for query_id, query in state.queries.items()},
-        "transactions": {app: _transaction_to_json(found) for app, found in state.transactions.items()},
-        "horizonMs": state.horizon_ms,
-        "logStart": state.log_start,
-        "schema": state.schema,
-        "encoding": state.encoding,
-        "definitions": state.definitions,
-        "segments": adds_to_json(state.segments.values()),
-        "due": [due_to_json(job) for job in state.due],
-        "removed": state.removed.to_dict(),
-        "removedSince": state.removed_since,
-        "reserved": state.reserved.to_dict(),
-        "memory": {name: table.to_dict() for name, table in state.memory.items()},
-        "recent": state.recent,
-        "unpublished": [_unpublished_to_json(entry) for entry in state.unpublished.values()],
-    }
-    return to_checked_text([json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode()])
+    return to_checked_text([compact_json({"ftfileBase": BASE_FORMAT} | BASE.to_json(state))])
 
 
 def decode_base(content: bytes, path: str) -> LogState:
@@ -172,7 +251,9 @@ def decode_base(content: bytes, path: str) -> LogState:
     """
     lines = from_checked_text(content, path, _ADVICE)
     try:
-        return _state_from_json(json.loads(lines[0]), path)
+        text = json.loads(lines[0])
+        check_format(text, "ftfileBase", BASE_FORMAT, path)
+        return BASE.from_json(text)
     except UNREADABLE as error:
         raise CorruptData(path, "a base of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 
@@ -180,90 +261,7 @@ def decode_base(content: bytes, path: str) -> LogState:
 def list_bases(fs: FileSystem) -> list[layout.BaseName]:
     """Return the bases there are, in any order."""
     try:
-        found = fs.list(layout.STATE)
+        found = fs.list(layout.BASES)
     except NotFound:
         return []
     return [name for info in found if (name := layout.parse_base_name(info.path)) is not None]
-
-
-def _state_from_json(text: dict[str, Any], path: str) -> LogState:
-    if text.get("ftfileBase") != BASE_FORMAT:
-        raise CorruptData(path, f"base format {BASE_FORMAT}", repr(text.get("ftfileBase")), "Use a newer ftfile")
-    state = LogState(
-        version=text["version"],
-        nonce=text["nonce"],
-        queries=SharedMap({query_id: _query_from_json(query) for query_id, query in text["queries"].items()}),
-        transactions=SharedMap({app: _transaction_from_json(found) for app, found in text["transactions"].items()}),
-        horizon_ms=text["horizonMs"],
-        log_start=text["logStart"],
-        schema=text["schema"],
-        encoding=text["encoding"],
-        definitions=text["definitions"],
-        segments=SharedMap({add.id: add for add in adds_from_json(text["segments"])}),
-        due=tuple(due_from_json(job) for job in text["due"]),
-        removed=SharedMap({**text["removed"]}),
-        removed_since=text["removedSince"],
-        reserved=SharedMap({**text["reserved"]}),
-        memory={name: SharedMap({**table}) for name, table in text["memory"].items()},
-        recent=tuple((version, nonce) for version, nonce in text["recent"]),
-        unpublished={entry["version"]: _unpublished_from_json(entry) for entry in text["unpublished"]},
-    )
-    _check_types(state)
-    return state
-
-
-def _check_types(state: LogState) -> None:
-    """Raise a ValueError for what would make no sense later: a right checksum does not make it a base."""
-    queries, transactions = state.queries.values(), state.transactions.values()
-    numbers = [state.version, state.horizon_ms, state.log_start, state.removed_since, *state.unpublished]
-    numbers += [number for query in queries for number in (query.last_batch, query.version, query.lineage_start)]
-    numbers += [number for found in transactions for number in (found.last, found.version)]
-    numbers += [*state.removed.values(), *state.reserved.values(), *(version for version, _ in state.recent)]
-    texts = [state.nonce, *(nonce for _, nonce in state.recent)]
-    texts += [key for key in (state.schema, state.encoding, *(query.settings for query in queries)) if key is not None]
-    if not (all(type(number) is int for number in numbers) and all(type(text) is str for text in texts)):
-        raise ValueError("a number or a text of another type")
-    if not isinstance(state.definitions, dict):
-        raise ValueError("definitions of another type")  # noqa: TRY004 - one kind of error for the caller
-    for table in state.memory.values():
-        for set_ms, _ in table.values():
-            if type(set_ms) is not int:
-                raise ValueError("an entry that was set at no time")
-
-
-def _query_to_json(query: QueryState) -> list[Any]:
-    fields = (query.last_batch, query.version, query.run_id, query.offsets_hash)
-    return [*fields, fingerprint_to_json(query.fingerprint), query.lineage_start, query.settings]
-
-
-def _query_from_json(text: list[Any]) -> QueryState:
-    last_batch, version, run_id, offsets_hash, fingerprint, lineage_start, settings = text
-    found = fingerprint_from_json(fingerprint)
-    return QueryState(last_batch, version, run_id, offsets_hash, found, lineage_start, settings)
-
-
-def _transaction_to_json(found: TransactionState) -> list[Any]:
-    return [found.last, found.version, fingerprint_to_json(found.fingerprint)]
-
-
-def _transaction_from_json(text: list[Any]) -> TransactionState:
-    last, version, fingerprint = text
-    return TransactionState(last, version, fingerprint_from_json(fingerprint))
-
-
-def _unpublished_to_json(entry: Unpublished) -> dict[str, Any]:
-    return {
-        "version": entry.version,
-        "queryId": entry.query_id,
-        "adds": [add_to_json(add) for add in entry.adds],
-        "removes": [remove_to_json(remove) for remove in entry.removes],
-    }
-
-
-def _unpublished_from_json(text: dict[str, Any]) -> Unpublished:
-    return Unpublished(
-        text["version"],
-        text["queryId"],
-        tuple(add_from_json(add) for add in text["adds"]),
-        tuple(remove_from_json(remove) for remove in text["removes"]),
-    )

@@ -10,7 +10,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState, QueryState, SegmentChange, TransactionState, Unpublished, has_author
-from ftfile.commit.log.tables import MemoryDraft
+from ftfile.commit.log.tables import TablesDraft
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class Fold:
     def __init__(self, state: LogState) -> None:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
         self._horizon_ms, self._log_start = state.horizon_ms, state.log_start
-        self._schema, self._encoding, self._due = state.schema, state.encoding, state.due
+        self._schema, self._encoding, self._assembly_jobs = state.schema, state.encoding, state.assembly_jobs
         self._definitions, self._removed_since = state.definitions, state.removed_since
-        self._memory = MemoryDraft(state.memory)
+        self._tables = TablesDraft(state.tables)
         self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
         self._segments, self._removed, self._reserved = (
             state.segments.draft(),
@@ -76,11 +76,11 @@ class Fold:
             definitions=self._definitions,
             segments=self._segments.finish(),
             segment_changes=tuple(self._segment_changes),
-            due=self._due,
+            assembly_jobs=self._assembly_jobs,
             removed=self._removed.finish(),
             removed_since=self._removed_since,
             reserved=self._reserved.finish(),
-            memory=self._memory.finish(),
+            tables=self._tables.finish(),
             recent=tuple(self._recent),
             unpublished=self._unpublished,
             whole=self.whole,
@@ -115,9 +115,9 @@ class Fold:
             self._segments.set(add.id, add)
         self._segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
         self._apply_definitions(record)
-        self._due = record.due
-        self._memory.apply(record.memory, record.time_ms)
-        parts = (*(add for add in record.adds if add.kind == "part"), *record.letters)
+        self._assembly_jobs = record.assembly_jobs
+        self._tables.apply(record.tables, record.time_ms)
+        parts = (*(add for add in record.adds if add.kind == "part"), *record.dead_letters)
         removes = tuple(remove for remove in record.removes if remove.kind == "part")
         self._remember_removed(record.version, removes)
         if parts or removes:
@@ -129,9 +129,11 @@ class Fold:
         path = layout.record_path(record.version)
         if record.version != self.version + 1:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
-        if record.after not in {None, self.nonce}:
+        if record.previous_nonce not in {None, self.nonce}:
             expected = f"the record that follows version {self.version}, {self.nonce!r}"
-            raise CorruptData(path, expected, f"one that follows {record.after!r}: files of the log were exchanged")
+            raise CorruptData(
+                path, expected, f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
+            )
         ended = [remove.id for remove in record.removes if self._has_ended(remove)]
         if ended:
             raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")

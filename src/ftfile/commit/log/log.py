@@ -184,7 +184,7 @@ class CommitLog(Records):
             record = self.read_record(self._state.version)
             if record is not None and record.nonce == self._state.nonce:
                 if not self._state.whole:
-                    self._state = replace(self._state, due=record.due)  # a view does not have it
+                    self._state = replace(self._state, assembly_jobs=record.assembly_jobs)  # a view does not have it
                 return self._state
             self.bases.judge_again()
             self.known_ranges.clear()

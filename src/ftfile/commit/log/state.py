@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.format.model import Add, DueJob, Fingerprint, JobAuthor, Remove, StreamAuthor
+from ftfile.commit.format.model import Add, AssemblyJob, Fingerprint, JobAuthor, Remove, StreamAuthor
 from ftfile.commit.log.shared_map import SharedMap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ftfile.commit.format.model import Author
-    from ftfile.commit.log.tables import Memory
+    from ftfile.commit.log.tables import Tables
 
 __all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished", "has_author")
 
@@ -105,7 +105,7 @@ class LogState:
         reserved: names of removed parts that lack what makes them unique, and the version that removed each: no part
             may be called so again while that record is kept, since who is late to retire the old one would take the
             new one away.
-        memory: what the use case remembers; see `commit.memory`.
+        tables: what the use case remembers; see `commit.log.tables`.
         recent: (version, nonce) of the last records: tells whether a record of ours is part of a base.
         unpublished: by version, what roll forward has to look at; whoever publishes a version takes it out.
         whole: whether all records stand behind it, or only a view.
@@ -122,11 +122,11 @@ class LogState:
     definitions: dict[str, Any] = field(default_factory=dict)
     segments: SharedMap[str, Add] = field(default_factory=SharedMap)
     segment_changes: tuple[SegmentChange, ...] = field(default=(), compare=False)
-    due: tuple[DueJob, ...] = ()
+    assembly_jobs: tuple[AssemblyJob, ...] = ()
     removed: SharedMap[str, int] = field(default_factory=SharedMap)
     removed_since: int = 0
     reserved: SharedMap[str, int] = field(default_factory=SharedMap)
-    memory: Memory = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
     recent: tuple[tuple[int, str], ...] = ()
     unpublished: dict[int, Unpublished] = field(default_factory=dict)
     whole: bool = field(default=True, compare=False)
@@ -135,10 +135,10 @@ class LogState:
         """Return True if this batch, or this transaction, is in the log; a batch before the query's last counts."""
         return has_author(author, self.queries, self.transactions)
 
-    def jobs_left(self, removes: Iterable[Remove]) -> tuple[DueJob, ...]:
+    def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyJob, ...]:
         """Return the due jobs that can still be done after these removes."""
         ended = {remove.id for remove in removes}
-        return tuple(job for job in self.due if ended.isdisjoint(add.id for add in job.inputs))
+        return tuple(job for job in self.assembly_jobs if ended.isdisjoint(add.id for add in job.inputs))
 
     def includes(self, version: int, nonce: str) -> bool | None:
         """Return whether this very record is part of the log up to here; None when it is too long ago to tell."""

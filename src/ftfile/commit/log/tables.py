@@ -7,23 +7,23 @@ from typing import Any
 
 from ftfile.commit.log.shared_map import Draft, SharedMap
 
-__all__ = ("ENTRIES_MAX", "Memory", "MemoryDraft")
+__all__ = ("ENTRIES_MAX", "Tables", "TablesDraft")
 
 # By table and key: when it was last set, in milliseconds, and the value.
-Memory = Mapping[str, SharedMap[str, list[Any]]]
+Tables = Mapping[str, SharedMap[str, list[Any]]]
 
 ENTRIES_MAX = 100_000  # of a table
 
 
-class MemoryDraft:
+class TablesDraft:
     """Changes of the tables; those that it begins with stay as they are.
 
     Args:
-        memory: each table is in the order in which its entries were set.
+        tables: each table is in the order in which its entries were set.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
         self._changed: dict[str, Draft[str, list[Any]]] = {}
 
     def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
@@ -35,15 +35,15 @@ class MemoryDraft:
         """
         for name, change in changes.items():
             if name not in self._changed:
-                self._changed[name] = self._memory.get(name, SharedMap[str, list[Any]]()).draft()
+                self._changed[name] = self._tables.get(name, SharedMap[str, list[Any]]()).draft()
             _change(self._changed[name], change, now_ms)
 
-    def finish(self) -> Memory:
+    def finish(self) -> Tables:
         """Return what they have become; the draft is used no more."""
         if not self._changed:
-            return self._memory
+            return self._tables
         changed = {name: draft.finish() for name, draft in self._changed.items()}
-        return {name: table for name, table in {**self._memory, **changed}.items() if table}
+        return {name: table for name, table in {**self._tables, **changed}.items() if table}
 
 
 def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:

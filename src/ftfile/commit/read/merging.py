@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import itertools
+import operator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ftfile.commit.format.columns import Columns
 from ftfile.commit.format.range import Document, Range
@@ -26,11 +29,12 @@ class _Packer:
         self._documents: list[Document] = []
         self._waiting = Columns()
 
-    def add(self, columns: Columns, chosen: Sequence[bool] | None = None) -> None:
+    def add(self, columns: Columns, chosen: Sequence[bool] | None = None) -> _Packer:
         self._waiting.extend(columns, chosen)
         while len(self._waiting.ids) >= DOCUMENT_ADDS:
             self._documents.append(Document.of(self._waiting.part(0, DOCUMENT_ADDS)))
             self._waiting = self._waiting.part(DOCUMENT_ADDS)
+        return self
 
     def add_whole(self, document: Document) -> None:
         """Take in a document as it is, unless it is a small one."""
@@ -53,10 +57,8 @@ class _Packer:
 def make_range(records: Sequence[Record], log_start: int) -> Range:
     """Return the range that stands for consecutive records."""
     live: dict[str, tuple[Add, int]] = {}
-    ended = Columns()
+    kept, ended = Columns(), Columns()
     removes: dict[str, int] = {}
-    schemas: list[tuple[int, str]] = []
-    definitions: dict[str, Any] = {}
     for record in records:
         for remove in record.removes:
             if remove.id not in live:
@@ -66,25 +68,19 @@ def make_range(records: Sequence[Record], log_start: int) -> Range:
             if record.version > log_start:
                 ended.append(add, added, record.version)
         live.update((add.id, (add, record.version)) for add in record.adds)
-        definitions.update(record.definitions)
-        if record.schema is not None and (not schemas or schemas[-1][1] != record.schema):
-            schemas.append((record.version, record.schema))
-    kept, packed, packed_ended = Columns(), _Packer(), _Packer()
     for add, added in live.values():
         kept.append(add, added)
-    packed.add(kept)
-    packed_ended.add(ended)
     return Range(
         first=records[0].version,
         last=records[-1].version,
         nonce=records[-1].nonce,
         log_start=log_start,
-        schemas=tuple(schemas),
-        definitions=definitions,
-        kept=packed.documents(),
-        ended=packed_ended.documents(),
+        schemas=_changes((record.version, record.schema) for record in records if record.schema is not None),
+        definitions={key: text for record in records for key, text in record.definitions.items()},
+        kept=_Packer().add(kept).documents(),
+        ended=_Packer().add(ended).documents(),
         removes=removes,
-        previous_nonce=records[0].after,
+        previous_nonce=records[0].previous_nonce,
     )
 
 
@@ -106,27 +102,20 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         kept.add(columns, [add_id not in removed for add_id in ids])
         columns.removed = [removes.pop(add_id, 0) for add_id in ids]
         ended.add(columns, [version > log_start for version in columns.removed])
-    for document in (document for part in ranges for document in _ended(part)):
-        columns = document.columns()
+    for columns in (columns for part in ranges for columns in _ended(part)):
         ended.add(columns, [version > log_start for version in columns.removed])
-    first, last = ranges[0], ranges[-1]
-    if first.first == 0 and removes:
+    if ranges[0].first == 0 and removes:
         raise CorruptData("the ranges", "removes of adds of earlier versions", f"others: {list(removes)[:5]}")
-    schemas: list[tuple[int, str]] = []
-    for version, key in (change for part in ranges for change in part.schemas):
-        if not schemas or schemas[-1][1] != key:
-            schemas.append((version, key))
-    return Range(
-        first=first.first,
-        last=last.last,
-        nonce=last.nonce,
+    return replace(
+        ranges[0],
+        last=ranges[-1].last,
+        nonce=ranges[-1].nonce,
         log_start=max(log_start, *(part.log_start for part in ranges)),
-        schemas=tuple(schemas),
+        schemas=_changes(change for part in ranges for change in part.schemas),
         definitions={key: text for part in ranges for key, text in part.definitions.items()},
         kept=kept.documents(),
         ended=ended.documents(),
         removes=removes,
-        previous_nonce=first.previous_nonce,
     )
 
 
@@ -137,27 +126,20 @@ def clip(content: Range, first: int) -> Range:
     for document in content.kept:
         columns = document.columns()
         kept.add(columns, [added >= first for added in columns.added])
-    for document in _ended(content):
-        columns = document.columns()
+    for columns in _ended(content):
         ended.add(columns, [added >= first for added in columns.added])
-        removes |= {
-            add_id: removed
-            for add_id, added, removed in zip(columns.ids, columns.added, columns.removed, strict=True)
-            if added < first <= removed
-        }
-    return Range(
-        first=first,
-        last=content.last,
-        nonce=content.nonce,
-        log_start=content.log_start,
-        schemas=tuple(change for change in content.schemas if change[0] >= first),
-        definitions=content.definitions,
-        kept=kept.documents(),
-        ended=ended.documents(),
-        removes=removes,
-    )
+        versions = zip(columns.ids, columns.added, columns.removed, strict=True)
+        removes |= {add_id: removed for add_id, added, removed in versions if added < first <= removed}
+    schemas = tuple(change for change in content.schemas if change[0] >= first)
+    content = replace(content, first=first, previous_nonce=None, schemas=schemas, removes=removes)
+    return replace(content, kept=kept.documents(), ended=ended.documents())
 
 
-def _ended(content: Range) -> Iterable[Document]:
+def _changes(schemas: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    """Return version and key of each schema that differs from the one before."""
+    return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.itemgetter(1)))
+
+
+def _ended(content: Range) -> Iterable[Columns]:
     assert content.ended is not None, "the ended adds were not read"
-    return content.ended
+    return (document.columns() for document in content.ended)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit.read.ranges import cover, read_summary
+from ftfile.commit.read.ranges import cover, read_range
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
@@ -81,7 +81,7 @@ class OwnRanges:
 
     def _summary(self, name: RangeName) -> Range | None:
         try:
-            return read_summary(self._log.fs, name)
+            return read_range(self._log.fs, name, ended=None)
         except NotFound:
             return None
         except CorruptData as error:
@@ -116,8 +116,8 @@ class OwnRanges:
                 return record.nonce == content.nonce
         if content.last + 1 >= self._head.log_start:
             record = self._log.read_record(content.last + 1)
-            if record is not None and record.after is not None:
-                return record.after == content.nonce
+            if record is not None and record.previous_nonce is not None:
+                return record.previous_nonce == content.nonce
         return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.files import create_file
 from ftfile.commit.format import layout
-from ftfile.commit.format.range import decode_range, decode_summary, encode_range
+from ftfile.commit.format.range import decode_range, encode_range
 from ftfile.commit.read.merging import merge
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
@@ -32,7 +32,6 @@ __all__ = (
     "list_ranges",
     "reach",
     "read_range",
-    "read_summary",
     "write_merged",
     "write_range",
 )
@@ -86,13 +85,13 @@ def reach(chosen: Sequence[layout.RangeName]) -> int:
     return chosen[-1].last if chosen else -1
 
 
-def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool) -> Range:
+def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool | None) -> Range:
     """Read a range.
 
     Args:
         fs: of the directory.
         name: which.
-        ended: whether to read also the adds that it removed itself.
+        ended: whether to read also the adds that it removed itself; None to read which versions it stands for alone.
 
     Raises:
         NotFound: a larger one has replaced it: list again.
@@ -100,19 +99,11 @@ def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool) -> Range:
     """
     path = layout.range_path(name)
     with fs.open(path) as file:
-        return _checked(decode_range(file, path, ended=ended), name)
-
-
-def read_summary(fs: FileSystem, name: layout.RangeName) -> Range:
-    """Read which versions a range stands for, and of which log.
-
-    Raises:
-        NotFound: a larger one has replaced it: list again.
-        CorruptData: it is damaged.
-    """
-    path = layout.range_path(name)
-    with fs.open(path) as file:
-        return _checked(decode_summary(file, path), name)
+        content = decode_range(file, path, ended=ended)
+    if (content.first, content.last) != (name.first, name.last):
+        found = f"{content.first} to {content.last}"
+        raise CorruptData(path, f"versions {name.first} to {name.last}", found)
+    return content
 
 
 def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeName:
@@ -170,13 +161,6 @@ def _contains(one: layout.RangeName, other: layout.RangeName) -> bool:
     is_within = one.first <= other.first and other.last <= one.last
     # Everybody drops the same one of two.
     return is_within and ((one.first, one.last) != (other.first, other.last) or one.unique < other.unique)
-
-
-def _checked(content: Range, name: layout.RangeName) -> Range:
-    if (content.first, content.last) != (name.first, name.last):
-        found = f"{content.first} to {content.last}"
-        raise CorruptData(layout.range_path(name), f"versions {name.first} to {name.last}", found)
-    return content
 
 
 def _mergeable(

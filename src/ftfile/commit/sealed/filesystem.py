@@ -29,7 +29,7 @@ __all__ = ("Seal", "SealedFileSystem", "identity_of_letters", "keys_of", "read_s
 _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
 _RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
-_SEALED = (f"{layout.LOG}/", f"{layout.STATE}/", f"{layout.RANGES}/")
+_SEALED = (f"{layout.LOG}/", f"{layout.BASES}/", f"{layout.RANGES}/")
 _ADVICE = "Restore it from a copy. Nobody without a key of the directory can have written it"
 
 
@@ -56,7 +56,7 @@ class Seal:
         line = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]
         try:
             text = json.loads(line)
-            seal = cls(text["directory"], text["keyProvider"])
+            seal = cls(text["directoryId"], text["keyProvider"])
             known = text["sealed"] == 1 and isinstance(seal.key_provider, str | None)
             if known and re.fullmatch("[0-9a-f]{32}", seal.directory_id):
                 return seal
@@ -66,7 +66,7 @@ class Seal:
 
     def to_text(self) -> bytes:
         """Return what the format file says of it."""
-        text = {"sealed": 1, "directory": self.directory_id, "keyProvider": self.key_provider}
+        text = {"sealed": 1, "directoryId": self.directory_id, "keyProvider": self.key_provider}
         return to_checked_text([json.dumps(text).encode()])
 
 
@@ -91,7 +91,7 @@ def identity_of_letters(fs: FileSystem, path: str) -> str:
     Raises:
         CorruptData: the directory is sealed, and does not say what it is.
     """
-    identity = layout.storage_identity("letters", path)
+    identity = layout.storage_identity("deadLetters", path)
     return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
 
 
@@ -256,7 +256,7 @@ def _is_sealed(path: str) -> bool:
 
 def _version_of(path: str) -> int | None:
     """Return up to which version a file of the log tells what was committed; None for a hint."""
-    parse = {layout.LOG: layout.parse_log_name, layout.STATE: layout.parse_base_name}.get(layout.parent(path))
+    parse = {layout.LOG: layout.parse_log_name, layout.BASES: layout.parse_base_name}.get(layout.parent(path))
     name = layout.parse_range_name(path) if parse is None else parse(path)
     if name is None:
         return None

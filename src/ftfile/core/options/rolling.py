@@ -44,7 +44,7 @@ ROLLING: tuple[Option, ...] = (
         default_text="`1h`",
     ),
     Option(
-        "rolloverAt",
+        "rolloverSchedule",
         CLOCK,
         None,
         "Files end when the clocks of `timeZone` have passed a multiple of this since midnight: `1h` is every full "

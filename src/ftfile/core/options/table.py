@@ -226,7 +226,7 @@ OPTIONS: tuple[Option, ...] = (
         "fail",
         "What happens to a record that cannot be written: it names no file or directory, a value has no text in the "
         "format, or it is larger than `maxRecordBytes`. `fail` fails the batch, `deadLetter` keeps it in "
-        "`_ftfile/deadletter` for `ftfile.open(path).dead_letters()`, `drop` only counts it.",
+        "`_ftfile/deadLetters` for `ftfile.open(path).dead_letters()`, `drop` only counts it.",
         "guarantees",
     ),
     Option(
@@ -258,7 +258,7 @@ OWN_PREFIXES = ("bucketer.", "encoder.", "format.")
 STORAGE_PREFIX = "storage."
 
 _INSTEAD: dict[tuple[str, ...], str] = {
-    ("grace",): "nothing is deleted but by ftfile.vacuum(path, grace='7d'), which takes it as an argument",
+    ("retention",): "nothing is deleted but by ftfile.vacuum(path, retention='7d'), which takes it as an argument",
     ("filterPushdown",): "filter the DataFrame",
 }
 

@@ -65,8 +65,8 @@ def read_history(scan: LogScan, names: Container[str], staged: Container[str]) -
 def add_hash(add: Add) -> int:
     """Return a hash of all that ranges keep of an add; the same within this process only."""
     fields = (add.id, add.kind, add.path, add.final_path, add.length, add.logical_length, add.checksum, add.rows)
-    marks = repr(add.marks) if add.marks else ""
-    more = (add.bucket, add.encoding, add.origin, add.offset, add.filters, add.skip_rows, marks)
+    stats = repr(add.rolling_stats) if add.rolling_stats else ""
+    more = (add.bucket, add.encoding, add.origin, add.offset, add.filters, add.skip_rows, stats)
     return hash((fields, more)) & _WHOLE
 
 
@@ -176,7 +176,7 @@ class _Reading:
     def _take_in(self, record: Record) -> None:
         found, version = self._found, record.version
         found.records += 1
-        if self._nonce is not None and record.after not in {None, self._nonce}:
+        if self._nonce is not None and record.previous_nonce not in {None, self._nonce}:
             self._tell_of_break(record)
         self._nonce = record.nonce
         self._fold(record)
@@ -193,7 +193,7 @@ class _Reading:
             if remove.kind == "part" and (path := self._still_staged.pop(remove.id, None)) is not None:
                 found.removed_staged.append(path)
         self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
-        found.letters += [letter for letter in record.letters if letter.path in self._staged]
+        found.letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
         """Follow the state, many records at a time, and compare it with the bases."""
@@ -312,7 +312,7 @@ class _Reading:
 
     def _tell_of_break(self, record: Record) -> None:
         path = layout.record_path(record.version - 1)
-        expected = f"the record that version {record.version} follows, {record.after!r}"
+        expected = f"the record that version {record.version} follows, {record.previous_nonce!r}"
         remedy = (
             "It was lost, and another commit took its number: restore it from a copy, in the place of the one there; "
             f"if there is none, {ACCEPT} lets the log begin after it"

@@ -149,7 +149,7 @@ def _follow(scan: LogScan) -> None:
         first = min(scan.versions)
         scan.broken = first
         found = f"none, and the records before version {first} are gone"
-        scan.findings.append(Finding("missing-base", layout.STATE, "a base", found, "error", _RESTORE))
+        scan.findings.append(Finding("missing-base", layout.BASES, "a base", found, "error", _RESTORE))
         return
     last = max(scan.versions, default=-1)
     while True:
@@ -184,7 +184,7 @@ def _unreadable(scan: LogScan, version: int, nonce: str, error: CorruptData) -> 
         record = scan.read(version)
     except CorruptData:
         record = None
-    if record is not None and record.after not in {None, nonce}:
+    if record is not None and record.previous_nonce not in {None, nonce}:
         code, path = "foreign-record", layout.record_path(version - 1)
         remedy = (
             f"Version {version} follows a record that is not the one of version {version - 1}: that was lost, and "

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import Add, DueJob
+    from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.encoding.api import Format, Limits
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem, OutputStream
@@ -112,11 +112,11 @@ class Assembler:
         self._read_version = read_version
         self._copies = True
 
-    def can_do(self, job: DueJob) -> bool:
+    def can_do(self, job: AssemblyJob) -> bool:
         """Return True if the encoding of the job's segments is known here."""
         return job.inputs[0].encoding in self._definitions
 
-    def assemble(self, job: DueJob, goes_on: GoesOn = _always) -> Assembled:
+    def assemble(self, job: AssemblyJob, goes_on: GoesOn = _always) -> Assembled:
         """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
 
         Args:
@@ -137,7 +137,7 @@ class Assembler:
             return self._assembled(self._stage, job, goes_on, copies=False)
 
     def assemble_readable(
-        self, job: DueJob, goes_on: GoesOn = _always
+        self, job: AssemblyJob, goes_on: GoesOn = _always
     ) -> tuple[Assembled | None, dict[str, Exception]]:
         """Make parts of those segments of the job that can be read; return them, and what is wrong with the others.
 
@@ -155,7 +155,7 @@ class Assembler:
             readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
             return self.assemble(replace(job, inputs=readable), goes_on) if readable else None, damaged
 
-    def _damaged(self, job: DueJob) -> dict[str, Exception]:
+    def _damaged(self, job: AssemblyJob) -> dict[str, Exception]:
         """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""
         damaged: dict[str, Exception] = {}
         for segment in job.inputs:
@@ -165,7 +165,7 @@ class Assembler:
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: _PartStage, job: DueJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
+    def _assembled(self, stage: _PartStage, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
         encoding = self._definitions[job.inputs[0].encoding]
         keys = keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
@@ -202,7 +202,7 @@ class _Kind:
 class _Job:
     """One job under way."""
 
-    def __init__(self, stage: _PartStage, job: DueJob, kind: _Kind, goes_on: GoesOn) -> None:
+    def __init__(self, stage: _PartStage, job: AssemblyJob, kind: _Kind, goes_on: GoesOn) -> None:
         self._stage = stage
         self._job = job
         self._kind = kind

@@ -31,8 +31,8 @@ def run_task_jobs(
     Of the tasks that wrote the query's last record, each takes an equal share; what nobody takes stays due. Jobs of
     other queries are left to those, who know what their files are called and who hears of them. Raises nothing.
     """
-    jobs = [job for job in head.due if job.inputs[0].origin.query_id == stage.owner]
-    tasks = max((job.payload["tasks"] for job in jobs), default=0)
+    jobs = [job for job in head.assembly_jobs if job.inputs[0].origin.query_id == stage.owner]
+    tasks = max((job.payload["taskCount"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return (), ()
     began_s = fs.context.clock.monotonic_s()

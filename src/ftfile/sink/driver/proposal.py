@@ -127,18 +127,18 @@ def make_proposal(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
             overwrite=config.overwrite,
-            letters=letters,
+            dead_letters=letters,
             tasks=len(messages),
             schema=definition_key(schema),
             settings=definition_key(settings) if settings is not None else None,
             encoding=key,
             definitions=definitions,
-            metrics=metrics | accepted.metrics(metrics.get("rolled")),
-            memory=named.memory | marks,
+            metrics=metrics | accepted.metrics(metrics.get("partsByReason")),
+            tables=named.tables | marks,
         )
         if planner is None:
             return body
-        return replace(body, due=planner.plan(head, body, author, log.clock.now_ms(), failed))
+        return replace(body, assembly_jobs=planner.plan(head, body, author, log.clock.now_ms(), failed))
 
     claims_replay = any(message.found_committed for message in messages)
     return Proposal(author, prepare, _fingerprint(messages), claims_replay)
@@ -219,7 +219,7 @@ def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> lis
             encoding=encoding,
             origin=message.identity.origin(),
             filters=segment.filters,
-            marks=segment.marks | {"ms": now_ms},
+            rolling_stats=segment.rolling_stats | {"committedMs": now_ms},
         )
         for message in messages
         for segment in message.segments
@@ -231,7 +231,7 @@ def _letters(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
     letters = []
     for message in messages:
         writer, partition = message.identity.writer, message.identity.partition
-        for letter in message.letters:
+        for letter in message.dead_letters:
             path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id, letter.filters)
             letters.append(replace(add_of(letter, "", message.identity.origin()), final_path=path))
     return tuple(letters)
@@ -254,7 +254,7 @@ def _metrics(config: SinkConfig, messages: Sequence[TaskCommit]) -> dict[str, An
     return {
         "rows": sum(each.rows for each in written),
         "bytes": sum(each.length for each in written),
-        **({"rolled": {LARGE: large}} if large else {}),
+        **({"partsByReason": {LARGE: large}} if large else {}),
         **({"badRecords": bad} if bad else {}),
         "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
     }

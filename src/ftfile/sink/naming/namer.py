@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ("NUMBERS", "Named", "Namer")
 
-NUMBERS = "numbers"  # what the log remembers: by bucket, the number of its next part
+NUMBERS = "partNumbers"  # what the log remembers: by bucket, the number of its next part
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Named:
         adds: of the record itself.
         rewrites: those for which names could be made.
         refused: the others: their rows stay where they are.
-        memory: what the log is to remember of the numbers.
+        tables: changes of the log's tables: the numbers.
     """
 
     adds: tuple[Add, ...]
     rewrites: tuple[Rewrite, ...]
     refused: tuple[Refused, ...]
-    memory: dict[str, Any]
+    tables: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class Namer:
                 refused.append(Refused(rewrite, error))
         adds = round_.named(adds)
         remembers = self.naming.uses_numbers and round_.numbers
-        memory = {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}} if remembers else {}
-        return Named(adds, tuple(named), tuple(refused), memory)
+        tables = {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}} if remembers else {}
+        return Named(adds, tuple(named), tuple(refused), tables)
 
 
 class _Round:
@@ -106,7 +106,7 @@ class _Round:
         self._log = log
         self._head = head
         self._definitions = definitions
-        self._remembered: Mapping[str, list[Any]] = head.memory.get(NUMBERS, {})
+        self._remembered: Mapping[str, list[Any]] = head.tables.get(NUMBERS, {})
         self._extensions: dict[str, str] = {}
         self._indexes: Counter[str] = Counter()
         self._forgotten: set[str] = set()

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ("Naming",)
 
-_GIVEN = ("text", "prefix", "suffix", "if_exists", "ttl_ms", "time_zone")
+# In the log, by attribute.
+_GIVEN = {
+    "text": "partFileName",
+    "prefix": "partPrefix",
+    "suffix": "partSuffix",
+    "if_exists": "ifExists",
+    "ttl_ms": "bucketStateTtlMs",
+    "time_zone": "timeZone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +95,12 @@ class Naming:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
-        return {name: getattr(self, name) for name in _GIVEN}
+        return {name: getattr(self, attribute) for attribute, name in _GIVEN.items()}
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Naming:
         """Build from `to_json()`."""
-        return cls(**text)
+        return cls(**{attribute: text[name] for attribute, name in _GIVEN.items()})
 
     @property
     def uses_numbers(self) -> bool:

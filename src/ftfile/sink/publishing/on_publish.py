@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ("PublishedPart", "call_on_publish", "check_hook", "note_untold", "tell_untold", "untold_queries")
 
-UNTOLD = "untold"  # table of the log: by version of a flush's record, the query whose function is to hear of it
+UNTOLD = (
+    "unreportedFlushes"  # table of the log: by version of a flush's record, the query whose function is to hear of it
+)
 
 _OPTION = "onPublish"
 
@@ -109,7 +111,7 @@ def note_untold(version: int, query_id: str) -> dict[str, Any]:
 
 def untold_queries(head: LogState) -> set[str]:
     """Return the queries whose functions have not heard of all that was flushed."""
-    return {query_id for _, query_id in head.memory.get(UNTOLD, {}).values()}
+    return {query_id for _, query_id in head.tables.get(UNTOLD, {}).values()}
 
 
 def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
@@ -129,10 +131,10 @@ def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
         FtfileError: see `commit`.
     """
     head = log.read_on()
-    owners = {int(version): owner for version, (_, owner) in head.memory.get(UNTOLD, {}).items()}
+    owners = {int(version): owner for version, (_, owner) in head.tables.get(UNTOLD, {}).items()}
     waiting = sorted(at for at, owner in owners.items() if owner == query_id and at not in head.unpublished)
     for version in waiting:
         call_on_publish(name, url, version, added_by(log, version))
     if waiting:
         told = {UNTOLD: {"drop": [str(version) for version in waiting]}}
-        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(memory=told))
+        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(tables=told))

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ("UNDONE", "SuccessFile")
 
-UNDONE = "undone"  # what the log remembers: the directories that were written to and have not been marked since
+UNDONE = (
+    "unmarkedDirectories"  # what the log remembers: the directories that were written to and have not been marked since
+)
 
 _HIDING = "_."
 _log = get_logger(__name__)
@@ -75,7 +77,7 @@ class SuccessFile:
         open_directories = {layout.bucket_directory(segment.bucket) for segment in head.segments.values()}
         waiting = {layout.bucket_directory(add.bucket) for entry in head.unpublished.values() for add in entry.adds}
         marked = []
-        for directory, (written_ms, _) in head.memory.get(UNDONE, {}).items():
+        for directory, (written_ms, _) in head.tables.get(UNDONE, {}).items():
             if written_ms + self.delay_ms > now_ms:
                 break  # so were all that follow
             end = end_ms(directory)

@@ -35,7 +35,7 @@ GroupKey = tuple[str, str, tuple[int, ...]]
 
 def key_of(segment: Add) -> GroupKey:
     """Return which group of its query a segment belongs to."""
-    return segment.bucket, segment.encoding, tuple(segment.marks.get("windowUs", ()))
+    return segment.bucket, segment.encoding, tuple(segment.rolling_stats.get("windowUs", ()))
 
 
 def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
@@ -48,7 +48,7 @@ def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
 
 def order_of(segment: Add) -> tuple[int, int, int]:
     """Return where a segment stands in its group: by batch, partition, and place within its attempt."""
-    return segment.origin.last_batch, segment.marks["partition"], segment.marks["place"]
+    return segment.origin.last_batch, segment.rolling_stats["partition"], segment.rolling_stats["index"]
 
 
 def live_bytes(segment: Add) -> float:
@@ -89,19 +89,19 @@ class GroupTotals:
 
     def plus(self, segment: Add, *, is_other_batch: bool) -> GroupTotals:
         """Return the totals with one segment more."""
-        marks = segment.marks
-        low, high = marks.get("eventUs", (None, None))
+        stats = segment.rolling_stats
+        low, high = stats.get("eventTimeUs", (None, None))
         return GroupTotals(
             self.bucket,
             self.segments + 1,
             self.size_bytes + size_of(segment),
             self.rows + segment.rows,
             self.batches + is_other_batch,
-            min(self.first_ms, marks["ms"]) if self.segments else marks["ms"],
-            max(self.last_ms, marks["ms"]),
+            min(self.first_ms, stats["committedMs"]) if self.segments else stats["committedMs"],
+            max(self.last_ms, stats["committedMs"]),
             _pick(min, self.event_min_us, low),
             _pick(max, self.event_max_us, high),
-            self.is_final or marks.get("final", False),
+            self.is_final or stats.get("endsPart", False),
         )
 
 
@@ -171,7 +171,7 @@ class GroupIndex:
             return
         changes = list(head.segment_changes)
         known = [(change.version, change.nonce) for change in changes]
-        taken = {add.id for job in head.due for add in job.inputs}
+        taken = {add.id for job in head.assembly_jobs for add in job.inputs}
         if self._at in known:
             ended, opened = taken - self._taken, self._taken - taken
             for change in changes[known.index(self._at) + 1 :]:

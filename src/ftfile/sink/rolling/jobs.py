@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.format.model import DueJob
+from ftfile.commit.format.model import AssemblyJob
 from ftfile.encoding.api import Limits
 from ftfile.sink.rolling.groups import order_of, size_of
 
@@ -24,22 +24,22 @@ DUE_SEGMENTS_MAX = 10_000
 IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
 # Reasons after which a tail below the limit stays open: nothing says that it must be seen now.
 LIMITS = frozenset({"size", "rows", "segments"})
-_SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "alone"
+_SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
 
-def limits_of(job: DueJob) -> Limits:
+def limits_of(job: AssemblyJob) -> Limits:
     """Return the limits of each part of a job."""
-    return Limits(job.payload["maxBytes"], job.payload["maxRows"], job.payload["strict"])
+    return Limits(job.payload["maxBytesPerFile"], job.payload["maxRecordsPerFile"], job.payload["strictFileSize"])
 
 
-def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> DueJob:
+def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyJob:
     """Return the job of a segment that kept others from becoming a part."""
-    return DueJob(ids.unique(), (segment,), _ALONE, attempts=1, payload=_payload(settings, keep_tail=False))
+    return AssemblyJob(ids.unique(), (segment,), _ALONE, attempts=1, payload=_payload(settings, keep_tail=False))
 
 
 def jobs_of(
     segments: Iterable[Add], reason: str, settings: RollingSettings, ids: IdSource, tasks: int = 1
-) -> Iterator[DueJob]:
+) -> Iterator[AssemblyJob]:
     """Yield the jobs that make parts of a group's segments; after `size`, `rows` and `segments` the others stay open.
 
     Rows are in order within a job. Where there are several for the same reason, each makes full parts, and what is left
@@ -111,17 +111,17 @@ def _final_runs(segments: list[Add]) -> Iterator[list[Add]]:
 
 
 def _is_final(segment: Add) -> bool:
-    return bool(segment.marks.get("final"))
+    return bool(segment.rolling_stats.get("endsPart"))
 
 
-def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> DueJob:
-    return DueJob(ids.unique(), tuple(chunk), reason, payload=_payload(settings, keep_tail=keep_tail))
+def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyJob:
+    return AssemblyJob(ids.unique(), tuple(chunk), reason, payload=_payload(settings, keep_tail=keep_tail))
 
 
 def _payload(settings: RollingSettings, *, keep_tail: bool) -> dict[str, Any]:
     return {
-        "maxBytes": settings.max_bytes,
-        "maxRows": settings.max_rows,
-        "strict": settings.strict,
+        "maxBytesPerFile": settings.max_bytes,
+        "maxRecordsPerFile": settings.max_rows,
+        "strictFileSize": settings.strict,
         "keepTail": keep_tail,
     }

@@ -14,7 +14,7 @@ from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from ftfile.commit.format.model import Add, Author, Body, DueJob
+    from ftfile.commit.format.model import Add, AssemblyJob, Author, Body
     from ftfile.commit.log.state import LogState
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.groups import Candidate, GroupKey
@@ -73,7 +73,7 @@ class RollingPlanner:
 
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
-    ) -> tuple[DueJob, ...]:
+    ) -> tuple[AssemblyJob, ...]:
         """Return the jobs that are due once the record is created.
 
         Args:
@@ -90,7 +90,7 @@ class RollingPlanner:
         batch = author.batch_id if isinstance(author, StreamAuthor) else -1
         opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
         busy = ended | {add.id for job in jobs for add in job.inputs}
-        freed = (add for job in head.due if self._is_own(job) for add in job.inputs if add.id not in busy)
+        freed = (add for job in head.assembly_jobs if self._is_own(job) for add in job.inputs if add.id not in busy)
         changes = _Changes(
             by_group(add for add in opened if add.origin.last_batch == batch),
             by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
@@ -107,22 +107,24 @@ class RollingPlanner:
             jobs.append(job)
         self.in_progress = self._count_open(changes, jobs)
         # What failed comes last: nothing waits for it. Another query may write the next record, with other tasks.
-        dealt = [replace(job, payload=job.payload | {"tasks": record.tasks}) for job in jobs]
+        dealt = [replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
         return (*others, *sorted(dealt, key=lambda job: job.attempts))
 
-    def due_at(self, head: LogState, now_ms: int) -> list[DueJob]:
+    def due_at(self, head: LogState, now_ms: int) -> list[AssemblyJob]:
         """Return the jobs that a batch without rows would do and plan at this head."""
         self._index.follow(head)
-        jobs = [job for job in head.due if self._is_own(job)]
-        taken = sum(len(job.inputs) for job in head.due)
+        jobs = [job for job in head.assembly_jobs if self._is_own(job)]
+        taken = sum(len(job.inputs) for job in head.assembly_jobs)
         return [*jobs, *self._due(_Changes({}, {}, set()), now_ms, len(head.segments) - taken, tasks=1)]
 
-    def _is_own(self, job: DueJob) -> bool:
+    def _is_own(self, job: AssemblyJob) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
 
-    def _again(self, left: Iterable[DueJob], head: LogState, failed: Collection[str], ended: set[str]) -> list[DueJob]:
+    def _again(
+        self, left: Iterable[AssemblyJob], head: LogState, failed: Collection[str], ended: set[str]
+    ) -> list[AssemblyJob]:
         """Return jobs as they are still due: without the segments that failed, which get jobs of their own."""
-        jobs: list[DueJob] = []
+        jobs: list[AssemblyJob] = []
         for job in left:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
             if inputs:
@@ -142,7 +144,7 @@ class RollingPlanner:
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[DueJob]:
+    def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[AssemblyJob]:
         """Yield the jobs of due groups, those first that have waited for longest.
 
         Args:
@@ -178,7 +180,7 @@ class RollingPlanner:
                     open_segments -= len(job.inputs)
                     yield job
 
-    def _ending(self, found: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True) -> Iterator[DueJob]:
+    def _ending(self, found: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True) -> Iterator[AssemblyJob]:
         """Yield the jobs of a group, if it is due."""
         reason = self._reason(found, now_ms) if found.totals.segments else None
         if reason and (at_limits or reason not in LIMITS):
@@ -193,12 +195,12 @@ class RollingPlanner:
         is_over = found.key[1] != self._encoding or found.is_passed
         return 0 if is_over else deadline_ms(self._settings, found.totals)
 
-    def _count_open(self, changes: _Changes, jobs: Iterable[DueJob]) -> int:
+    def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyJob]) -> int:
         others = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
         return len(self._index.groups) + len(others - self._index.groups.keys())
 
 
-def _is_awaited(job: DueJob, head: LogState) -> bool:
+def _is_awaited(job: AssemblyJob, head: LogState) -> bool:
     """Return True if the job's query still writes; one that comes back after long finds out anew what is due."""
     query = head.queries.get(job.inputs[0].origin.query_id)
     return query is not None and head.version - query.version < AWAITED_RECORDS

@@ -164,7 +164,7 @@ _RULES: tuple[_Rule, ...] = (
     ("finalize", _is_final),
     ("batches", _is_over_batches),
     ("age", _is_old),
-    ("clock", _has_struck),
+    ("schedule", _has_struck),
     ("inactivity", _is_inactive),
     ("size", _is_over_size),
     ("rows", _is_over_rows),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.format.fields import FLAG, NUMBER, OR_NULL, TEXT, Field, Fields
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.core.options.rolling import ROLLED_BYTES, ROLLED_INACTIVITY_S
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("ALL_END", "RollingSettings", "rolling_settings")
+__all__ = ("ALL_END", "FIELDS", "RollingSettings", "rolling_settings")
 
 # What can only fire across batches; any of them asks for rolling=policy.
 _ACROSS_BATCHES = (
     "maxBatchesPerFile",
     "rolloverInterval",
     "inactivityInterval",
-    "rolloverAt",
+    "rolloverSchedule",
     "eventTimeInterval",
     "finalizeColumn",
     "rollingPolicy",
@@ -71,12 +72,31 @@ class RollingSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
-        return asdict(self)
+        return FIELDS.to_json(self)
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> RollingSettings:
         """Build from `to_json()`."""
-        return cls(**text)
+        return FIELDS.from_json(text)
+
+
+FIELDS = Fields(
+    RollingSettings,
+    Field("maxBytesPerFile", "max_bytes", NUMBER + OR_NULL),
+    Field("maxRecordsPerFile", "max_rows", NUMBER + OR_NULL),
+    Field("maxBatchesPerFile", "max_batches", NUMBER + OR_NULL),
+    Field("rolloverIntervalMs", "age_ms", NUMBER + OR_NULL),
+    Field("inactivityIntervalMs", "inactivity_ms", NUMBER + OR_NULL),
+    Field("rolloverScheduleMs", "clock_ms", NUMBER + OR_NULL),
+    Field("timeZone", "clock_zone", TEXT),
+    Field("eventTimeColumn", "event_column", TEXT + OR_NULL),
+    Field("eventTimeIntervalUs", "event_us", NUMBER + OR_NULL),
+    Field("finalizeColumn", "finalize_column", TEXT + OR_NULL),
+    Field("rollingPolicy", "policy", TEXT + OR_NULL),
+    Field("strictFileSize", "strict", FLAG),
+    Field("maxSegmentsPerPart", "max_segments", NUMBER),
+    Field("maxOpenSegments", "max_open_segments", NUMBER),
+)
 
 
 def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
@@ -101,7 +121,7 @@ def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
 
 def _settings_of(parsed: ParsedOptions) -> RollingSettings:
     event = parsed["eventTimeInterval"]
-    clock_s = parsed["rolloverAt"]
+    clock_s = parsed["rolloverSchedule"]
     return RollingSettings(
         max_bytes=parsed["maxBytesPerFile"] or ROLLED_BYTES,
         max_rows=parsed["maxRecordsPerFile"],

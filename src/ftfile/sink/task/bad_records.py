@@ -115,7 +115,7 @@ class BadRecords:
 
     def _keep(self, lines: list[str]) -> None:
         if self._filtered is None:
-            self._file = self._stage.create("letters")
+            self._file = self._stage.create("deadLetters")
             identity = identity_of_letters(self._stage.fs, self._file.path)
             self._filtered = FilteredFile(self._file, self._config.hidden_chain, identity)
         self._filtered.write("".join(lines).encode())
@@ -124,8 +124,8 @@ class BadRecords:
         writer = self._identity.writer
         letter = {
             "reason": fault.reason,
-            "query": writer.owner,
-            "batch": writer.batch_number,
+            "queryId": writer.owner,
+            "batchId": writer.batch_number,
             "partition": self._identity.partition,
             "row": row_to_json(row),
         }

@@ -136,14 +136,14 @@ class SpoolWriter:
     ) -> None:
         counts = [count for _, count, _ in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
-            bucket, count, marks = segments[number]
+            bucket, count, stats = segments[number]
             offset, piece = spool.position, _Piece(spool)
             filtered = FilteredFile(piece, self._chain, layout.storage_identity("segment", spool.path, offset))
             for _, data in pieces:
                 filtered.write(data)
             filtered.finish()
             place = len(self.segments)
-            marks |= {"partition": self._stage.partition, "place": place}
+            stats |= {"partition": self._stage.partition, "index": place}
             length = spool.position - offset
             self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + length
             self.segments.append(
@@ -156,7 +156,7 @@ class SpoolWriter:
                     piece.crc.text(),
                     count,
                     bucket,
-                    marks,
+                    stats,
                     self._chain.names,
                 )
             )
@@ -181,19 +181,19 @@ class _Piece:
 def _segments_of(
     rows: pa.RecordBatch, buckets: list[tuple[str, int]], settings: RollingSettings
 ) -> tuple[list[tuple[str, int, dict[str, Any]]], pa.RecordBatch]:
-    """Return bucket, rows and marks of each segment, and the rows as they go into the files."""
+    """Return bucket, rows and stats of each segment, and the rows as they go into the files."""
     counts = np.array([count for _, count in buckets], np.int64)
     owners = np.arange(len(buckets))
-    marks: list[dict[str, Any]] = [{} for _ in buckets]
+    stats: list[dict[str, Any]] = [{} for _ in buckets]
     if settings.finalize_column is not None:
         counts, owners, final = _cut_after(_truths(rows.column(settings.finalize_column)), counts)
-        marks = [{"final": True} if is_final else {} for is_final in final.tolist()]
+        stats = [{"endsPart": True} if is_final else {} for is_final in final.tolist()]
         rows = rows.drop_columns([settings.finalize_column])
     if settings.event_column is not None and settings.event_us is not None:
         rows, counts, runs, spans = _windows(rows, settings.event_column, settings.event_us, counts)
-        owners, marks = owners[runs], [marks[run] | span for run, span in zip(runs.tolist(), spans, strict=True)]
+        owners, stats = owners[runs], [stats[run] | span for run, span in zip(runs.tolist(), spans, strict=True)]
     names = [buckets[owner][0] for owner in owners.tolist()]
-    return list(zip(names, counts.tolist(), marks, strict=True)), rows
+    return list(zip(names, counts.tolist(), stats, strict=True)), rows
 
 
 def _truths(column: pa.Array) -> NDArray[np.bool_]:
@@ -223,7 +223,7 @@ def _windows(
         counts: rows of each run.
 
     Returns:
-        The rows, and of each segment its number of rows, the number of its run, and its marks.
+        The rows, and of each segment its number of rows, the number of its run, and its stats.
     """
     column = rows.column(name)
     times = values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64)
@@ -239,7 +239,7 @@ def _windows(
     low = np.minimum.reduceat(np.where(valid, times, _MOST), begins).tolist()
     high = np.maximum.reduceat(np.where(valid, times, _LEAST), begins).tolist()
     spans: list[dict[str, Any]] = [
-        {"eventUs": [least, most], "windowUs": [window * interval_us, (window + 1) * interval_us]}
+        {"eventTimeUs": [least, most], "windowUs": [window * interval_us, (window + 1) * interval_us]}
         if least <= most
         else {}
         for least, most, window in zip(low, high, windows[begins].tolist(), strict=True)

@@ -79,8 +79,8 @@ def _vacuum(world: World, step: Step) -> None:
     if step.pick(1, 4) == 0:
         world.call("a dry run", vacuum, world.url, context=current())
         return
-    grace = ("7d", "24h")[step.pick(2, 2)]
-    world.call("a vacuum", vacuum, world.url, dry_run=False, grace=grace, context=current())
+    retention = ("7d", "24h")[step.pick(2, 2)]
+    world.call("a vacuum", vacuum, world.url, dry_run=False, retention=retention, context=current())
 
 
 def _vacuum_ahead(world: World, step: Step) -> None:

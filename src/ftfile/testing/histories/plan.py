@@ -64,7 +64,7 @@ _RULES: tuple[dict[str, str], ...] = (
     {"rolling": "policy", "maxBytesPerFile": "60", "strictFileSize": "true"},
     {"rolloverInterval": "10min"},
     {"inactivityInterval": "5min"},
-    {"rolloverAt": "1h"},
+    {"rolloverSchedule": "1h"},
     {"rolling": "policy", "maxSegmentsPerPart": "3"},
     {"rolling": "policy", "maxOpenSegments": "10"},
     {"maxBatchesPerFile": "3", "maxSegmentsPerPart": "4"},

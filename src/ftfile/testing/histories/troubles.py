@@ -40,7 +40,7 @@ PUBLISHING_TROUBLES = (
 )
 STORE_TROUBLES = (
     Trouble("create_exclusive", f"{layout.RANGES}/", OutOfSpace),
-    Trouble("create_exclusive", f"{layout.STATE}/", OutOfSpace),
+    Trouble("create_exclusive", f"{layout.BASES}/", OutOfSpace),
     Trouble("put", f"{layout.HINTS}/", PermissionDenied),
     Trouble("create_exclusive", f"{layout.LOG}/", OutcomeUnknown, "after"),
     Trouble("create_exclusive", f"{layout.LOG}/", Unavailable),

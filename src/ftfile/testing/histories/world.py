@@ -37,7 +37,7 @@ Tasks = list[list[dict[str, Any]]]
 
 def rules_of(options: dict[str, str]) -> Rules | None:
     """Return when files end by these options; None where they end with their batch."""
-    rolling = {"maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverAt", "eventTimeInterval"}
+    rolling = {"maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverSchedule", "eventTimeInterval"}
     if not rolling & options.keys() and "finalizeColumn" not in options and options.get("rolling") != "policy":
         return None
     return Rules(
@@ -46,7 +46,7 @@ def rules_of(options: dict[str, str]) -> Rules | None:
         max_batches=int(options["maxBatchesPerFile"]) if "maxBatchesPerFile" in options else None,
         age_ms=10 * _MINUTE_MS if "rolloverInterval" in options else None,
         inactivity_ms=(5 if "inactivityInterval" in options else 60) * _MINUTE_MS,
-        clock_ms=60 * _MINUTE_MS if "rolloverAt" in options else None,
+        clock_ms=60 * _MINUTE_MS if "rolloverSchedule" in options else None,
         event_us=600_000_000 if "eventTimeInterval" in options else None,
         finalize="finalizeColumn" in options,
         max_segments=int(options.get("maxSegmentsPerPart", 1_000)),
@@ -134,7 +134,7 @@ class World:
         times = self.oracle.times_ms
         committed = times.get((segment.origin.query_id, batches[-1]), 0)
         facts = [RowFacts(batches[-1], committed, *self.facts[row]) for row in self.oracle.rows[segment.id]]
-        if "eventUs" in segment.marks:
+        if "eventUs" in segment.rolling_stats:
             return facts
         # Written under other rules: nobody looked at the time in the rows, and no rule can go by it.
         return [replace(fact, event_us=None) for fact in facts]

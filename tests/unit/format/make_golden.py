@@ -1,0 +1,117 @@
+"""The golden files: two small directories with one file of every kind, the same bytes whenever they are made.
+
+`python -m tests.unit.format.make_golden` makes them anew, after a change of the format that is meant.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from unittest import mock
+
+import ftfile
+from ftfile.attempt.directory_marker import write_marker
+from ftfile.commit.format import layout, record
+from ftfile.commit.format.model import MaintenanceAuthor, Record
+from ftfile.commit.log.bases import write_base
+from ftfile.commit.log.hints import PublishedHint, store_now_ms, write_published
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.post_commit import extend_ranges
+from ftfile.commit.sealed.filesystem import SealedFileSystem
+from ftfile.fs.local.filesystem import LocalFileSystem
+from ftfile.keys.keys import Keys, forget_keys
+from ftfile.maintenance.repair.quarantine import set_aside
+from ftfile.sink.writer import forget_logs
+from ftfile.testing.clock import SeededIds
+from ftfile.testing.context import InContext, current, repeatable
+from ftfile.testing.micro_batch import MicroBatch
+
+GOLDEN = Path(__file__).parent / "golden"
+KEY = f"golden {base64.b64encode(bytes(range(32))).decode()}"
+COLUMNS = {"id": "long", "kind": "string", "at": "timestamp"}
+OPTIONS = {
+    "fileFormat": "json",
+    "partitionBy": "kind",
+    "maxRecordsPerFile": "2",
+    "eventTimeInterval": "at:1h",
+    "partFileName": "{batch}-{number}-{unique}{ext}",
+    "successFile": "_SUCCESS",
+    "badRecords": "deadLetter",
+    "maxRecordBytes": "30",
+}
+
+
+def row(number: int, kind: str = "a") -> dict[str, object]:
+    """Return a row whose time is its number in minutes."""
+    return {"id": number, "kind": kind, "at": datetime(2026, 1, 1, 0, number, tzinfo=timezone.utc)}
+
+
+def make_plain(path: Path) -> None:
+    """Make a directory of a query, a batch write and a compaction, with every kind of file that is not encrypted."""
+    with repeatable(), mock.patch.object(record.encode_record, "__defaults__", (3_000,)):
+        forget_logs()
+        query = MicroBatch(str(path), COLUMNS, OPTIONS)
+        query.run(0, [[row(1), row(2), row(3)], [row(4, "b"), row(5, "much too long for a record of thirty bytes")]])
+        query.run(1, [[row(6)], []])
+        query.run(2, [[], []])
+        job = {"fileFormat": "json", "partitionBy": "kind", "txnAppId": "app", "txnVersion": "7"}
+        MicroBatch(str(path), COLUMNS, job).run_job("2" * 32, [[row(7)], [row(8)]])
+        ftfile.compact(str(path), context=current())
+        ids = SeededIds(1)
+        fs = InContext(LocalFileSystem(str(path)), ids=ids)
+        log = CommitLog(fs)
+        write_base(fs, ids, log.read_on())
+        extend_ranges(log, log.read_on())
+        store_now_ms(fs)
+        write_marker(fs)
+        fs.put("in the way", b"somebody's\n")
+        os.utime(path / "in the way", (1_700_000_000, 1_700_000_000))
+        set_aside(fs, ids, "in the way", "it has the name of a part")
+        stage = layout.staged_directory(query.query_id, 3)
+        fs.make_directories(stage)
+        fs.create_exclusive(f"{stage}/00000-0-{'3' * 32}.staged", b'{"id":9,"at":"2026-01-01T00:09:00.000Z"}\n')
+        fs.create_exclusive(
+            layout.note_path(stage, f"00001-0-{'4' * 32}"), b"kind=a/part-0000000003-00001-444444444444.json"
+        )
+
+
+def make_sealed(path: Path) -> None:
+    """Make the log of an encrypted directory: a record, a base, a range and a hint with their MACs."""
+    with mock.patch.dict("os.environ", {"FTFILE_GOLDEN_KEYS": KEY}):
+        forget_keys()
+        local = InContext(LocalFileSystem(str(path)), ids=SeededIds())
+        log = CommitLog(SealedFileSystem(local, Keys("env:FTFILE_GOLDEN_KEYS"), "golden"))
+        log.prepare_directory()
+        log.create(Record(0, "0" * 32, MaintenanceAuthor("vacuum", "1" * 32), 0, horizon_ms=5, previous_nonce=""))
+        head = log.read_on()
+        write_base(log.fs, SeededIds(2), head)
+        extend_ranges(log, head)
+        write_published(log.fs, PublishedHint(head.version, head.nonce))
+    forget_keys()
+
+
+MAKERS = {"plain": make_plain, "sealed": make_sealed}
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """Return the content of every file below a directory, by its path in it."""
+    found = (file for file in path.rglob("*") if file.is_file())
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in sorted(found)}
+
+
+def main() -> None:
+    """Replace the golden files."""
+    shutil.rmtree(GOLDEN, ignore_errors=True)
+    for name, make in MAKERS.items():
+        with tempfile.TemporaryDirectory() as directory:
+            make(Path(directory, name))
+            shutil.copytree(Path(directory, name), GOLDEN / name)
+            print(*files_of(GOLDEN / name), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
