@@ -20,9 +20,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.rewrites import Rewrite
 from ftfile.maintenance.verify import history
-from ftfile.maintenance.verify.files import NAMES_TOLD
+from ftfile.maintenance.verify.files import NAMES_TOLD, list_files
 from ftfile.maintenance.verify.history import read_history
-from ftfile.maintenance.verify.listing import list_files
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
 from tests.unit.commit.conftest import Driver
