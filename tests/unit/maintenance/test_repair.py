@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,8 @@ from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData
 from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance.repair import run
+from ftfile.maintenance.repair import mending, run
+from ftfile.maintenance.verify.findings import ACTIONS, KINDS
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -36,8 +38,6 @@ from tests.unit.maintenance.test_verify import DAY_MS, World, _often, walk, worl
 from tests.unit.sink.encrypted import committed, out, ring, rows_of, stream
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.maintenance.repair.run import RepairReport
@@ -681,3 +681,17 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     assert mend(world).ok
     assert rows(world) == [b"row"]
+
+
+def test_every_kind_of_finding_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs/repair.md").read_text().partition("## By symptom")[2]
+    codes = {
+        code
+        for row in re.findall(r"^\|[^|]*\|([^|]*)\|", page, re.MULTILINE)
+        for code in re.findall(r"`([a-z-]+)`", row)
+    }
+    assert codes == KINDS.keys() | {"code"}
+
+
+def test_every_action_has_a_function() -> None:
+    assert mending.MENDS.keys() | {"give-up"} == ACTIONS.keys()

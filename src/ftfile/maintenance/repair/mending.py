@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Mend: TypeAlias = Callable[["Mender", Action], object]
 
-__all__ = ("Mender",)
+__all__ = ("MENDS", "Mender")
 
 _log = get_logger(__name__)
 
@@ -63,11 +63,11 @@ class Mender:
                 errors = [error if number in asked else told for number, told in enumerate(errors)]
                 continue
             for number in asked:
-                errors[number] = _tried(partial(_MENDS[kind], self, actions[number]))
+                errors[number] = _tried(partial(MENDS[kind], self, actions[number]))
         return errors
 
-    def settle(self, report: VerifyReport) -> None:
-        """Write down what was found to be published, so that nobody looks for what was renamed or given up."""
+    def save_published(self, report: VerifyReport) -> None:
+        """Write a base and a hint without what was found to be published, renamed or given up: nobody looks for it."""
         if not report.complete:
             return
         log = self.open_log()
@@ -176,7 +176,7 @@ def _add_of(action: Action) -> Add:
     return action.add
 
 
-_MENDS: dict[str, Mend] = {
+MENDS: dict[str, Mend] = {
     "make-directory": _make_directory,
     "move-aside": lambda mender, action: set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
     "cut-log": lambda mender, action: cut_log(mender.fs, action.version),
@@ -188,6 +188,6 @@ _MENDS: dict[str, Mend] = {
     "start-log": _start_log,
     "rebuild-base": _rebuild_base,
     "rebuild-ranges": _rebuild_ranges,
-    # Whoever publishes next writes the hint, and so does `Mender.settle`.
+    # Whoever publishes next writes the hint, and so does `save_published`.
     "rebuild-hint": lambda _mender, _action: None,
 }

@@ -137,7 +137,7 @@ def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender,
             steps.append(RepairStep(found.code, found.path, str(action), error))
             _log.info("repair: %s", steps[-1])
         report = verify(fs, full=full)
-    mender.settle(report)
+    mender.save_published(report)
     return RepairReport(False, tuple(steps), report.findings, report.version)  # noqa: FBT003 - a field
 
 
