@@ -22,8 +22,8 @@ from ftfile.commit.log.state import Unpublished
 from ftfile.commit.publish import publish
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import open_add
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData
-from ftfile.core.ids import SYSTEM_IDS
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.repair import mending, run
@@ -276,7 +276,7 @@ class TestLeftBehind:
         world.driver.commit_new(0)
         record(world, 1, add := part(world, 1))
         head = CommitLog(world.fs).read_on()
-        write_base(world.fs, SYSTEM_IDS, replace(head, unpublished={}))
+        write_base(world.fs, SYSTEM.ids, replace(head, unpublished={}))
         write_published(world.fs, PublishedHint(head.version, head.nonce))
         world.driver.restart()
         assert ftfile.open(world.url).status().unpublished == ()
