@@ -10,7 +10,7 @@ from ftfile.commit.format import layout
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Remove
 
-__all__ = ("ACTIONS", "KINDS", "Action", "Finding", "VerifyReport", "find", "lost")
+__all__ = ("ACTIONS", "KINDS", "Action", "Finding", "Kind", "VerifyReport", "find", "lost")
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Repair: TypeAlias = Literal["yes", "on request", "no"]
