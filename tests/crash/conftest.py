@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit.format.record import decode_record
-from ftfile.commit.log import log
+from ftfile.commit.log import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +36,6 @@ def records_decoded_once() -> Iterator[None]:
     from ftfile.testing import log_check
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (log, log_check):
+        for module in (records, log_check):
             patch.setattr(module, "decode_record", _decode_once)
         yield

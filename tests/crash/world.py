@@ -88,7 +88,7 @@ class Batch:
 
     @property
     def lines(self) -> list[str]:
-        return [f"{letter}{number}" for number, letter in enumerate(self.dead_letters)]
+        return [f"{letter}{number}" for number, letter in enumerate(self.letters)]
 
     @property
     def rows(self) -> Counter[bytes]:

@@ -1,4 +1,4 @@
-"""Compaction: the small parts of each bucket become few of a good size. No reader sees another row."""
+"""Compaction: the small parts of each bucket become few of a good size; rows stay the same."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.durability import durability_of
-from ftfile.commit.format.model import Body, MaintenanceAuthor
+from ftfile.commit.format.model import Body
 from ftfile.commit.protocol import Committed, catch_up, commit
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.logs import get_logger, log_context
+from ftfile.core.logs import get_logger
 from ftfile.maintenance.merger import Merger
-from ftfile.maintenance.open_log import log_to_maintain
+from ftfile.maintenance.open_log import maintaining
 from ftfile.maintenance.partition_filter import select
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add
+    from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
@@ -41,13 +41,13 @@ class CompactReport:
     """What a compaction did.
 
     Attributes:
-        version: of its record; None when there was nothing to do.
-        parts_replaced: how many parts it took.
-        parts_written: how many there are instead.
-        rows: in them, as many as before.
-        bytes_replaced: on storage.
-        bytes_written: on storage.
-        parts_lost: how many parts it had merged when others replaced or dropped them; they were not touched.
+        version: of its record; None when nothing was merged.
+        parts_replaced: number of parts that were merged.
+        parts_written: number of parts made of them.
+        rows: number of rows in them, as many as before.
+        bytes_replaced: length of the parts that were merged, on storage.
+        bytes_written: length of the parts made of them.
+        parts_lost: number of parts that others replaced or dropped while it merged them; they were not touched.
     """
 
     version: int | None = None
@@ -68,36 +68,33 @@ def compact(
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> CompactReport:
-    """Merge small finished parts of the same bucket and encoding into parts of about `target_bytes`.
+    """Merge small finished parts of the same bucket and encoding into parts of about `target_bytes`; return how many.
 
-    Safe beside running queries and readers. Replaced parts are hidden at once, and can be read by readers of older
-    versions until a vacuum. The rows of a bucket keep their order where all of its parts are small.
+    A second compaction with nothing new to merge creates no record. Safe beside running queries and readers. Replaced
+    parts are hidden at once, and readers of older versions read them until a vacuum. The rows of a bucket keep their
+    order where all of its parts are small.
 
     Args:
         path: of the directory.
-        where: buckets to look at, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default
-            all of them.
-        target_bytes: how large parts become.
+        where: buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
+        target_bytes: length that parts shall have, on storage; those of three quarters of it or more stay.
         key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        storage: settings of its file system, as the options `storage.<name>` of the sink.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.
-        FtfileError: parts could not be merged, such as one that is not what was recorded (`CorruptData`). They are as
-            they were, and all others were merged.
+        FtfileError: some parts could not be merged, such as one that is not what was recorded (`CorruptData`). They
+            are as they were, and all others were merged.
         StorageError: the store failed; nothing was changed.
-        CommitError: as for a batch write; `NotPublished` says that the compaction is recorded all the same.
+        CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
     if target_bytes < 1:
         raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
-    log = log_to_maintain(path, key_provider, storage, context)
-    author = MaintenanceAuthor("compact", log.ids.unique())
-    with log_context(job=author.job_id):
-        with log.lock:
-            head, problems = catch_up(log, author)
-            snapshot = snapshot_at(log, head)
-            chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
+    with maintaining("compact", path, key_provider, storage, context) as (log, author):
+        head, problems = catch_up(log, author)
+        snapshot = snapshot_at(log, head)
+        chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
         stuck = {add_id for problem in problems for add_id in problem.add_ids}
         plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
         merger = Merger(log.fs, author.job_id, snapshot)
@@ -112,7 +109,7 @@ def compact(
 
 
 def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
-    """Return what is to become one part each: two or more small parts, in their order, of about the target together."""
+    """Return the parts to be merged, by the part they become: two or more small ones in order, of about the target."""
     merges: list[list[Add]] = []
     growing: dict[tuple[str, str], tuple[list[Add], int]] = {}
     for add in adds:
@@ -142,8 +139,7 @@ def _commit(
             return None
         return Body(adds=accepted.adds, removes=accepted.removes, metrics={"durability": durability})
 
-    with log.lock:
-        done = commit(log, author, prepare) if rewrites else None
+    done = commit(log, author, prepare) if rewrites else None
     return done, accepted
 
 

@@ -1,16 +1,16 @@
-"""Dropping buckets: all rows in them go in one record."""
+"""Dropping buckets: one record removes all rows in them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import Body, MaintenanceAuthor, Remove
+from ftfile.commit.format.model import Body, Remove
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.logs import get_logger, log_context
-from ftfile.maintenance.open_log import log_to_maintain
+from ftfile.core.logs import get_logger
+from ftfile.maintenance.open_log import maintaining
 from ftfile.maintenance.partition_filter import select
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class DropReport:
 
     Attributes:
         version: of its record; None when there was nothing to drop.
-        files: how many finished parts, and pieces of parts that are not finished yet.
-        rows: in them.
-        size_bytes: on storage.
+        files: number of finished parts, and of segments of those that are open.
+        rows: number of rows in them.
+        size_bytes: their length on storage.
     """
 
     version: int | None = None
@@ -54,28 +54,28 @@ def drop(
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> DropReport:
-    """Remove all rows of some buckets, finished or not, in one record: a version has all of them, the next none.
+    """Remove all rows of some buckets, finished or open, in one record, and return how many.
 
-    Safe beside running queries: what they commit later stays. Older versions can be read until a vacuum.
+    A version has all of these rows, the next has none. A second drop with nothing there creates no record. Safe beside
+    running queries: what they commit later stays. Older versions can be read until a vacuum.
 
     Args:
         path: of the directory.
-        where: which buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or the word
-            "all" for everything in the directory.
+        where: buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or the word "all" for
+            every row in the directory.
         key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        storage: settings of its file system, as the options `storage.<name>` of the sink.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.
-        CommitError: as for a batch write; `NotPublished` says that the rows are dropped all the same.
+        CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
     if where != ALL and (isinstance(where, str) or not where):
         raise ConfigError(
             f"where={where!r} does not say what to drop: it takes values of partition columns, such as "
             f'{{"month": "7"}}, or "{ALL}" for every row in the directory'
         )
-    log, job_id = log_to_maintain(path, key_provider, storage, context), context.ids.unique()
     dropped: list[Add] = []
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
@@ -83,8 +83,8 @@ def drop(
         dropped[:] = live.adds.values() if isinstance(where, str) else select(head, live, where)
         return Body(removes=tuple(map(Remove.of, dropped))) if dropped else None
 
-    with log_context(job=job_id), log.lock:
-        done = commit(log, MaintenanceAuthor("drop", job_id), prepare)
+    with maintaining("drop", path, key_provider, storage, context) as (log, author):
+        done = commit(log, author, prepare)
         if done.record is None:
             return DropReport()
         rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)

@@ -1,4 +1,4 @@
-"""Publishing what is still open: parts are made of all groups, or of those that are due, without a batch."""
+"""Flushing: finished files are made of what is open, or of what is due, without a batch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from ftfile.attempt.durability import durability_of
 from ftfile.attempt.entries import rewrite_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import Body, MaintenanceAuthor
-from ftfile.commit.log.log import CommitLog
+from ftfile.commit.format.model import Body
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
-from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
-from ftfile.core.logs import get_logger, log_context
+from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise
-from ftfile.maintenance.open_log import own_log
+from ftfile.maintenance.open_log import maintaining, open_log
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
@@ -32,9 +30,10 @@ from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add, AssemblyJob, Record
+    from ftfile.commit.format.model import Add, AssemblyJob, MaintenanceAuthor, Record
+    from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
@@ -55,9 +54,9 @@ class FlushReport:
     """What a flush did.
 
     Attributes:
-        files: how many it finished.
-        rows: in them.
-        version: of the log after it.
+        files: number of files finished.
+        rows: number of rows in them.
+        version: the newest version after it.
     """
 
     files: int
@@ -74,29 +73,28 @@ def flush(
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> FlushReport:
-    """Finish the files that are open over batches, so that every reader sees their rows.
+    """Finish the files that are open over batches, so that every reader sees their rows; return how many.
 
-    Safe beside running queries: whoever is later with the same rows gives way. What they write meanwhile stays open.
-    Repeatable.
+    A second flush with nothing open creates no record. Safe beside running queries: of two that make files of the same
+    rows the later one gives way, and what queries write meanwhile stays open.
 
     Args:
         path: of the directory.
-        due_only: leave those open for which no rule has fired.
-        query_id: leave those of other queries open.
+        due_only: finish only files whose rule has fired; by default all.
+        query_id: finish only files of this query; by default those of all.
         key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        storage: settings of its file system, as the options `storage.<name>` of the sink.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
-        ConfigError: it is no ftfile directory.
-        FtfileError: rows could not be made files; all others were. `StillOpen` where several errors kept rows open.
+        ConfigError: the path is no ftfile directory, or its keys are not known.
+        FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); all others were.
+            `StillOpen` where several errors kept rows open.
+        CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
-    url = normalise(os.fspath(path))
-    opened = (url, key_provider, tuple((storage or {}).items()))
-    log = own_log(path, key_provider, storage, context)
-    job_id = context.ids.unique()
-    with log_context(job=job_id):
-        return _Flush(opened, log, job_id, query_id, due_only=due_only).run()
+    with maintaining("flush", path, key_provider, storage, context) as (log, author):
+        reopen = partial(open_log, path, key_provider, storage, context)
+        return _Flush(normalise(os.fspath(path)), log, author, reopen, query_id, due_only=due_only).run()
 
 
 class _Flush:
@@ -104,16 +102,18 @@ class _Flush:
 
     def __init__(
         self,
-        opened: tuple[str, str | None, tuple[tuple[str, str], ...]],
+        url: str,
         log: CommitLog,
-        job_id: str,
+        author: MaintenanceAuthor,
+        reopen: Callable[[tuple[tuple[str, str], ...]], CommitLog],
         query_id: str | None,
         *,
         due_only: bool,
     ) -> None:
-        self._url, self._key_provider, self._connection = opened
+        self._url = url
         self._log = log
-        self._author = MaintenanceAuthor("flush", job_id)
+        self._author = author
+        self._reopen = reopen
         self._query_id = query_id
         self._due_only = due_only
         self._last_batches: dict[str, int] = {}
@@ -146,21 +146,13 @@ class _Flush:
         queries = {segment.origin.query_id: None for segment in head.segments.values()}
         for query_id in [query_id for query_id in queries if self._query_id in {None, query_id}]:
             publishing = _publishing_of(head, query_id)
-            log = self._log_with(publishing.storage)
+            log = self._reopen(publishing.storage) if publishing.storage else self._log
             durability = durability_of(publishing.durability, log.fs.capabilities)
             rewrites = self._rewrites(log, head, query_id, durability)
             if rewrites:
                 self._commit(log, rewrites, publishing, query_id, durability)
                 return True
         return False
-
-    def _log_with(self, storage: tuple[tuple[str, str], ...]) -> CommitLog:
-        settings = (*self._connection, *storage)
-        return (
-            CommitLog(open_with_keys(self._url, self._log.fs.context, self._key_provider, settings))
-            if storage
-            else self._log
-        )
 
     def _commit(
         self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
@@ -242,7 +234,7 @@ class _Flush:
         return rewrites
 
     def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyJob]:
-        """Yield what is to be done of what was open at the start; nothing that failed."""
+        """Yield the jobs for segments that were open at the start and have not failed."""
         wanted = {
             segment.id: segment
             for segment in head.segments.values()
@@ -263,7 +255,7 @@ class _Flush:
 
 
 def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:
-    """Return what calls parts as their query calls its own, at a head."""
+    """Return the namer of parts of a query, at a head."""
     query = head.queries.get(query_id)
     last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
     first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since

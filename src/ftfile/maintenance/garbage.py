@@ -1,4 +1,4 @@
-"""What may be deleted: everything that no record needs, and that is older than a horizon."""
+"""Garbage: files that no record needs, and that are older than a horizon."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import list_or_empty
+from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
+from ftfile.commit.format.model import Remove
 from ftfile.commit.log.bases import BASES_KEPT, list_bases
 from ftfile.commit.log.times import newest_at
 from ftfile.commit.moving import is_recorded
@@ -15,26 +16,32 @@ from ftfile.commit.read.own_ranges import OwnRanges
 from ftfile.commit.read.ranges import contained, list_ranges
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import NotFound
-from ftfile.core.logs import get_logger
 from ftfile.fs.calls.parallel import parallel
-from ftfile.maintenance.returned import find_removed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from ftfile.commit.format.model import Remove
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("Findings", "GarbageFile", "look")
+__all__ = ("Findings", "GarbageFile", "find_garbage")
 
 _RETIRED_NAME = re.compile(r"(.+)\.retired")
 # What `create_exclusive` of a killed process leaves.
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
 
-_log = get_logger(__name__)
+_WHY = {
+    "staged": "it is in no record, or what was in it was removed before the horizon",
+    "direct": "it is in no record",
+    "retired": "it was removed before the horizon",
+    "returned": "it was removed, and came back",
+    "record": "bases and ranges stand for it",
+    "base": "a newer one replaces it",
+    "range": "a newer one replaces it",
+    "temporary": "a process was killed before it gave it its name",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ class Findings:
         files: to be deleted.
         returned: removed parts to be hidden again.
         foreign: other files at the names of removed parts, which stay.
-        directories: of the stage, that are or will be empty; what is in a directory comes before it.
+        directories: of the stage, that are or will be empty, innermost first.
     """
 
     log_start: int
@@ -75,14 +82,20 @@ class Findings:
     foreign: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
 
+    def add(self, info: FileInfo, kind: str, why: str = "") -> None:
+        """Take in a file to be deleted."""
+        self.files.append(GarbageFile(info.path, info.size_bytes, kind, why or _WHY[kind]))
+
     @property
     def needs_record(self) -> bool:
         """Return True if there is something that may go only after a record has said so."""
         return bool(self.files or self.returned)
 
 
-def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start: int | None = None) -> Findings:
-    """Return what is older than the horizon and neither live at the head nor was so after the horizon.
+def find_garbage(
+    log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start: int | None = None
+) -> Findings:
+    """Return the files older than the horizon that are not live at the head and were not so after the horizon.
 
     Args:
         log: of the directory.
@@ -97,8 +110,12 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start
     listed = list_or_empty(log.fs, layout.LOG)
     since = newest_at(listed, head, horizon_ms, now_ms) or 0
     within = snapshot_at(log, head, since=max(since, head.log_start))
-    found = find_removed(log, head)
-    returned = [(remove, _returned(info)) for remove, info in found if is_recorded(log.fs, info, remove)]
+    found = _find_removed(log, head)
+    returned = [
+        (remove, GarbageFile(info.path, info.size_bytes, "returned", _WHY["returned"]))
+        for remove, info in found
+        if is_recorded(log.fs, info, remove)
+    ]
     # What came back is known, and its name reserved, for as long as the record that removed it is kept.
     possible = head.log_start if returned else _log_start(log, head, since)
     if log_start is None:
@@ -114,8 +131,22 @@ def look(log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start
     return findings
 
 
-def _returned(info: FileInfo) -> GarbageFile:
-    return GarbageFile(info.path, info.size_bytes, "returned", "it was removed, and came back")
+def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:
+    """Return the files at the names of removed parts: these, or somebody else's.
+
+    Of all whose removal is in a record that is kept: however late, one vacuum looks before that goes.
+    """
+    live, known = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
+    if len(live) == len(known):
+        return []
+    parts = [add for add in known.values() if add.final_path is not None]
+    removed = {add.final_path: add for add in parts if add.id not in live and add.final_path is not None}
+    for add in (add for add in parts if add.id in live):
+        removed.pop(add.final_path or "", None)
+    found: list[FileInfo] = []
+    for directory in {layout.parent(path) for path in removed}:
+        found += [info for info in list_or_empty(log.fs, directory) if info.path in removed]
+    return [(Remove.of(removed[info.path]), info) for info in found]
 
 
 def _log_start(log: CommitLog, head: LogState, since: int) -> int:
@@ -133,11 +164,16 @@ def _log_start(log: CommitLog, head: LogState, since: int) -> int:
 
 
 def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+    found: list[FileInfo] = []
     directories: list[FileInfo] = []
-    found = list(_walk(fs, layout.STAGED, directories))
+    waiting = [layout.STAGED]
+    while waiting:
+        for info in list_or_empty(fs, waiting.pop()):
+            (directories if info.is_directory else found).append(info)
+            waiting += [info.path] if info.is_directory else []
     staged = {info.path: info for info in found if info.modified_ms <= horizon_ms}
     retired = {}
-    for info in _children(fs, layout.RETIRED):
+    for info in list_or_empty(fs, layout.RETIRED):
         match = _RETIRED_NAME.fullmatch(info.path.rsplit("/", 1)[-1])
         if match and info.modified_ms <= horizon_ms:
             retired[match[1]] = info
@@ -149,10 +185,9 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
         staged.pop(add.path, None)
     for note in _look_at_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
         del staged[note]
-    why = "it is in no record, or what was in it was removed before the horizon"
-    findings.files.extend(GarbageFile(path, info.size_bytes, "staged", why) for path, info in staged.items())
-    why = "it was removed before the horizon"
-    findings.files.extend(GarbageFile(info.path, info.size_bytes, "retired", why) for info in retired.values())
+    for kind, infos in (("staged", staged.values()), ("retired", retired.values())):
+        for info in infos:
+            findings.add(info, kind)
     holding = {above for info in found if info.path not in staged for above in layout.ancestors(info.path)}
     # A query that goes on would only have to make its own directory again.
     holding |= {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
@@ -165,7 +200,7 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
 def _look_at_notes(
     fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
 ) -> list[str]:
-    """Find what was written under its final name, and never committed; return the notes of what is younger."""
+    """Find files written under their final names and never committed; return the notes of younger ones."""
     live = {add.path for add in within.adds.values()}
 
     def uncommitted(note: str) -> FileInfo | None:
@@ -173,7 +208,7 @@ def _look_at_notes(
             path = fs.read(note).decode()
         except NotFound:
             return None  # another vacuum was faster
-        return None if path in live else _file_at(fs, path)
+        return None if path in live else stat_or_none(fs, path)
 
     younger = []
     for note, info in zip(notes, parallel(fs, uncommitted, notes), strict=True):
@@ -181,32 +216,23 @@ def _look_at_notes(
             # Nothing else tells of it.
             younger.append(note)
         elif info is not None:
-            findings.files.append(GarbageFile(info.path, info.size_bytes, "direct", "it is in no record"))
+            findings.add(info, "direct")
     return younger
-
-
-def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
-    try:
-        return fs.stat(path)
-    except NotFound:
-        return None
 
 
 def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:
     """Find records that are not kept, oldest first, and companions of records that were never created."""
-    why = "bases and ranges stand for it"
     for info in sorted(old, key=lambda info: info.path):
         name = layout.parse_log_name(info.path)
         if name is None:
             continue
         if name.version < findings.log_start:
-            findings.files.append(GarbageFile(info.path, info.size_bytes, "record", why))
+            findings.add(info, "record")
         elif name.nonce is not None:
             # One whose version nobody has yet may be about to be created.
             record = log.read_record(name.version)
             if record is not None and record.nonce != name.nonce:
-                lost = "its record was never created: another took its version"
-                findings.files.append(GarbageFile(info.path, info.size_bytes, "record", lost))
+                findings.add(info, "record", "its record was never created: another took its version")
 
 
 def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
@@ -219,29 +245,10 @@ def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
         **{layout.range_path(name): "range" for name in contained(ranges, OwnRanges(log, head, ranges).cover())},
     }
     for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES):
-        for info in _children(fs, directory):
+        for info in list_or_empty(fs, directory):
             if info.is_directory or info.modified_ms > horizon_ms:
                 continue
             if _TEMPORARY_NAME.fullmatch(info.path.rsplit("/", 1)[-1]):
-                why = "a process was killed before it gave it its name"
-                findings.files.append(GarbageFile(info.path, info.size_bytes, "temporary", why))
+                findings.add(info, "temporary")
             elif info.path in replaced:
-                why = "a newer one replaces it"
-                findings.files.append(GarbageFile(info.path, info.size_bytes, replaced[info.path], why))
-
-
-def _walk(fs: FileSystem, directory: str, directories: list[FileInfo]) -> Iterator[FileInfo]:
-    """Yield the files below a directory, and note the directories."""
-    for info in _children(fs, directory):
-        if info.is_directory:
-            directories.append(info)
-            yield from _walk(fs, info.path, directories)
-        else:
-            yield info
-
-
-def _children(fs: FileSystem, directory: str) -> list[FileInfo]:
-    try:
-        return fs.list(directory)
-    except NotFound:
-        return []
+                findings.add(info, replaced[info.path])

@@ -65,7 +65,7 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
 
 
 def is_horizon_taken_back(log: CommitLog, version: int) -> bool:
-    """Return True if somebody has begun to lower the horizon after a version: who deletes by an older one stops."""
+    """Return True if somebody has begun to lower the horizon after a version; a vacuum by an older one stops."""
     return LOWERING in _horizons_since(log, version, log.read_on(durable=True).version)
 
 

@@ -1,74 +1,73 @@
-"""The log of a directory that is maintained."""
+"""A directory opened for maintenance."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import contextlib
+from typing import TYPE_CHECKING
 
+from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.commit.sealed.opening import open_with_keys
-from ftfile.sink.writer import open_log
+from ftfile.core.logs import log_context
 from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
-__all__ = ("log_to_maintain", "own_log", "storage_of")
+__all__ = ("maintaining", "open_log")
 
 
-def log_to_maintain(
-    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
-) -> CommitLog:
-    """Return the log that this process's writers use, too; of an encrypted directory, one with its keys.
-
-    What is written by it has the permissions, and whatever else of the file system, that the newest writer asked for.
-
-    Raises:
-        ConfigError: it is no ftfile directory, or its keys are not known.
-    """
-    opened = _opened(path, key_provider, storage, context)
-    if keys_of(opened.log.fs) is not None:
-        return _with_storage(opened, key_provider)
-    return open_log(opened.url, context, (*opened.connection, *storage_of(opened.log.read_on())))
-
-
-def own_log(
-    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
-) -> CommitLog:
-    """Return a log that nobody else uses; as `log_to_maintain` in all other respects.
+@contextlib.contextmanager
+def maintaining(
+    operation: str,
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
+    """Give the log of a directory, and the author of what one operation records; messages carry its job id.
 
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.
     """
-    return _with_storage(_opened(path, key_provider, storage, context), key_provider)
+    log, author = open_log(path, key_provider, storage, context), MaintenanceAuthor(operation, context.ids.unique())
+    with log_context(job=author.job_id):
+        yield log, author
 
 
-def storage_of(head: LogState) -> tuple[tuple[str, str], ...]:
-    """Return the settings of the file system that the newest writer with such settings had."""
-    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
-    storage: dict[str, str] = next((text["storage"] for text in texts if "storage" in text), {})
-    return tuple(storage.items())
+def open_log(
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    settings: tuple[tuple[str, str], ...] | None = None,
+) -> CommitLog:
+    """Return a log of a directory that nobody else uses; with its keys, if it is encrypted.
 
+    Args:
+        path: of the directory.
+        key_provider: see `ftfile.open`.
+        storage: settings of its file system.
+        context: clock, ids and retries.
+        settings: more of them, such as permissions; by default those of the newest writer that had any.
 
-class _Opened(NamedTuple):
-    log: CommitLog
-    url: str
-    connection: tuple[tuple[str, str], ...]
-
-
-def _opened(
-    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
-) -> _Opened:
+    Raises:
+        ConfigError: it is no ftfile directory, or its keys are not known.
+    """
     directory = Directory(path, key_provider, storage, context)
-    return _Opened(CommitLog(directory.file_system), directory.path, tuple((storage or {}).items()))
+    log = CommitLog(directory.file_system)
+    if settings is None:
+        settings = _newest_settings(log.read_on())
+    if not settings:
+        return log
+    return CommitLog(open_with_keys(directory.path, context, key_provider, (*(storage or {}).items(), *settings)))
 
 
-def _with_storage(opened: _Opened, key_provider: str | None) -> CommitLog:
-    storage = storage_of(opened.log.read_on())
-    if not storage:
-        return opened.log
-    return CommitLog(open_with_keys(opened.url, opened.log.fs.context, key_provider, (*opened.connection, *storage)))
+def _newest_settings(head: LogState) -> tuple[tuple[str, str], ...]:
+    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
+    settings: dict[str, str] = next((text["storage"] for text in texts if "storage" in text), {})
+    return tuple(settings.items())

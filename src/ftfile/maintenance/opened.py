@@ -1,4 +1,4 @@
-"""A directory as `ftfile.open` returns it: what can be read, and whether all is well with it."""
+"""A directory as `ftfile.open` returns it: rows, status, verification."""
 
 from __future__ import annotations
 
@@ -21,27 +21,32 @@ __all__ = ("OpenedDirectory", "open_directory")
 
 
 class OpenedDirectory(Directory):
-    """Reads what is committed, says what is open or waiting, and holds files against the log. Needs no Spark."""
+    """A directory to read, to ask for its status, and to verify. Needs no Spark."""
 
     def status(self) -> DirectoryStatus:
-        """Return what is open, due, or not published, and why; also of large directories within a second or so.
+        """Return queries, open files, and files that are not published, with the reasons; within a second or so.
+
+        Writes nothing. It reads the newest base and the records after it, however large the directory is.
 
         Raises:
             CorruptData: the log is damaged; `verify` says how.
+            StorageError: the store failed.
         """
         return directory_status(self._log)
 
     def verify(self, *, full: bool = False) -> VerifyReport:
-        """Hold what is on storage against what the log says. Nothing is written; safe beside running queries.
+        """Return what differs between storage and the log, worst first. Writes nothing; safe beside running queries.
 
-        Looked at are: the records that are kept, and whether bases, ranges and hints say the same; whether each
-        committed file is where it belongs, with the length recorded; and what is there that no record knows.
+        It compares the records that are kept with bases, ranges and hints, looks for each committed file where it
+        belongs, with the length recorded, and for files that no record knows. It takes some 10 s and 90 MB for 100,000
+        records.
 
         Args:
             full: also read every file, compare its checksum, and count its rows.
 
         Raises:
             ConfigError: a key of an encrypted directory is not known.
+            StorageError: the store failed.
         """
         return verify(self._fs, full=full)
 
@@ -53,17 +58,18 @@ def open_directory(
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> OpenedDirectory:
-    """Open a directory that the sink wrote, for reading.
+    """Return a directory that the sink wrote, to be read; nothing is written, and nothing stays open.
 
     Args:
         path: an absolute local path or a URL.
-        key_provider: where the keys of an encrypted directory are, as the option `keyProvider` says it. By default,
-            what the environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is
-            not encrypted is refused when it is given.
-        storage: settings of the file system: what the options `storage.<name>` are to the sink.
+        key_provider: where the keys of an encrypted directory are, as in the option `keyProvider`. By default, what the
+            environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is not
+            encrypted is refused when it is given.
+        storage: settings of the file system, as the options `storage.<name>` of the sink.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
-        ConfigError: it is no ftfile directory, or its keys are not known.
+        ConfigError: the path is no ftfile directory, or its keys are not known.
+        StorageError: the store failed.
     """
     return OpenedDirectory(path, key_provider, storage, context)

@@ -1,4 +1,4 @@
-"""Ranges merged as a whole: what is too large for a commit, and what has to be made anew."""
+"""One range made of all: for ranges too large for a commit to merge, and for lost or damaged ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ftfile.commit.read.ranges import drop_contained, list_ranges, read_range, w
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.maintenance.open_log import own_log
+from ftfile.maintenance.open_log import open_log
 
 if TYPE_CHECKING:
     import os
@@ -46,7 +46,7 @@ def merge_ranges(
     Args:
         path: of the directory.
         key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        storage: settings of its file system, as the options `storage.<name>` of the sink.
         context: clock, ids and retries; the machine's by default.
 
     Returns:
@@ -56,7 +56,7 @@ def merge_ranges(
         ConfigError: the path is no ftfile directory.
         CorruptData: a range is damaged, and the records that it stood for are not kept.
     """
-    log = own_log(path, key_provider, storage, context)
+    log = open_log(path, key_provider, storage, context)
     head = log.read_on(durable=True)
     merge_all(log, head)
     return head.version

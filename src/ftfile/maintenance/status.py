@@ -1,4 +1,4 @@
-"""What a directory is doing: queries, open files, what is due, and what is not published and why."""
+"""The status of a directory: queries, open files, jobs that are due, and files that are not published."""
 
 from __future__ import annotations
 

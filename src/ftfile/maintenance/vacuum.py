@@ -1,4 +1,4 @@
-"""Vacuum: delete what no record needs, beside running queries."""
+"""Vacuum: files that no record needs are deleted, beside running queries."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body, MaintenanceAuthor
+from ftfile.commit.format.model import Body
 from ftfile.commit.log.hints import store_now_ms
 from ftfile.commit.moving import retire
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.publish import skip_published
-from ftfile.commit.read.ranges import cover, is_joined, list_ranges
+from ftfile.commit.read.own_ranges import OwnRanges
+from ftfile.commit.read.ranges import is_joined, list_ranges, reach
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
-from ftfile.core.logs import get_logger, log_context
+from ftfile.core.logs import get_logger
 from ftfile.core.units import parse_duration_s
 from ftfile.fs.calls.parallel import parallel
-from ftfile.maintenance.garbage import GarbageFile, look
+from ftfile.maintenance.garbage import GarbageFile, find_garbage
 from ftfile.maintenance.horizon import is_horizon_taken_back, lower_horizon, newest_ms
-from ftfile.maintenance.open_log import own_log
+from ftfile.maintenance.open_log import maintaining
 from ftfile.maintenance.ranges import merge_all
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
+    from ftfile.commit.format.model import MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
@@ -38,8 +40,9 @@ DEFAULT_RETENTION = "7d"
 LEAST_RETENTION = "24h"
 # Looks while another vacuum deletes what this one reads, at most.
 TRIES = 100
-# More ranges than commits leave are merged, or those that lost much.
+# More ranges than commits leave are merged, and so are more records than they leave uncovered, which are 64.
 MANY_RANGES = 16
+UNCOVERED_RECORDS = 128
 
 _log = get_logger(__name__)
 
@@ -50,12 +53,12 @@ class VacuumReport:
 
     Attributes:
         version: of its record; None when there was nothing to do, or in a dry run.
-        horizon_ms: what is younger was not looked at; by the store's clock, milliseconds since 1970 UTC. It is never
-            later than the newest record, so that after a long pause the rest goes with the next vacuum.
+        horizon_ms: time in milliseconds since 1970 UTC, by the store's clock; younger files stayed. It is never later
+            than the newest record, so that after a long pause the rest goes with the next vacuum.
         oldest_version: the oldest version that can be read.
-        files: what was deleted, each with the reason.
-        failed: how many could not be deleted, as the log says; the next vacuum finds them again.
-        dry_run: whether nothing was deleted.
+        files: the deleted files, each with the reason.
+        failed: number of files that could not be deleted, which the log names; the next vacuum finds them again.
+        dry_run: nothing was deleted.
     """
 
     version: int | None
@@ -81,43 +84,43 @@ def vacuum(  # noqa: PLR0913 - all by name
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> VacuumReport:
-    """Delete what no record needs any more, and what no version within the retention needs.
+    """Delete files that no record and no version within the retention needs, and return them.
 
-    That is: what failed and lost attempts wrote; parts that were replaced, and segments that were made into parts;
-    records that a base and ranges stand for. Versions of the retention can still be read as they were, older ones not.
+    These are what failed and lost attempts wrote, parts that were replaced, segments that were made into parts, and
+    records that a base and ranges stand for. Versions within the retention can be read as they were, older ones cannot.
 
-    Without `dry_run=False` it deletes nothing and only tells what it would delete: there is no way back, so look first.
+    Deleted files do not come back, so that by default it only returns what it would delete. A second vacuum finds what
+    the first could not delete, and else nothing.
 
     Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
     refused. So the retention must be longer than the longest batch takes, and than anybody reads a version.
 
     Args:
         path: of the directory.
-        dry_run: only tell; it writes nothing but a hint, for the store's clock.
-        retention: how long what is not needed is kept, by the store's clock.
-        force: accept a retention below 24 hours: when you know that nothing is writing or reading.
+        dry_run: delete nothing; one hint is written, to learn the store's time.
+        retention: duration with its unit, such as "7d" or "36h", for which files that nothing needs are kept, by the
+            store's clock.
+        force: accept a retention below 24 hours, where nothing is writing or reading.
         key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        storage: settings of its file system, as the options `storage.<name>` of the sink.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
         CorruptData: the log is damaged; nothing was deleted.
-        CommitError: there is no telling what may be deleted; nothing was.
+        CommitError: the log changed all the time, or earlier records cannot be published; nothing was deleted.
     """
     retention_ms = _checked_retention_ms(retention, force=force)
-    log, job_id = own_log(path, key_provider, storage, context), context.ids.unique()
-    with log_context(job=job_id):
-        report = _vacuum(log, job_id, retention_ms, dry_run=dry_run)
+    with maintaining("vacuum", path, key_provider, storage, context) as (log, author):
+        report = _vacuum(log, author, retention_ms, dry_run=dry_run)
         doing = "would delete" if dry_run else "deleted"
         _log.info("vacuum %s %d files of %d bytes", doing, len(report.files), report.size_bytes)
         return report
 
 
-def _vacuum(log: CommitLog, job_id: str, retention_ms: int, *, dry_run: bool) -> VacuumReport:
-    author = MaintenanceAuthor("vacuum", job_id)
+def _vacuum(log: CommitLog, author: MaintenanceAuthor, retention_ms: int, *, dry_run: bool) -> VacuumReport:
     if not dry_run:
-        lower_horizon(log, job_id)
+        lower_horizon(log, author.job_id)
         catch_up(log, author)
     now_ms = store_now_ms(log.fs)
     wanted_ms = now_ms - retention_ms
@@ -153,7 +156,7 @@ def _vacuum(log: CommitLog, job_id: str, retention_ms: int, *, dry_run: bool) ->
 
 
 def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = False) -> tuple[LogState, Findings]:
-    """Return the head and what is garbage there; look again while another vacuum deletes what was read.
+    """Return the head and the garbage there; look again while another vacuum deletes records that were read.
 
     Args:
         log: of the directory.
@@ -166,7 +169,7 @@ def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = Fals
         version = head.version
         skip_published(log, head)
         try:
-            return head, look(log, head, horizon_ms, now_ms, head.log_start if recorded else None)
+            return head, find_garbage(log, head, horizon_ms, now_ms, head.log_start if recorded else None)
         except CorruptData:
             if log.read_on().version == version:
                 raise
@@ -174,14 +177,14 @@ def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = Fals
 
 
 def _told(findings: Findings) -> tuple[GarbageFile, ...]:
-    """Return what the report says of findings."""
+    """Return all files that the report names."""
     return (*findings.files, *(file for _, file in findings.returned))
 
 
 def _delete(fs: FileSystem, findings: Findings) -> set[str]:
     """Delete, and return what could not be."""
     failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove])]
-    # Companions last: who finds a record without one looks whether the record is still there.
+    # Companions last: readers that find a record without one look whether the record is still there.
     for last in (False, True):
         found = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
         # Notes tell of files that could not be deleted.
@@ -199,7 +202,7 @@ def _remove_directories(fs: FileSystem, findings: Findings) -> None:
 
 
 def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
-    """Say whether it was done, by us or by others."""
+    """Return True if it was done, by us or by others."""
     try:
         call(*args)
     except NotFound:
@@ -211,18 +214,18 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
 
 
 def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
-    """Merge the ranges when there are many, or when that is needed.
+    """Merge the ranges when there are many, when some are lost, or when that is needed.
 
     Args:
         log: of the directory.
         head: its state.
         needed: ranges hold what is not kept any more; or some are missing or damaged, and keep records from going.
     """
-    chosen = cover(list_ranges(log.fs))
-    # Of ranges that overlap, records tell which log they are of.
-    many = len(chosen) > MANY_RANGES or not is_joined(chosen)
     try:
-        if many or needed:
+        chosen = OwnRanges(log, head, list_ranges(log.fs)).cover()
+        # Of ranges that overlap, records tell which log they are of.
+        many = len(chosen) > MANY_RANGES or not is_joined(chosen)
+        if many or needed or head.version - reach(chosen) > UNCOVERED_RECORDS:
             merge_all(log, head)
     except FtfileError as error:
         _log.warning("the ranges stay as they are: %s", error)

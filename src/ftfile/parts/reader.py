@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 __all__ = ("plain_segment", "read_add", "read_part", "recorded_names")
 
 
-def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_add(
+    fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema, *, is_old: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an add with the columns of `schema`, those of its path included.
 
     Args:
@@ -41,6 +43,7 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
         add: of a snapshot.
         encoding: its definition in the log.
         schema: of the snapshot, or columns of it.
+        is_old: it is not the newest snapshot; see `open_add`.
 
     Raises:
         CorruptData: it is nowhere, or is not what the log says.
@@ -49,7 +52,7 @@ def read_add(fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Sche
     in_file = pa.schema([field for field in schema if field.name not in in_path])
     values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
     keys = keys_of(fs)
-    with open_add(add, fs.open) as file:
+    with open_add(add, fs.open, is_old=is_old) as file:
         if add.kind == "segment":
             batches = _segment_rows(file, add, encoding, in_file, keys)
         else:

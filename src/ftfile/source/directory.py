@@ -196,7 +196,7 @@ class Directory:
     def to_batches(self, version: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version, file by file, in bounded memory."""
         snapshot = take_snapshot(self._log, version)
-        yield from self._rows(snapshot, arrow_schema(_schema_of(snapshot, self.path)))
+        yield from self._rows(snapshot, arrow_schema(_schema_of(snapshot, self.path)), is_old=version is not None)
 
     def to_arrow(self, version: int | None = None) -> pa.Table:
         """Return all rows of a version; empty, with its schema, when there are none.
@@ -207,7 +207,7 @@ class Directory:
         """
         snapshot = take_snapshot(self._log, version)
         schema = arrow_schema(_schema_of(snapshot, self.path))
-        return pa.Table.from_batches(self._rows(snapshot, schema), schema)
+        return pa.Table.from_batches(self._rows(snapshot, schema, is_old=version is not None), schema)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
@@ -217,9 +217,9 @@ class Directory:
         """
         return read_dead_letters(self._log)
 
-    def _rows(self, snapshot: Snapshot, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _rows(self, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         for add in snapshot.adds.values():
-            yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema)
+            yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema, is_old=is_old)
 
 
 def _schema_of(snapshot: Snapshot, path: str) -> str:

@@ -65,6 +65,7 @@ class FtFileReader(Shipped, DataSourceReader):
         self._key_provider = _key_provider(options)
         self._storage = settings_for_others(self._path, _storage(options))
         self._version = directory.version() if version is None else version
+        self._is_old = version is not None
         self._schema_json = schema.json()
         self._marker = read_marker(directory.file_system)
 
@@ -86,7 +87,7 @@ class FtFileReader(Shipped, DataSourceReader):
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
         for add in partition.adds:
-            for batch in read_add(fs, add, partition.encodings[add.encoding], recorded):
+            for batch in read_add(fs, add, partition.encodings[add.encoding], recorded, is_old=self._is_old):
                 yield batch.rename_columns(requested.names)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.hints import read_published
@@ -28,7 +29,7 @@ from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_piece
-from ftfile.testing.log_check import InvariantViolation, LogContents, children, read_log, require
+from ftfile.testing.log_check import InvariantViolation, LogContents, read_log, require
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
 
 def list_plainly(fs: FileSystem, directory: str = "") -> Iterator[str]:
     """Yield what Spark, Hive, pandas and pyarrow see: nothing at or below a name starting with `_` or `.`."""
-    for child in children(fs, directory):
+    for child in list_or_empty(fs, directory):
         if child.path.rsplit("/", 1)[-1][0] in "_.":
             continue
         if child.is_directory:
@@ -270,7 +271,7 @@ def _check_visible(
         report.visible[path] = _plain(fs, known[path], fs.read(path))
     _check_replaced(log.records, report)
     endings = tuple({"." + path.rsplit(".", 1)[-1] for path in known if "." in path})
-    hidden = [path for path in _walk(fs, layout.META) if endings and path.endswith(endings)]
+    hidden = [path for path in walk(fs, layout.META) if endings and path.endswith(endings)]
     require(not hidden, "I9", f"readers that find data by its ending take {hidden} for parts")
 
 
@@ -290,14 +291,6 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
                     f"{remove.final_path} and what replaced it, {add.final_path}, are visible",
                 )
                 heirs += replaced_by[add.id].adds if add.id in replaced_by else ()
-
-
-def _walk(fs: FileSystem, directory: str) -> Iterator[str]:
-    for child in children(fs, directory):
-        if child.is_directory:
-            yield from _walk(fs, child.path)
-        else:
-            yield child.path
 
 
 def _sum_of(rows: Mapping[str, Counter[Hashable]], add_ids: Iterable[str]) -> Counter[Hashable]:

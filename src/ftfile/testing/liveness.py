@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import walk
 from ftfile.commit.format import layout
 from ftfile.commit.log.bases import encode_base
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.testing.log_check import children, require
+from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -216,14 +217,14 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
     fs, head = log.fs, log.read_on()
     needed = {add.path for add in snapshot_at(log, head).adds.values()}
     needed |= {add.path for entry in head.unpublished.values() for add in entry.adds}
-    staged = [path for path in _files(fs, layout.STAGED) if path not in needed]
+    staged = [path for path in walk(fs, layout.STAGED) if path not in needed]
     require(not staged, "L4", f"nothing needs {staged}")
-    retired = list(_files(fs, layout.RETIRED))
+    retired = list(walk(fs, layout.RETIRED))
     require(not retired, "L4", f"nothing needs {retired}")
-    names = [layout.parse_log_name(path) for path in _files(fs, layout.LOG)]
+    names = [layout.parse_log_name(path) for path in walk(fs, layout.LOG)]
     old = [name for name in names if name is None or name.version < head.log_start]
     require(not old, "L4", f"records before {head.log_start} are there: {old}")
-    base_names = [layout.parse_base_name(path) for path in _files(fs, layout.BASES)]
+    base_names = [layout.parse_base_name(path) for path in walk(fs, layout.BASES)]
     # A commit of the vacuum itself may have written a newer base.
     bases = sorted(name.version for name in base_names if name is not None and name.version <= since_version)
     if len(bases) > 1:
@@ -248,11 +249,3 @@ def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
     entries = len(state.segments) + len(due) + unpublished + len(state.queries) + len(state.definitions)
     size, bound = len(encode_base(state)), STATE_BYTES + BYTES_PER_ENTRY * entries
     require(size <= bound, "L5", f"the state takes {size} bytes, {bound} would do for {entries} entries")
-
-
-def _files(fs: FileSystem, directory: str) -> Iterable[str]:
-    for child in children(fs, directory):
-        if child.is_directory:
-            yield from _files(fs, child.path)
-        else:
-            yield child.path

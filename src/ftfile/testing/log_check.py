@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import decode_adds
 from ftfile.commit.format.model import StreamAuthor
@@ -18,13 +20,13 @@ from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.format.range import Document
-    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.fs.api import FileSystem
 
-__all__ = ("InvariantViolation", "LogContents", "children", "read_log", "require")
+__all__ = ("InvariantViolation", "LogContents", "read_log", "require")
 
 
 class InvariantViolation(AssertionError):
@@ -105,14 +107,15 @@ def read_log(fs: FileSystem) -> LogContents:
     """
     log = LogContents()
     found: dict[int, bytes] = {}
-    for info in children(fs, layout.LOG):
+    for info in list_or_empty(fs, layout.LOG):
         parsed = layout.parse_log_name(info.path)
         if parsed is not None and parsed.nonce is None:
             found[parsed.version] = fs.read(info.path)
             log.modified_ms[parsed.version] = info.modified_ms
     records = {version: _decoded(fs, version, content) for version, content in sorted(found.items())}
     for name in list_bases(fs):
-        base = _decoded_base(fs, name)
+        with _broken_is("I7"):
+            base = decode_base(fs.read(layout.base_path(name)), layout.base_path(name))
         # Without its record it is of another history, and nobody believes it.
         if name.version in records and records[name.version].nonce == base.nonce:
             log.bases[name] = base
@@ -129,37 +132,26 @@ def read_log(fs: FileSystem) -> LogContents:
     return log
 
 
-def children(fs: FileSystem, directory: str) -> list[FileInfo]:
-    """Return what is directly in a directory; nothing when there is none."""
+@contextlib.contextmanager
+def _broken_is(invariant: str) -> Iterator[None]:
+    """Raise a violation where the block finds something damaged or gone."""
     try:
-        return fs.list(directory)
-    except NotFound:
-        return []
+        yield
+    except (CorruptData, NotFound) as error:
+        raise InvariantViolation(invariant, str(error)) from error
 
 
 def _decoded(fs: FileSystem, version: int, content: bytes) -> Record:
     path = layout.record_path(version)
-    try:
+    with _broken_is("I1"):
         record = decode_record(content, path, fs.read)
-    except (CorruptData, NotFound) as error:
-        raise InvariantViolation("I1", str(error)) from error
     require(record.version == version, "I1", f"{path} says it is version {record.version}")
     return record
 
 
-def _decoded_base(fs: FileSystem, name: layout.BaseName) -> LogState:
-    path = layout.base_path(name)
-    try:
-        return decode_base(fs.read(path), path)
-    except CorruptData as error:
-        raise InvariantViolation("I7", str(error)) from error
-
-
 def _snapshot(fs: FileSystem, head: LogState, version: int) -> dict[str, Add]:
-    try:
+    with _broken_is("I7"):
         return _forgetting(snapshot_at(CommitLog(fs), head, version).adds)
-    except CorruptData as error:
-        raise InvariantViolation("I7", str(error)) from error
 
 
 def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
@@ -201,10 +193,8 @@ def _fold(log: LogContents) -> LogState:
         oldest = min((name for name in log.bases if name.version >= log.start), default=None)
         require(oldest is not None, "I7", f"records before version {log.start} are gone, and there is no base")
         state = log.bases[oldest] if oldest is not None else LogState()
-    try:
+    with _broken_is("I7"):
         return after(state, *(record for record in log.records if record.version > state.version))
-    except CorruptData as error:
-        raise InvariantViolation("I7", str(error)) from error
 
 
 def _check_bases(log: LogContents) -> None:
@@ -233,10 +223,8 @@ def _check_ranges(fs: FileSystem, log: LogContents) -> None:
 
 def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> None:
     path = layout.range_path(name)
-    try:
+    with _broken_is("I7"):
         content = read_range(fs, name, ended=True)
-    except CorruptData as error:
-        raise InvariantViolation("I7", str(error)) from error
     nonces = {record.version: record.nonce for record in log.records}
     if name.last > log.head or nonces.get(name.last, content.nonce) != content.nonce:
         return  # of another history: nobody believes it

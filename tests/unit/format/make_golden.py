@@ -70,7 +70,7 @@ def make_plain(path: Path) -> None:
         write_marker(fs)
         fs.put("in the way", b"somebody's\n")
         os.utime(path / "in the way", (1_700_000_000, 1_700_000_000))
-        set_aside(fs, ids, "in the way", "it has the name of a part")
+        set_aside(fs, "in the way", "it has the name of a part")
         stage = layout.staged_directory(query.query_id, 3)
         fs.make_directories(stage)
         fs.create_exclusive(f"{stage}/00000-0-{'3' * 32}.staged", b'{"id":9,"at":"2026-01-01T00:09:00.000Z"}\n')

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,16 +15,19 @@ import ftfile
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import MaintenanceAuthor, Remove
 from ftfile.commit.format.range import encode_range
-from ftfile.commit.log.bases import encode_base, list_bases
+from ftfile.commit.log.bases import encode_base, list_bases, write_base
+from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.state import Unpublished
 from ftfile.commit.publish import publish
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import open_add
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance.repair import run
+from ftfile.maintenance.repair import mending, run
+from ftfile.maintenance.verify.findings import ACTIONS, KINDS
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -34,8 +38,6 @@ from tests.unit.maintenance.test_verify import DAY_MS, World, _often, walk, worl
 from tests.unit.sink.encrypted import committed, out, ring, rows_of, stream
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.maintenance.repair.run import RepairReport
@@ -243,6 +245,65 @@ class TestParts:
         record(world, 0, dead_letters=(letter,))
         assert mend(world).ok
         assert world.fs.exists(letter.final_path or "")
+
+
+class TestLeftBehind:
+    """States that an older version left, and went on from or not."""
+
+    def test_a_removed_part_whose_directory_is_gone(self, world: World) -> None:
+        """Its removal was never published, and neither was anything later."""
+        world.driver.commit(0, old := part(world, 0, "month=7/old.txt"))
+        record(world, 1, new := part(world, 1), removes=(Remove.of(old),))
+        world.fs.delete("month=7/old.txt")
+        world.fs.remove_directory("month=7")
+        assert mend(world).ok
+        assert rows(world) == visible(world) == [b"row 1"]
+        world.driver.restart()
+        world.driver.commit(2, part(world, 2))
+        assert ftfile.open(world.url).status().unpublished == ()
+        assert world.fs.exists(new.final_path or "")
+
+    def test_a_replaced_part_that_has_nowhere_to_be_hidden(self, world: World) -> None:
+        world.driver.commit(0, old := part(world, 0))
+        record(world, 1, part(world, 1), removes=(Remove.of(old),))
+        for info in world.fs.list(layout.RETIRED):
+            world.fs.delete(info.path)
+        world.fs.remove_directory(layout.RETIRED)
+        assert mend(world).ok
+        assert rows(world) == visible(world) == [b"row 1"]
+
+    def test_a_base_that_forgot_what_is_not_published(self, world: World) -> None:
+        world.driver.commit_new(0)
+        record(world, 1, add := part(world, 1))
+        head = CommitLog(world.fs).read_on()
+        write_base(world.fs, SYSTEM.ids, replace(head, unpublished={}))
+        write_published(world.fs, PublishedHint(head.version, head.nonce))
+        world.driver.restart()
+        assert ftfile.open(world.url).status().unpublished == ()
+        assert mend(world).ok
+        assert world.fs.exists(add.final_path or "")
+        assert rows(world) == visible(world) == [b"row", b"row 1"]
+
+    @pytest.mark.parametrize("is_published", [False, True])
+    def test_dead_letters_that_somebody_deleted(self, world: World, is_published: bool) -> None:
+        letter = replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
+        record(world, 0, letters=(letter,))
+        if is_published:
+            world.driver.commit_new(1)
+        world.fs.delete((letter.final_path or "") if is_published else letter.path)
+        world.fs.put(layout.PUBLISHED_HINT, b"lost")
+        world.fs.delete(layout.PUBLISHED_HINT)
+        assert mend(world).ok
+        world.driver.with_policy(on_missing_part="fail").restart()
+        world.driver.commit_new(1 + is_published)
+
+    def test_files_that_are_lost_together_are_one_record(self, world: World) -> None:
+        adds = [world.driver.commit_new(batch) for batch in range(4)]
+        for add in adds[1:3]:
+            world.fs.delete(add.final_path or "")
+        assert mend(world, give_up=[add.final_path for add in adds[1:3]]).ok
+        removed = ftfile.open(world.url).history()[-1]
+        assert (removed.version, removed.operation, removed.files_removed) == (4, "repair", 2)
 
 
 class TestOneNameTwice:
@@ -620,3 +681,17 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     assert mend(world).ok
     assert rows(world) == [b"row"]
+
+
+def test_every_kind_of_finding_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs/repair.md").read_text().partition("## By symptom")[2]
+    codes = {
+        code
+        for row in re.findall(r"^\|[^|]*\|([^|]*)\|", page, re.MULTILINE)
+        for code in re.findall(r"`([a-z-]+)`", row)
+    }
+    assert codes == KINDS.keys() | {"code"}
+
+
+def test_every_action_has_a_function() -> None:
+    assert mending.MENDS.keys() | {"give-up"} == ACTIONS.keys()

@@ -25,6 +25,7 @@ from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied, StaleFiles
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.maintenance import vacuum as vacuuming
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
@@ -486,6 +487,18 @@ class TestLog:
         assert done.files == told.files != ()
         assert 0 < done.oldest_version == told.oldest_version == self.versions(world)[0]
         check_directory(world.fs)
+
+    @pytest.mark.parametrize("beyond", [0, 1])
+    def test_lost_ranges_are_made_again_though_they_hold_nothing_back(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, beyond: int
+    ) -> None:
+        """Of a young log: every reader would read all of its records."""
+        monkeypatch.setattr(vacuuming, "UNCOVERED_RECORDS", 8)
+        self.fill(world, 8 + beyond)
+        for info in world.fs.list(layout.RANGES):
+            world.fs.delete(info.path)
+        assert ftfile.vacuum(world.url, dry_run=False).files == ()
+        assert [(name.first, name.last) for name in list_ranges(world.fs)] == [(0, 8)] * beyond
 
     def test_the_newer_base_may_be_lost_afterwards(self, world: World) -> None:
         self.fill(world, 16)

@@ -43,7 +43,7 @@ def versions(world: World) -> list[int]:
 
 def at_look(monkeypatch: pytest.MonkeyPatch, number: int, act: Any) -> None:
     """Let something happen after the vacuum has read the head for a look, and before it looks."""
-    inner, looks = garbage.look, []
+    inner, looks = garbage.find_garbage, []
 
     def look(*args: Any) -> Any:
         looks.append(args)
@@ -51,7 +51,7 @@ def at_look(monkeypatch: pytest.MonkeyPatch, number: int, act: Any) -> None:
             act()
         return inner(*args)
 
-    monkeypatch.setattr(vacuuming, "look", look)
+    monkeypatch.setattr(vacuuming, "find_garbage", look)
 
 
 class TestClock:
@@ -338,7 +338,7 @@ class TestTwoAtOnce:
             busy.append(world.driver.create_record(author=JobAuthor("busy")))
             raise ftfile.core.errors.CorruptData("log", "a record", "none")
 
-        monkeypatch.setattr(vacuuming, "look", look)
+        monkeypatch.setattr(vacuuming, "find_garbage", look)
         with pytest.raises(CommitError, match="nothing was deleted"):
             ftfile.vacuum(world.url, dry_run=False)
         assert len(busy) == 3

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +21,12 @@ from ftfile.commit.log.bases import encode_base, list_bases
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.rewrites import Rewrite
+from ftfile.fs.calls.parallel import THREADS_MAX
+from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.verify import history
-from ftfile.maintenance.verify.files import NAMES_TOLD
+from ftfile.maintenance.verify.files import NAMES_TOLD, list_files
 from ftfile.maintenance.verify.history import read_history
-from ftfile.maintenance.verify.listing import list_files
+from ftfile.maintenance.verify.run import verify
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
 from tests.unit.commit.conftest import Driver
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.commit.format.model import Add
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import Capabilities, FileSystem
     from ftfile.maintenance.verify.findings import Finding, VerifyReport
 
 DAY_MS = 86_400_000
@@ -100,6 +104,23 @@ def walk(fs: FileSystem, directory: str) -> Iterator[str]:
             yield from walk(fs, info.path)
         else:
             yield info.path
+
+
+class _Slow(WrapperFileSystem):
+    """A store whose calls take so long that it pays to ask for many files at once."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.readers: set[int] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.inner.capabilities, concurrency=8)
+
+    def read(self, path: str) -> bytes:
+        self.readers.add(threading.get_ident())
+        time.sleep(0.002)
+        return super().read(path)
 
 
 @pytest.fixture
@@ -202,6 +223,14 @@ class TestBounds:
         found = world.the("unknown-files")
         assert found.found.startswith(f"{NAMES_TOLD + 1} files, among them 'foreign-00.txt'")
         assert f"foreign-{NAMES_TOLD:02d}" not in found.found
+
+    def test_more_records_than_are_read_side_by_side(self, world: World) -> None:
+        for batch in range(THREADS_MAX + 2):
+            world.driver.commit_new(batch)
+        slow = _Slow(world.fs)
+        report = verify(slow)
+        assert (report.findings, report.records, report.version) == ((), THREADS_MAX + 2, THREADS_MAX + 1)
+        assert len(slow.readers) > 1
 
     @pytest.mark.parametrize(("at_once", "batches"), [(3, 25), (history.RECORDS_AT_ONCE, 300)])
     def test_more_records_than_are_folded_together(

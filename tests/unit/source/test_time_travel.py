@@ -113,6 +113,19 @@ class TestReplacedParts:
         ftfile.drop(out, "all")
         assert [ids(out, version) for version in range(5)] == [[0], [0, 1], [0, 1, 2], [0, 1, 2], []]
 
+    @pytest.mark.parametrize("file_format", ["json", "parquet"])
+    def test_are_not_taken_for_another_file_of_their_name_and_length(self, tmp_path: Path, file_format: str) -> None:
+        out = str(tmp_path / "replaced")
+        query = MicroBatch(out, {"id": "long"}, {"fileFormat": file_format})
+        query.run(0, [[{"id": 0}]])
+        (old,) = ftfile.open(out).files()
+        ftfile.drop(out, "all")
+        query.run(1, [[{"id": 1}]])
+        (new,) = ftfile.open(out).files()
+        assert new.size_bytes == old.size_bytes
+        shutil.copy(f"{out}/{new.path}", f"{out}/{old.path}")  # somebody restores what he takes for it
+        assert (ids(out, 0), ids(out, 2)) == ([0], [1])
+
     def test_that_are_vacuumed_are_an_error_that_says_so(self, out: str) -> None:
         ftfile.drop(out, "all")
         shutil.rmtree(f"{out}/{layout.RETIRED}")

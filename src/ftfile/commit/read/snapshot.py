@@ -285,7 +285,7 @@ def _missing(version: int) -> CorruptData:
     )
 
 
-def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
+def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
     """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
 
     Somebody's file may be at the final name of a removed part: a part of another length is looked for elsewhere, too.
@@ -293,6 +293,8 @@ def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
     Args:
         add: what to open.
         opener: called with a path; raises NotFound to have the next place tried.
+        is_old: a later version may have removed the add. It is looked for among retired parts first, since a file of
+            its name and length may be another.
 
     Raises:
         CorruptData: it is nowhere.
@@ -300,7 +302,8 @@ def open_add(add: Add, opener: Callable[[str], _Opened]) -> _Opened:
     """
     other: str | None = None
     final: list[str] = [add.final_path] if add.final_path is not None else []
-    for place in (*final, add.path, *final, layout.retired_path(add.id)):
+    retired: str = layout.retired_path(add.id)
+    for place in (*([retired] if is_old and final else []), *final, add.path, *final, retired):
         try:
             opened = opener(place)
         except NotFound:

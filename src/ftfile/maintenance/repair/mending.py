@@ -1,13 +1,14 @@
-"""How each finding is mended, in an order in which nothing is hidden or lost meanwhile."""
+"""How each finding is mended: one function for each kind of action, in an order in which nothing is lost meanwhile."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body, MaintenanceAuthor
+from ftfile.commit.format.model import Body
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.state import Unpublished
@@ -16,86 +17,60 @@ from ftfile.commit.publish import publish, skip_published
 from ftfile.core.errors import CorruptData, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.maintenance.horizon import lower_horizon
-from ftfile.maintenance.open_log import own_log
 from ftfile.maintenance.ranges import merge_all
-from ftfile.maintenance.repair.cutting import cut_log
-from ftfile.maintenance.repair.quarantine import set_aside
-from ftfile.maintenance.repair.rewriting import OPERATION, copy_to, record_changes, renamed
-from ftfile.maintenance.verify.findings import (
-    BringBack,
-    CutLog,
-    GiveUp,
-    LowerHorizon,
-    MakeDirectory,
-    MoveAside,
-    Publish,
-    Rebuild,
-    Rename,
-    RetireAgain,
-    StartLog,
-)
+from ftfile.maintenance.repair.quarantine import cut_log, set_aside
+from ftfile.maintenance.repair.rewriting import copy_to, record_changes, renamed
+from ftfile.maintenance.verify.findings import ACTIONS
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from ftfile.commit.format.model import Add
+    from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.findings import Action, VerifyReport
 
-__all__ = ("Mender", "Opening")
+    Mend: TypeAlias = Callable[["Mender", Action], object]
 
-# What the log is read by comes first, then what stands in the way of files, then files, then what is derived.
-_ORDER: tuple[type[Action], ...] = (
-    *(MakeDirectory, MoveAside, CutLog, LowerHorizon, BringBack, Rename, GiveUp, Publish, RetireAgain, StartLog),
-    Rebuild,
-)
-_Asked = TypeVar("_Asked")
+__all__ = ("MENDS", "Mender")
+
 _log = get_logger(__name__)
-
-
-class Opening(NamedTuple):
-    """How the caller opened the directory."""
-
-    path: str | os.PathLike[str]
-    key_provider: str | None
-    storage: Mapping[str, str] | None
 
 
 class Mender:
     """Mends a directory.
 
     Args:
-        opening: how to open its log for writing.
         fs: of the directory.
-        job_id: of the repair, for its records.
+        open_log: opens its log as the newest writer did, once it can be read.
+        author: of the records.
     """
 
-    def __init__(self, opening: Opening, fs: FileSystem, job_id: str) -> None:
-        self._opening = opening
-        self._fs = fs
-        self._job_id = job_id
-        self._author = MaintenanceAuthor(OPERATION, job_id)
+    def __init__(self, fs: FileSystem, open_log: Callable[[], CommitLog], author: MaintenanceAuthor) -> None:
+        self.fs = fs
+        self.open_log = open_log
+        self.author = author
 
     def mend(self, actions: Sequence[Action]) -> list[str]:
-        """Do what is asked; return for each action why it failed, empty where it did not."""
+        """Carry out the actions; return for each why it failed, empty where it did not."""
         errors = [""] * len(actions)
-        for kind in _ORDER:
-            asked = [(at, action) for at, action in enumerate(actions) if isinstance(action, kind)]
-            # One record gives up all that is lost.
-            given_up = [action for _, action in asked if isinstance(action, GiveUp)]
-            error = self._tried(self._give_up, given_up) if given_up else ""
-            for at, action in asked:
-                errors[at] = error if given_up else self._tried(self._do, action)
+        for kind in ACTIONS:
+            asked = [number for number, action in enumerate(actions) if action.kind == kind]
+            if kind == "give-up" and asked:
+                # One record gives up all that is lost.
+                error = _tried(partial(self._give_up, [actions[number] for number in asked]))
+                errors = [error if number in asked else told for number, told in enumerate(errors)]
+                continue
+            for number in asked:
+                errors[number] = _tried(partial(MENDS[kind], self, actions[number]))
         return errors
 
-    def settle(self, report: VerifyReport) -> None:
-        """Write down what was found to be published, so that nobody looks for what was renamed or given up."""
+    def save_published(self, report: VerifyReport) -> None:
+        """Write a base and a hint without what was found to be published, renamed or given up: nobody looks for it."""
         if not report.complete:
             return
-        log = self._log()
+        log = self.open_log()
         try:
             head = log.read_on(durable=True)
         except CorruptData:
@@ -110,95 +85,21 @@ class Mender:
         if not left:
             write_published(log.fs, PublishedHint(head.version, head.nonce))
 
-    def _tried(self, act: Callable[[_Asked], None], asked: _Asked) -> str:
-        try:
-            act(asked)
-        except FtfileError as error:
-            _log.warning("repair: %s", error)
-            return str(error)
-        return ""
+    def _give_up(self, lost: Sequence[Action]) -> None:
+        adds = [action.add for action in lost if action.add is not None]
+        for action, add in zip(lost, adds, strict=True):
+            if action.source:
+                set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
+        record_changes(self.open_log(), self.author, adds, ())
 
-    def _do(self, action: Action) -> None:
-        match action:
-            case MakeDirectory(path):
-                self._fs.make_directories(path)
-                self._fs.sync_directory(layout.parent(path))
-            case MoveAside(path):
-                set_aside(self._fs, self._fs.context.ids, path, "it was in the way, or misled readers")
-            case CutLog(version):
-                cut_log(self._fs, self._fs.context.ids, version)
-            case StartLog(version):
-                commit(self._log(), self._author, lambda *_: Body(log_start=version))
-            case LowerHorizon():
-                lower_horizon(self._log(), self._job_id)
-            case Rebuild(kind):
-                self._rebuild(kind)
-            case _:
-                self._mend_file(action)
 
-    def _mend_file(self, action: Action) -> None:
-        match action:
-            case Publish(add):
-                self._publish(self._log(), add)
-            case RetireAgain(remove):
-                self._retire(remove.final_path or "", layout.retired_path(remove.id))
-            case BringBack(add, source):
-                self._bring_back(add, source)
-            case Rename(add, source):
-                self._rename(add, source)
-
-    def _log(self) -> CommitLog:
-        """Return a log that writes as the newest writer did."""
-        return own_log(*self._opening, self._fs.context)
-
-    def _publish(self, log: CommitLog, add: Add) -> None:
-        problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)
-        if problem is not None:
-            raise problem.error
-
-    def _retire(self, final_path: str, hidden: str) -> None:
-        self._fs.make_directories(layout.RETIRED)
-        if stat_or_none(self._fs, hidden) is not None:
-            set_aside(self._fs, self._fs.context.ids, final_path, f"a copy of {hidden!r}, which is hidden")
-            return
-        self._fs.rename(final_path, hidden)
-        for directory in (layout.parent(final_path), layout.RETIRED):
-            self._fs.sync_directory(directory)
-
-    def _bring_back(self, add: Add, source: str) -> None:
-        log = self._log()
-        if source == layout.retired_path(add.id):
-            log.fs.make_directories(layout.parent(add.path))
-            log.fs.rename(source, add.path)
-        else:
-            # It may also be the file of another part, with the same content.
-            copy_to(log.fs, add, source, log.ids)
-        self._publish(log, add)
-
-    def _rename(self, add: Add, source: str) -> None:
-        log = self._log()
-        new = renamed(add, log.ids)
-        copy_to(log.fs, new, source, log.ids)
-        record_changes(log, self._job_id, (), [(add, new)])
-        # Nobody must publish it under the old name.
-        if source == add.path:
-            set_aside(log.fs, log.ids, source, f"its rows are in {new.final_path!r} now")
-        self._publish(log, new)
-
-    def _give_up(self, lost: Sequence[GiveUp]) -> None:
-        for action in lost:
-            if action.damaged is not None:
-                reason = f"it is not what was recorded of {action.add.final_path!r}"
-                set_aside(self._fs, self._fs.context.ids, action.damaged, reason)
-        record_changes(self._log(), self._job_id, [action.add for action in lost], ())
-
-    def _rebuild(self, kind: str) -> None:
-        log = self._log()
-        head = log.read_on(durable=True)
-        if kind == "ranges":
-            merge_all(log, head)
-        elif kind == "base":
-            write_base(log.fs, log.ids, head)
+def _tried(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except FtfileError as error:
+        _log.warning("repair: %s", error)
+        return str(error)
+    return ""
 
 
 def _left(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
@@ -207,3 +108,86 @@ def _left(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpubli
     if names.isdisjoint(paths):
         return None
     return replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
+
+
+def _make_directory(mender: Mender, action: Action) -> None:
+    mender.fs.make_directories(action.path)
+    mender.fs.sync_directory(layout.parent(action.path))
+
+
+def _start_log(mender: Mender, action: Action) -> None:
+    commit(mender.open_log(), mender.author, lambda *_: Body(log_start=action.version))
+
+
+def _publish(log: CommitLog, add: Add) -> None:
+    problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)
+    if problem is not None:
+        raise problem.error
+
+
+def _retire(mender: Mender, action: Action) -> None:
+    assert action.remove is not None, action
+    fs, visible, hidden = mender.fs, action.remove.final_path or "", layout.retired_path(action.remove.id)
+    fs.make_directories(layout.RETIRED)
+    if stat_or_none(fs, hidden) is not None:
+        set_aside(fs, visible, f"a copy of {hidden!r}, which is hidden")
+        return
+    fs.rename(visible, hidden)
+    for directory in (layout.parent(visible), layout.RETIRED):
+        fs.sync_directory(directory)
+
+
+def _bring_back(mender: Mender, action: Action) -> None:
+    log, add = mender.open_log(), _add_of(action)
+    if action.source == layout.retired_path(add.id):
+        log.fs.make_directories(layout.parent(add.path))
+        log.fs.rename(action.source, add.path)
+    else:
+        # It may also be the file of another part, with the same content.
+        copy_to(log.fs, add, action.source)
+    _publish(log, add)
+
+
+def _rename(mender: Mender, action: Action) -> None:
+    log, add = mender.open_log(), _add_of(action)
+    new = renamed(add, log.ids)
+    copy_to(log.fs, new, action.source)
+    record_changes(log, mender.author, (), [(add, new)])
+    # Nobody must publish it under the old name.
+    if action.source == add.path:
+        set_aside(log.fs, action.source, f"its rows are in {new.final_path!r} now")
+    _publish(log, new)
+
+
+def _rebuild_base(mender: Mender, action: Action) -> None:
+    del action
+    log = mender.open_log()
+    write_base(log.fs, log.ids, log.read_on(durable=True))
+
+
+def _rebuild_ranges(mender: Mender, action: Action) -> None:
+    del action
+    log = mender.open_log()
+    merge_all(log, log.read_on(durable=True))
+
+
+def _add_of(action: Action) -> Add:
+    assert action.add is not None, action
+    return action.add
+
+
+MENDS: dict[str, Mend] = {
+    "make-directory": _make_directory,
+    "move-aside": lambda mender, action: set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
+    "cut-log": lambda mender, action: cut_log(mender.fs, action.version),
+    "lower-horizon": lambda mender, _: lower_horizon(mender.open_log(), mender.author.job_id),
+    "bring-back": _bring_back,
+    "rename": _rename,
+    "publish": lambda mender, action: _publish(mender.open_log(), _add_of(action)),
+    "retire": _retire,
+    "start-log": _start_log,
+    "rebuild-base": _rebuild_base,
+    "rebuild-ranges": _rebuild_ranges,
+    # Whoever publishes next writes the hint, and so does `save_published`.
+    "rebuild-hint": lambda _mender, _action: None,
+}

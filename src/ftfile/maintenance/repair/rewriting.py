@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body, MaintenanceAuthor, Remove
+from ftfile.commit.format.model import Body, Remove
 from ftfile.commit.places import has_content
 from ftfile.commit.protocol import record_of
 from ftfile.core.errors import CommitError, CorruptData
@@ -15,7 +15,7 @@ from ftfile.core.errors import CommitError, CorruptData
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.format.model import Add
+    from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
@@ -33,17 +33,16 @@ _ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,12}){1,2}$")
 def renamed(add: Add, ids: IdSource) -> Add:
     """Return a part with another id, staged and final name; encrypted content stays readable under it."""
     # Content is bound to the part of the id that names have.
-    new_id = layout.unique_part(add.id) + ids.unique()[len(layout.unique_part(add.id)) :]
-    name = (add.final_path or "").rpartition("/")[2]
-    endings = _ENDINGS.search(name)
+    unique = layout.unique_part(add.id)
+    new_id = unique + ids.unique()[len(unique) :]
+    endings = _ENDINGS.search((add.final_path or "").rpartition("/")[2])
     directory = layout.bucket_directory(add.bucket)
-    unique = layout.unique_part(new_id)
-    final = f"part-{add.origin.last_batch:010d}-repaired-{unique}{endings[0] if endings else ''}"
+    final = f"part-{add.origin.last_batch:010d}-repaired-{layout.unique_part(new_id)}{endings[0] if endings else ''}"
     staged = f"{layout.parent(add.path)}/repaired-{new_id}.staged"
     return replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)
 
 
-def copy_to(fs: FileSystem, add: Add, source: str, ids: IdSource) -> None:
+def copy_to(fs: FileSystem, add: Add, source: str) -> None:
     """Stage a copy of a file as the file of a part; nothing is done if that is there.
 
     Raises:
@@ -54,7 +53,7 @@ def copy_to(fs: FileSystem, add: Add, source: str, ids: IdSource) -> None:
     directory = layout.staged_directory(OPERATION, 0)
     fs.make_directories(directory)
     fs.make_directories(layout.parent(add.path))
-    copy = f"{directory}/{ids.unique()}.staged"
+    copy = f"{directory}/{fs.context.ids.unique()}.staged"
     with fs.open(source) as file, fs.create(copy) as stream:
         for offset in range(0, file.size_bytes, PIECE_BYTES):
             stream.write(file.read_at(offset, PIECE_BYTES))
@@ -67,15 +66,9 @@ def copy_to(fs: FileSystem, add: Add, source: str, ids: IdSource) -> None:
         fs.sync_directory(above)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """An add that ends, and what takes its place, if anything does."""
-
-    ends: Add
-    begins: Add | None
-
-
-def record_changes(log: CommitLog, job_id: str, given_up: Sequence[Add], renames: Sequence[tuple[Add, Add]]) -> int:
+def record_changes(
+    log: CommitLog, author: MaintenanceAuthor, given_up: Sequence[Add], renames: Sequence[tuple[Add, Add]]
+) -> None:
     """Create one record that ends adds, and begins others of the same rows.
 
     The removed names belong to others, or to nobody: publishing the record must not retire what is there, so that the
@@ -83,31 +76,27 @@ def record_changes(log: CommitLog, job_id: str, given_up: Sequence[Add], renames
 
     Args:
         log: of the directory.
-        job_id: of the repair.
+        author: of the repair.
         given_up: adds that end.
         renames: adds that end, with what takes their place.
-
-    Returns:
-        Its version.
 
     Raises:
         CommitError: others changed the log at every try.
     """
-    changes = [*(_Change(add, None) for add in given_up), *(_Change(*pair) for pair in renames)]
+    changes: list[tuple[Add, Add | None]] = [*((add, None) for add in given_up), *renames]
     read_version = log.read_on(durable=True).version
     nonce = log.ids.unique()
     for _ in range(TRIES):
         head = log.read_on(durable=True)
-        live = [change for change in changes if head.is_live(change.ends, read_version)]
+        live = [(ends, begins) for ends, begins in changes if head.is_live(ends, read_version)]
+        ended = {ends.id for ends, _ in live}
         body = Body(
-            adds=tuple(change.begins for change in live if change.begins is not None),
-            removes=tuple(_removal(change.ends) for change in live),
+            adds=tuple(begins for _, begins in live if begins is not None),
+            removes=tuple(_removal(ends) for ends, _ in live),
+            assembly_jobs=tuple(job for job in head.assembly_jobs if not ended & {add.id for add in job.inputs}),
         )
-        record = record_of(log, head, body, MaintenanceAuthor(OPERATION, job_id), nonce)
-        if not live:
-            return head.version
-        if log.create(record) is not None:
-            return record.version
+        if not live or log.create(record_of(log, head, body, author, nonce)) is not None:
+            return
     raise CommitError("others changed the log at every try: repair again later")
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
+from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
-from ftfile.maintenance.repair.mending import Mender, Opening
-from ftfile.maintenance.verify.findings import Finding, GiveUp, MoveAside
+from ftfile.maintenance.open_log import open_log
+from ftfile.maintenance.repair.mending import Mender
+from ftfile.maintenance.repair.rewriting import OPERATION
+from ftfile.maintenance.verify.findings import Action, Finding
 from ftfile.maintenance.verify.run import verify
 from ftfile.source.directory import Directory
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
-    from ftfile.maintenance.verify.findings import Action, VerifyReport
+    from ftfile.maintenance.verify.findings import VerifyReport
 
 __all__ = ("RepairReport", "RepairStep", "repair")
 
@@ -39,8 +43,8 @@ class RepairStep:
     Attributes:
         code: of the finding; see `Finding`.
         path: of the finding.
-        action: what is done, in words.
-        error: why it failed; empty where it did not, and in a dry run.
+        action: the step in words.
+        error: why it failed; empty if it succeeded, and in a dry run.
     """
 
     code: str
@@ -54,9 +58,9 @@ class RepairReport:
     """What a repair did.
 
     Attributes:
-        dry_run: whether nothing was done.
-        steps: what was done, or would be; more may turn up once the log can be read.
-        left: what is not mended, each with its remedy.
+        dry_run: nothing was changed.
+        steps: in the order of the findings; a dry run may miss some that show once the log can be read.
+        left: findings that are not mended, each with its remedy.
         version: the newest version afterwards.
     """
 
@@ -83,38 +87,41 @@ def repair(  # noqa: PLR0913 - all by name
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> RepairReport:
-    """Mend what `Directory.verify()` finds, as far as that loses nothing; and what you ask for by name.
+    """Mend what `Directory.verify()` finds, and return what was done and what is left.
 
-    Nothing is deleted: what is in the way goes to `_ftfile/quarantine`, with a note of where it was. Every step may be
-    repeated. Safe beside running queries, but for `accept_lost_records`: stop them before that.
+    By itself it does what loses no row; the rest has to be asked for. Nothing is deleted: files in the way go to
+    `_ftfile/quarantine`, each with a note of where it was. A repair that was interrupted is simply run again; a second
+    one finds nothing to do. Safe beside running queries, but for `accept_lost_records`: stop them before that.
 
     Args:
         path: of the directory.
-        dry_run: only tell what would be done.
-        full: also look at the content of every file.
-        give_up: paths of committed files, as `verify` names them, that are lost for good: a record says so, and readers
-            go on without their rows. What is left of a damaged one goes to quarantine.
-        quarantine: paths of foreign files that are to go to quarantine.
-        accept_lost_records: where records are lost or damaged and there is no copy of them, go on with the log as far
-            as it can be read. What came later goes to quarantine.
+        dry_run: change nothing, and return what would be done.
+        full: also read every file, and compare its content.
+        give_up: paths of committed files, as `verify` names them, that are lost for good. A record removes them, and
+            readers go on without their rows; damaged ones go to quarantine.
+        quarantine: paths of foreign files to be put into quarantine.
+        accept_lost_records: where records are lost or damaged, and there is no copy of them, go on with the log as far
+            as it can be read; later records, and their files, go to quarantine.
         key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system: what the options `storage.<name>` are to the sink.
+        storage: settings of its file system, as the options `storage.<name>` of the sink.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or an argument names a file that is not lost, or not foreign.
-        CommitError: a record could not be created.
+        ConfigError: the path is no ftfile directory, its keys are not known, or an argument names a file that is not
+            lost, or not foreign.
+        StorageError: the store failed while the directory was verified. What fails later is in the report's steps.
     """
     fs = Directory(path, key_provider, storage, context).file_system
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
-    job_id = context.ids.unique()
-    with log_context(job=job_id):
+    author = MaintenanceAuthor(OPERATION, context.ids.unique())
+    with log_context(job=author.job_id):
         report = verify(fs, full=full)
         asked.check(fs, report)
         if dry_run:
             steps = [RepairStep(found.code, found.path, str(action)) for found, action in asked.chosen(report)]
             return RepairReport(True, tuple(steps), _left(report, asked), report.version)  # noqa: FBT003 - a field
-        return _repair(fs, report, asked, Mender(Opening(path, key_provider, storage), fs, job_id), full=full)
+        mender = Mender(fs, partial(open_log, path, key_provider, storage, context), author)
+        return _repair(fs, report, asked, mender, full=full)
 
 
 def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender, *, full: bool) -> RepairReport:
@@ -130,7 +137,7 @@ def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender,
             steps.append(RepairStep(found.code, found.path, str(action), error))
             _log.info("repair: %s", steps[-1])
         report = verify(fs, full=full)
-    mender.settle(report)
+    mender.save_published(report)
     return RepairReport(False, tuple(steps), report.findings, report.version)  # noqa: FBT003 - a field
 
 
@@ -143,21 +150,23 @@ class _Asked:
     accept_lost_records: bool
 
     def chosen(self, report: VerifyReport) -> Iterator[tuple[Finding, Action]]:
-        """Yield what is to be done, with the finding that asks for it."""
+        """Yield the actions to be carried out, each with the finding that asks for it."""
         for finding in report.findings:
             for action in finding.actions:
-                if finding.repair == "yes" or self._wants(finding, action):
+                wanted = finding.path in self.give_up if action.kind == "give-up" else self.accept_lost_records
+                if finding.repair == "yes" or wanted:
                     yield finding, action
         for path in sorted(self.quarantine):
-            yield _named(path), MoveAside(path)
+            finding = Finding("foreign-file", path, "no file that no record knows", "one", "info", "", "on request")
+            yield finding, Action("move-aside", path)
 
     def check(self, fs: FileSystem, report: VerifyReport) -> None:
-        """Refuse to give up what is there, and to put aside what is not foreign.
+        """Refuse to give up files that are there, and to put aside files that are not foreign.
 
         Raises:
             ConfigError: names the argument and the path.
         """
-        lost = {found.path for found in report.findings if any(isinstance(action, GiveUp) for action in found.actions)}
+        lost = {found.path for found in report.findings if any(action.kind == "give-up" for action in found.actions)}
         for path in sorted(self.give_up - lost):
             raise ConfigError(
                 f"give_up: {path!r} is not known to be lost. Paths are those that verify() names; what only "
@@ -173,15 +182,6 @@ class _Asked:
         for path in sorted(self.quarantine):
             if path in live or path.startswith(f"{layout.META}/") or not fs.exists(path):
                 raise ConfigError(f"quarantine: {path!r} is no foreign file in the directory")
-
-    def _wants(self, finding: Finding, action: Action) -> bool:
-        if isinstance(action, GiveUp):
-            return finding.path in self.give_up
-        return self.accept_lost_records
-
-
-def _named(path: str) -> Finding:
-    return Finding("foreign-file", path, "no file that no record knows", "one", "info", "", "on request")
 
 
 def _left(report: VerifyReport, asked: _Asked) -> tuple[Finding, ...]:

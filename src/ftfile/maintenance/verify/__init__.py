@@ -1,1 +1,1 @@
-"""Verifying a directory: what is on storage, held against what the log says. Nothing is written."""
+"""Verifying a directory: files on storage are compared with the log. Nothing is written."""

@@ -1,172 +1,130 @@
-"""What verifying a directory finds, and what `ftfile.repair` can do about it."""
+"""What verifying a directory finds: one table of kinds, and one of what `ftfile.repair` can do about them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ftfile.commit.format import layout
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Remove
 
-__all__ = (
-    "Action",
-    "BringBack",
-    "CutLog",
-    "Finding",
-    "GiveUp",
-    "LowerHorizon",
-    "MakeDirectory",
-    "MoveAside",
-    "Publish",
-    "Rebuild",
-    "Rename",
-    "RetireAgain",
-    "Severity",
-    "StartLog",
-    "VerifyReport",
-)
+__all__ = ("ACTIONS", "KINDS", "Action", "Finding", "Kind", "VerifyReport", "find", "lost")
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
+Repair: TypeAlias = Literal["yes", "on request", "no"]
+_SEVERITIES = ("error", "warning", "info")
 
-
-@dataclass(frozen=True, slots=True)
-class MakeDirectory:
-    """A directory of the protocol is missing: make it."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"make the directory {self.path!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class MoveAside:
-    """A file is in the way, or misleads: move it to quarantine."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"move {self.path!r} to {layout.QUARANTINE}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuild:
-    """A base, the ranges, or the hint are to be made anew of the records."""
-
-    kind: Literal["base", "ranges", "hint"]
-
-    def __str__(self) -> str:
-        return f"make the {self.kind} anew of the records"
-
-
-@dataclass(frozen=True, slots=True)
-class CutLog:
-    """The log cannot be read from a version on: put its records, and what they made visible, aside."""
-
-    version: int
-
-    def __str__(self) -> str:
-        return f"move the records from version {self.version} on, and what they made visible, to {layout.QUARANTINE}"
-
-
-@dataclass(frozen=True, slots=True)
-class StartLog:
-    """Versions before this one cannot be read: let the log begin with it."""
-
-    version: int
-
-    def __str__(self) -> str:
-        return f"record that the log begins with version {self.version}"
-
-
-@dataclass(frozen=True, slots=True)
-class LowerHorizon:
-    """The vacuum horizon lies in the future: set it back."""
-
-    def __str__(self) -> str:
-        return "record a vacuum horizon that is not in the future"
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """A part, or dead letters, are not published: roll forward."""
-
-    add: Add
-
-    def __str__(self) -> str:
-        return f"publish {self.add.final_path!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class RetireAgain:
-    """A removed part is visible: hide it."""
-
-    remove: Remove
-
-    def __str__(self) -> str:
-        return f"hide {self.remove.final_path!r} again"
-
-
-@dataclass(frozen=True, slots=True)
-class BringBack:
-    """The content of a live part is under another name: publish it.
-
-    Attributes:
-        source: the file that has its content.
-    """
-
-    add: Add
-    source: str
-
-    def __str__(self) -> str:
-        return f"publish {self.add.final_path!r} again, from {self.source!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """A part cannot have its final name: record another one.
-
-    Attributes:
-        source: the file that has its content.
-    """
-
-    add: Add
-    source: str
-
-    def __str__(self) -> str:
-        return f"record another name for {self.add.final_path!r}, and publish it"
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """The rows of an add are lost: record that they are removed.
-
-    Attributes:
-        damaged: the file that is there instead, and belongs to no other add.
-    """
-
-    add: Add
-    damaged: str | None = None
-
-    def __str__(self) -> str:
-        return f"record that the {self.add.rows} rows of {self.add.final_path or self.add.path!r} are gone"
-
-
-Action: TypeAlias = (
-    MakeDirectory
-    | MoveAside
-    | Rebuild
-    | CutLog
-    | StartLog
-    | LowerHorizon
-    | Publish
-    | RetireAgain
-    | BringBack
-    | Rename
-    | GiveUp
+_REPAIR = "ftfile.repair(path) mends it"
+_NEXT = f"The next commit does it, and so does a repair: {_REPAIR}"
+_RESTORE = "Restore it from a copy of the directory"
+_ACCEPT = "ftfile.repair(path, accept_lost_records=True)"
+_CUT = f"{_RESTORE}; if there is none, {_ACCEPT} puts the later records aside, and the files that they made visible"
+_BY_HAND = f"The log was changed by hand. {_RESTORE}"
+_STRANGERS = (
+    "Plain readers take them for data. ftfile leaves what is not its own; ftfile.repair(path, quarantine=[…]) puts "
+    "aside what you name"
 )
+_GIVE_UP = (
+    "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}]) records that its {rows} "
+    "are gone"
+)
+
+
+class Kind(NamedTuple):
+    """A row of the table of findings: how bad it is, whether it is repaired, and what to do about it."""
+
+    severity: Severity
+    repair: Repair
+    remedy: str
+
+
+KINDS = {
+    # The log.
+    "missing-directory": Kind("warning", "yes", _REPAIR),
+    "missing-base": Kind("error", "no", _RESTORE),
+    "missing-record": Kind("error", "on request", _CUT),
+    "damaged-record": Kind("error", "on request", _CUT),
+    "foreign-record": Kind(
+        "error",
+        "on request",
+        "A later record follows another one: that was lost, and another commit took its number. Restore it from a "
+        f"copy, in the place of the one there; if there is none, {_ACCEPT} goes on without it",
+    ),
+    "lost-records": Kind(
+        "error",
+        "on request",
+        f"Restore the newest records from a copy, with all of {layout.META}; if there is none, {_ACCEPT} takes the "
+        "newest one there is for the newest",
+    ),
+    "bad-record": Kind("error", "no", _BY_HAND),
+    "overlapping-segments": Kind("error", "no", _BY_HAND),
+    "horizon-ahead": Kind("error", "yes", _REPAIR),
+    # What is derived of it.
+    "bad-base": Kind("warning", "yes", _REPAIR),
+    "bad-range": Kind("warning", "yes", _REPAIR),
+    "bad-hint": Kind("warning", "yes", _REPAIR),
+    # Files.
+    "not-published": Kind("warning", "yes", _NEXT),
+    "not-hidden": Kind("warning", "yes", _NEXT),
+    "taken-name": Kind("error", "yes", f"Move the foreign file away, or: {_REPAIR}: it puts that aside"),
+    "impossible-name": Kind("error", "yes", _REPAIR),
+    "repeated-name": Kind("error", "yes", _REPAIR),
+    "hidden-part": Kind("error", "yes", _REPAIR),
+    "returned-part": Kind("error", "yes", _REPAIR),
+    "removed-part-staged": Kind("warning", "yes", _REPAIR),
+    "missing-part": Kind("error", "on request", _GIVE_UP),
+    "missing-segment": Kind("error", "on request", _GIVE_UP),
+    "damaged-part": Kind("error", "on request", _GIVE_UP),
+    "damaged-segment": Kind("error", "on request", _GIVE_UP),
+    "foreign-files": Kind("info", "on request", _STRANGERS),
+    "unknown-files": Kind("info", "on request", _STRANGERS),
+}
+
+# What a repair can do, in the order in which it does it: first what the log is read by, then what stands in the way of
+# files, then files, then what is derived of the log.
+ACTIONS = {
+    "make-directory": "make the directory {path!r}",
+    "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
+    "cut-log": f"move the records from version {{version}} on, and what they made visible, to {layout.QUARANTINE}",
+    "lower-horizon": "record a vacuum horizon that is not in the future",
+    "bring-back": "publish {path!r} again, from {source!r}",
+    "rename": "record another name for {path!r}, and publish it",
+    "give-up": "record that the {rows} rows of {path!r} are gone",
+    "publish": "publish {path!r}",
+    "retire": "hide {path!r} again",
+    "start-log": "record that the log begins with version {version}",
+    "rebuild-base": "make the base anew of the records",
+    "rebuild-ranges": "make the ranges anew of the records",
+    "rebuild-hint": "make the hint anew",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One step of a repair.
+
+    Attributes:
+        kind: a key of `ACTIONS`.
+        path: of the file or directory; by default the final one of `add`.
+        add: the part, dead letters or segment concerned.
+        remove: the removed part concerned.
+        source: the file that has the content of `add`; to give up, the damaged one that is there instead, if any.
+        version: of the log.
+    """
+
+    kind: str
+    path: str = ""
+    add: Add | None = None
+    remove: Remove | None = None
+    source: str = ""
+    version: int = -1
+
+    def __str__(self) -> str:
+        rows = self.add.rows if self.add is not None else 0
+        path = self.path or (_path_of(self.add) if self.add is not None else "")
+        return ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +132,7 @@ class Finding:
     """One thing that is not as the log says.
 
     Attributes:
-        code: what it is; docs/repair.md lists them.
+        code: its kind; docs/repair.md lists them.
         path: relative to the directory; empty for the directory as a whole.
         expected: by the log, or by the format.
         found: on storage.
@@ -191,11 +149,49 @@ class Finding:
     found: str
     severity: Severity
     remedy: str
-    repair: Literal["yes", "on request", "no"] = "no"
+    repair: Repair = "no"
     actions: tuple[Action, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         return f"{self.severity} {self.code} {self.path!r}: expected {self.expected}, found {self.found}. {self.remedy}"
+
+    @property
+    def order(self) -> int:
+        """Return 0 for errors, 1 for warnings, 2 for the rest."""
+        return _SEVERITIES.index(self.severity)
+
+    def without_repair(self, remedy: str = _RESTORE) -> Finding:
+        """Return the finding where nothing can be done but what `remedy` says."""
+        return replace(self, severity="error", remedy=remedy, repair="no", actions=())
+
+
+def find(code: str, path: str, expected: str, found: str, *actions: Action, remedy: str = "") -> Finding:
+    """Return a finding of a kind of the table.
+
+    Args:
+        code: the kind.
+        path: see `Finding`, as the next two.
+        expected: by the log.
+        found: on storage.
+        *actions: by which it is repaired.
+        remedy: what to do, where the table says less.
+    """
+    kind = KINDS[code]
+    return Finding(code, path, expected, found, kind.severity, remedy or kind.remedy, kind.repair, actions)
+
+
+def lost(add: Add, code: str, expected: str, found: str, damaged: str = "") -> Finding:
+    """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add."""
+    path, origin = _path_of(add), add.origin
+    several = origin.first_batch != origin.last_batch
+    batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
+    remedy = _GIVE_UP.format(path=path, rows=f"{add.rows} rows of {batches} of {origin.query_id}")
+    finding = find(code, path, expected, found, Action("give-up", add=add, source=damaged), remedy=remedy)
+    return replace(finding, repair="on request")
+
+
+def _path_of(add: Add) -> str:
+    return add.final_path or add.path
 
 
 @dataclass(frozen=True, slots=True)

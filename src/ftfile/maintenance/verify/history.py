@@ -5,7 +5,8 @@ Adds are compared by sums of their hashes, so that memory does not hold them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
@@ -14,20 +15,27 @@ from ftfile.commit.log.state import LogState
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.maintenance.verify.findings import CutLog, Finding, MoveAside, Rebuild, StartLog
-from ftfile.maintenance.verify.log_scan import ACCEPT, REPAIR, advance
+from ftfile.fs.calls.parallel import THREADS_MAX, parallel
+from ftfile.maintenance.verify.findings import Action, Finding, find
+from ftfile.maintenance.verify.log_scan import advance
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable, Iterator
 
     from ftfile.commit.format.model import Add, Record, Remove
+    from ftfile.commit.format.range import Document
     from ftfile.maintenance.verify.log_scan import LogScan
 
-__all__ = ("History", "add_hash", "read_history")
+__all__ = ("WHOLE", "History", "add_hash", "read_history")
 
 # Folded into the state together.
 RECORDS_AT_ONCE = 256
-_WHOLE = (1 << 64) - 1
+# Sums are kept to 64 bits.
+WHOLE = (1 << 64) - 1
+_FIELDS = attrgetter(
+    *("id", "kind", "path", "final_path", "length", "logical_length", "checksum", "rows", "bucket", "encoding"),
+    *("origin.query_id", "origin.first_batch", "origin.last_batch", "offset", "filters", "skip_rows"),
+)
 
 
 @dataclass
@@ -64,10 +72,11 @@ def read_history(scan: LogScan, names: Container[str], staged: Container[str]) -
 
 def add_hash(add: Add) -> int:
     """Return a hash of all that ranges keep of an add; the same within this process only."""
-    fields = (add.id, add.kind, add.path, add.final_path, add.length, add.logical_length, add.checksum, add.rows)
-    stats = repr(add.rolling_stats) if add.rolling_stats else ""
-    more = (add.bucket, add.encoding, add.origin, add.offset, add.filters, add.skip_rows, stats)
-    return hash((fields, more)) & _WHOLE
+    return hash((_FIELDS(add), repr(add.rolling_stats) if add.rolling_stats else "")) & WHOLE
+
+
+def _with(found: int, *versions: int) -> int:
+    return hash((found, *versions)) & WHOLE
 
 
 @dataclass(slots=True)
@@ -82,84 +91,80 @@ class _RangeSums:
 
     def end(self, add_id: str, found: int, added: int, version: int) -> None:
         if added < self.name.first:
-            self.removes += hash((add_id, version)) & _WHOLE
+            self.removes += hash((add_id, version)) & WHOLE
             return
         self.kept -= _with(found, added)
         if version > self.log_start:
             self.ended += _with(found, added, version)
 
-    def sums(self) -> tuple[int, int, int]:
-        return self.kept & _WHOLE, self.ended & _WHOLE, self.removes & _WHOLE
-
 
 class _Reading:
     def __init__(self, scan: LogScan, names: Container[str], staged: Container[str]) -> None:
         self._scan = scan
+        self._start = scan.state.log_start
         self._names = names
         self._staged = staged
         self._found = History()
         self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
         self._state: LogState | None = LogState()
         self._pending: list[Record] = []
+        self._last_base = max((name.version for name in scan.bases), default=-1)
         self._nonce: str | None = None
         self._still_staged: dict[str, str] = {}
         self._waiting: list[_RangeSums] = []
         self._active: list[_RangeSums] = []
 
     def read(self) -> History:
-        head, start = self._scan.state.version, self._scan.state.log_start
-        self._begin(start)
-        self._waiting = self._ranges(start)
+        if self._start > 0:
+            self._begin()
+        self._waiting = list(self._comparable_ranges())
         missing: list[int] = []
-        for version in range(start, head + 1):
-            record = self._read(version)
+        for version, record in self._records():
             if record is None:
                 missing.append(version)
                 self._skip(version)
             else:
                 self._take_in(record)
-        self._tell_of_missing(missing)
+        if missing:
+            self._tell_of_missing(missing)
         if self._live is not None:
-            self._found.live_sum = sum(found & _WHOLE for found in self._live.values()) & _WHOLE
+            self._found.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
         return self._found
 
-    def _begin(self, start: int) -> None:
+    def _records(self) -> Iterator[tuple[int, Record | None]]:
+        """Yield every version that should be kept, and its record; many are asked for side by side."""
+        end = self._scan.state.version + 1
+        for first in range(self._start, end, THREADS_MAX):
+            versions = range(first, min(first + THREADS_MAX, end))
+            records = parallel(self._scan.log.fs, self._scan.readable, versions)
+            yield from zip(versions, records, strict=True)
+
+    def _begin(self) -> None:
         """Begin with the oldest kept version, where older ones are gone."""
-        if start == 0:
-            return
         self._state = None
         try:
-            snapshot = snapshot_at(self._scan.reader(), self._scan.state, start)
-            self._live = {add.id: start << 64 | add_hash(add) for add in snapshot.adds.values()}
+            snapshot = snapshot_at(self._scan.reader(), self._scan.state, self._start)
+            self._live = {add.id: self._start << 64 | add_hash(add) for add in snapshot.adds.values()}
         except CorruptData:
-            self._live = None  # it is told of where the head's snapshot is read
+            self._live = None  # the head's snapshot fails likewise, and tells of it
 
-    def _ranges(self, start: int) -> list[_RangeSums]:
-        """Return the ranges that can be compared with records; look at the others as far as that goes."""
-        comparable = []
+    def _comparable_ranges(self) -> Iterator[_RangeSums]:
+        """Yield the ranges that can be compared with records; look at the others as far as that goes."""
         for name in sorted(list_ranges(self._scan.log.fs)):
-            path = layout.range_path(name)
-            if path in self._scan.misleading:
+            if layout.range_path(name) in self._scan.misleading:
                 continue
             try:
                 content = read_range(self._scan.log.fs, name, ended=True)
-                record = self._read(name.last) if name.last >= start else None
             except NotFound:
                 continue
             except CorruptData as error:
                 self._bad_range(name, error.found)
                 continue
+            record = self._scan.readable(name.last) if name.last >= self._start else None
             if record is not None and record.nonce != content.nonce:
                 self._bad_range(name, f"versions to {name.last} of another history")
-            elif name.first > start or start == 0:
-                comparable.append(_RangeSums(name, content.log_start))
-        return comparable
-
-    def _read(self, version: int) -> Record | None:
-        try:
-            return self._scan.read(version)
-        except CorruptData:
-            return None
+            elif name.first > self._start or self._start == 0:
+                yield _RangeSums(name, content.log_start)
 
     def _skip(self, version: int) -> None:
         """Go on behind a record that is missing: what it said is known from the next base on."""
@@ -170,33 +175,36 @@ class _Reading:
         self._state = self._base_at(version)
 
     def _base_at(self, version: int) -> LogState | None:
-        found = [base for name, base in self._scan.bases.items() if name.version == version]
-        return found[0] if found else None
+        return next((base for name, base in self._scan.bases.items() if name.version == version), None)
 
     def _take_in(self, record: Record) -> None:
         found, version = self._found, record.version
         found.records += 1
         if self._nonce is not None and record.previous_nonce not in {None, self._nonce}:
-            self._tell_of_break(record)
+            path, action = layout.record_path(version - 1), Action("start-log", version=version)
+            expected = f"the record that version {version} follows, {record.previous_nonce!r}"
+            found.findings.append(find("foreign-record", path, expected, f"{self._nonce!r}", action))
         self._nonce = record.nonce
         self._fold(record)
         self._active += [sums for sums in self._waiting if sums.name.first == version]
         # What was live at the oldest version has its changes in it.
-        if self._scan.state.log_start == 0 or version > self._scan.state.log_start:
-            self._change(record)
+        if self._live is not None and (self._start == 0 or version > self._start):
+            self._change(record, self._live)
         for sums in [sums for sums in self._active if sums.name.last == version]:
             self._active.remove(sums)
             self._compare_range(sums)
         for remove in record.removes:
             if remove.final_path is not None and remove.final_path in self._names:
                 found.removed[remove.final_path] = remove, version
-            if remove.kind == "part" and (path := self._still_staged.pop(remove.id, None)) is not None:
+            if remove.kind == "part" and (path := self._still_staged.pop(remove.id, "")):
                 found.removed_staged.append(path)
         self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
         found.letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
-        """Follow the state, many records at a time, and compare it with the bases."""
+        """Follow the state up to the newest base, many records at a time, and compare it with the bases."""
+        if record.version > self._last_base:
+            return
         self._pending.append(record)
         bases = [name for name in self._scan.bases if name.version == record.version]
         if not bases and len(self._pending) < RECORDS_AT_ONCE:
@@ -213,120 +221,70 @@ class _Reading:
             elif self._scan.bases[name] != self._state:
                 path = layout.base_path(name)
                 self._scan.misleading.add(path)
-                actions = (MoveAside(path), Rebuild("base"))
-                finding = Finding(
-                    "bad-base", path, "what the records say", "something else", "warning", REPAIR, "yes", actions
-                )
+                actions = Action("move-aside", path), Action("rebuild-base")
+                finding = find("bad-base", path, "what the records say", "something else", *actions)
                 self._found.findings.append(finding)
 
-    def _change(self, record: Record) -> None:
-        """Follow what is live."""
-        if self._live is None:
-            return
+    def _change(self, record: Record, live: dict[str, int]) -> None:
+        """Apply a record to the live adds."""
         for remove in record.removes:
-            packed = self._live.pop(remove.id, None)
+            packed = live.pop(remove.id, None)
             if packed is None:
-                self._tell_of_dead(record, remove)
+                path, found = layout.record_path(record.version), f"it removes {remove.id!r}, which is not live"
+                self._found.findings.append(find("bad-record", path, "removes of live adds", found))
                 continue
             for sums in self._active:
-                sums.end(remove.id, packed & _WHOLE, packed >> 64, record.version)
+                sums.end(remove.id, packed & WHOLE, packed >> 64, record.version)
         for add in record.adds:
-            found = add_hash(add)
-            self._live[add.id] = record.version << 64 | found
+            hashed = add_hash(add)
+            live[add.id] = record.version << 64 | hashed
             for sums in self._active:
-                sums.kept += _with(found, record.version)
+                sums.kept += _with(hashed, record.version)
 
     def _compare_range(self, sums: _RangeSums) -> None:
         try:
             content = read_range(self._scan.log.fs, sums.name, ended=True)
         except (NotFound, CorruptData):
             return  # others merge
-        kept = ended = 0
-        for document in content.kept:
-            versions = document.versions()
-            for added, add in zip(versions.added, decode_adds(versions.ids, document.rest), strict=True):
-                kept += _with(add_hash(add), added)
-        for document in content.ended or ():
-            versions = document.versions()
-            adds = decode_adds(versions.ids, document.rest)
-            for added, removed, add in zip(versions.added, versions.removed, adds, strict=True):
-                ended += _with(add_hash(add), added, removed)
-        removes = sum(hash((add_id, version)) & _WHOLE for add_id, version in content.removes.items())
-        if (kept & _WHOLE, ended & _WHOLE, removes & _WHOLE) != sums.sums():
+        removes = sum(hash((add_id, version)) & WHOLE for add_id, version in content.removes.items())
+        found = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
+        if found != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
             self._bad_range(sums.name, "other adds than its records")
 
     def _bad_range(self, name: layout.RangeName, found: str) -> None:
         path = layout.range_path(name)
         self._scan.misleading.add(path)
         expected = f"what the records {name.first} to {name.last} say"
-        kept = name.first >= self._scan.state.log_start
-        names = {other for other in list_ranges(self._scan.log.fs) if other != name}
-        if kept or any(other.first <= name.first and name.last <= other.last for other in names):
-            actions = (MoveAside(path), Rebuild("ranges"))
-            finding = Finding("bad-range", path, expected, found, "warning", REPAIR, "yes", actions)
-        else:
-            remedy = "The records are not kept: restore it from a copy of the directory"
-            finding = Finding("bad-range", path, expected, found, "error", remedy)
+        finding = find("bad-range", path, expected, found, Action("move-aside", path), Action("rebuild-ranges"))
+        others = {other for other in list_ranges(self._scan.log.fs) if other != name}
+        if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in others):
+            finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
         self._found.findings.append(finding)
 
     def _tell_of_missing(self, missing: list[int]) -> None:
-        if not missing:
-            return
-        if not self._ranges_stand():
-            self._tell_of_hole(missing[0])
-            return
-        path = layout.record_path(missing[0])
+        path, expected = layout.record_path(missing[0]), "all records that are kept"
         found = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
-        remedy = (
-            f"Restore them from a copy of the directory; if there is none, {ACCEPT} lets the log begin after them. No "
-            "row of the newest version is lost: bases and ranges stand for them"
-        )
-        finding = Finding(
-            "missing-record",
-            path,
-            "all records that are kept",
-            found,
-            "error",
-            remedy,
-            "on request",
-            (StartLog(missing[-1] + 1),),
-        )
-        self._found.findings.append(finding)
-
-    def _ranges_stand(self) -> bool:
-        """Return True if ranges stand for the records that are missing: then the newest version can be read."""
         try:
             snapshot_at(self._scan.reader(), self._scan.state)
         except CorruptData:
-            return False
-        return True
-
-    def _tell_of_hole(self, version: int) -> None:
-        path = layout.record_path(version)
-        found, remedy = "none, and no range stands for it", "Restore it from a copy of the directory"
-        finding = Finding("missing-record", path, "a record", found, "error", remedy)
-        if self._scan.state.log_start == 0:  # all that comes before it can be read
-            remedy += f"; if there is none, {ACCEPT} puts the later records aside, and the files that they made visible"
-            finding = replace(finding, remedy=remedy, repair="on request", actions=(CutLog(version),))
-        self._found.findings.append(finding)
-
-    def _tell_of_break(self, record: Record) -> None:
-        path = layout.record_path(record.version - 1)
-        expected = f"the record that version {record.version} follows, {record.previous_nonce!r}"
+            finding = find("missing-record", path, expected, found, Action("cut-log", version=missing[0]))
+            # All that comes before the first of an uncut log can be read.
+            self._found.findings.append(finding if self._start == 0 else finding.without_repair())
+            return
         remedy = (
-            "It was lost, and another commit took its number: restore it from a copy, in the place of the one there; "
-            f"if there is none, {ACCEPT} lets the log begin after it"
+            "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True) lets the log "
+            "begin after them. No row of the newest version is lost: bases and ranges stand for them"
         )
-        actions = (StartLog(record.version),)
-        finding = Finding("foreign-record", path, expected, f"{self._nonce!r}", "error", remedy, "on request", actions)
-        self._found.findings.append(finding)
-
-    def _tell_of_dead(self, record: Record, remove: Remove) -> None:
-        path = layout.record_path(record.version)
-        found = f"it removes {remove.id!r}, which is not live"
-        remedy = "The log was changed by hand: restore it from a copy of the directory"
-        self._found.findings.append(Finding("bad-record", path, "removes of live adds", found, "error", remedy))
+        action = Action("start-log", version=missing[-1] + 1)
+        self._found.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
 
 
-def _with(found: int, *versions: int) -> int:
-    return hash((found, *versions)) & _WHOLE
+def _sum_of(documents: Iterable[Document]) -> int:
+    """Return the sum of the adds with their versions, as `_RangeSums` has it."""
+    total = 0
+    for document in documents:
+        versions = document.versions()
+        pairs = zip(versions.added, versions.removed, strict=True) if versions.removed else zip(versions.added)
+        for add, of in zip(decode_adds(versions.ids, document.rest), pairs, strict=True):
+            total += _with(add_hash(add), *of)
+    return total & WHOLE

@@ -1,11 +1,11 @@
-"""The log as files: how far it can be read, which bases are right, and what is lost."""
+"""The log as files: how far it can be read, which bases are right, and which records are lost."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.bases import decode_base, list_bases
 from ftfile.commit.log.fold import after
@@ -14,19 +14,20 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.state import LogState
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.read.ranges import list_ranges
+from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.maintenance.verify.findings import CutLog, Finding, LowerHorizon, MakeDirectory, MoveAside, Rebuild
-from ftfile.maintenance.verify.hiding import without
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.maintenance.verify.findings import Action, Finding, find
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
     from ftfile.commit.format.model import Record
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("ACCEPT", "REPAIR", "LogScan", "advance", "scan_log")
+__all__ = ("LogScan", "advance", "scan_log")
 
-ACCEPT = "ftfile.repair(path, accept_lost_records=True)"
-REPAIR = "ftfile.repair(path) mends it"
-_RESTORE = "Restore it from a copy of the directory"
+_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -34,7 +35,7 @@ class LogScan:
     """What the files of the log say.
 
     Attributes:
-        state: at the newest version that can be read; its list of what is unpublished is empty.
+        state: at the newest version that can be read; its list of unpublished records is empty.
         versions: of the records that are there.
         bases: those that can be read and are of this log.
         broken: the first version that cannot be read although there are later ones, or None.
@@ -53,33 +54,58 @@ class LogScan:
     beyond: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def read(self, version: int) -> Record | None:
-        """Return a record, or None where there is none.
-
-        Raises:
-            CorruptData: it is damaged.
-        """
-        return self.log.read_record(version)
-
     def reader(self) -> CommitLog:
         """Return a log that does not see what misleads."""
-        return CommitLog(without(self.log.fs, self.misleading))
+        fs = self.log.fs
+        if not self.misleading:
+            return CommitLog(fs)
+        if isinstance(fs, SealedFileSystem):
+            return CommitLog(SealedFileSystem(_Hiding(fs.inner, self.misleading), fs.keys))
+        return CommitLog(_Hiding(fs, self.misleading))
+
+    def readable(self, version: int) -> Record | None:
+        """Return a record; None if there is none, or it is damaged."""
+        try:
+            return self.log.read_record(version)
+        except CorruptData:
+            return None
+
+
+class _Hiding(WrapperFileSystem):
+    """A file system, for reading, on which some files are not found."""
+
+    def __init__(self, inner: FileSystem, paths: Collection[str]) -> None:
+        super().__init__(inner)
+        self._paths = frozenset(paths)
+
+    def around(self, operation: str, path: str, call: Callable[[], _Result]) -> _Result:
+        if path in self._paths:
+            raise NotFound(operation, path, "it is passed over")
+        return call()
+
+    def list(self, path: str) -> list[FileInfo]:
+        return [info for info in super().list(path) if info.path not in self._paths]
 
 
 def scan_log(fs: FileSystem) -> LogScan:
     """Read bases and the records after the newest right one."""
     scan = LogScan(CommitLog(fs))
-    scan.findings += [_missing_directory(path) for path in _missing_directories(fs)]
-    names = (layout.parse_log_name(info.path) for info in list_or_empty(fs, layout.LOG))
-    scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
+    for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
+        if not fs.exists(path):
+            found = "none: a copy without empty directories, or somebody deleted it"
+            action = Action("make-directory", path)
+            scan.findings.append(find("missing-directory", path, "a directory", found, action))
+    with contextlib.suppress(NotFound):  # where directories are implied, of an empty log
+        names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
+        scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
     suspects = _read_bases(scan)
     _follow(scan)
-    for path, found in suspects.items():
+    for path, wrong in suspects.items():
         scan.misleading.add(path)
-        scan.findings.append(_bad_base(path, found, is_needed=scan.state.version < 0))
+        finding = find("bad-base", path, "a base of this log", wrong, *_anew(path, "base"))
+        scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
     _look_beyond(scan)
-    _check_hint(scan)
-    _check_horizon(scan)
+    scan.findings += [*_check_hint(scan), *_check_horizon(scan)]
     return scan
 
 
@@ -92,33 +118,19 @@ def advance(state: LogState, *records: Record) -> LogState:
     return replace(after(state, *records), unpublished={})
 
 
-def _missing_directories(fs: FileSystem) -> list[str]:
-    if fs.capabilities.implied_directories:
-        return []
-    return [path for path in layout.DIRECTORIES if not fs.exists(path)]
-
-
-def _missing_directory(path: str) -> Finding:
-    return Finding(
-        "missing-directory",
-        path,
-        "a directory",
-        "none: a copy without empty directories, or somebody deleted it",
-        "warning",
-        REPAIR,
-        "yes",
-        (MakeDirectory(path),),
-    )
+def _anew(path: str, kind: str) -> tuple[Action, Action]:
+    """Return what puts a derived file aside and makes it anew."""
+    return Action("move-aside", path), Action(f"rebuild-{kind}")
 
 
 def _read_bases(scan: LogScan) -> dict[str, str]:
-    """Take in the bases that are right; return the paths of others, and what is wrong with them."""
+    """Take in the bases that are right; return the paths of the others, each with how it differs."""
     suspects: dict[str, str] = {}
     for name in sorted(list_bases(scan.log.fs)):
         path = layout.base_path(name)
         try:
             base = decode_base(scan.log.fs.read(path), path)
-            record = scan.read(name.version)
+            record = scan.log.read_record(name.version)
         except NotFound:
             continue
         except CorruptData as error:
@@ -134,64 +146,39 @@ def _read_bases(scan: LogScan) -> dict[str, str]:
     return suspects
 
 
-def _bad_base(path: str, found: str, *, is_needed: bool) -> Finding:
-    expected = "a base of this log"
-    if is_needed:
-        return Finding("bad-base", path, expected, found, "error", _RESTORE)
-    return Finding("bad-base", path, expected, found, "warning", REPAIR, "yes", (MoveAside(path), Rebuild("base")))
-
-
 def _follow(scan: LogScan) -> None:
     """Read on from the newest base to where the log ends, or cannot be read."""
     newest = max(scan.bases, default=None)
-    state = scan.bases[newest] if newest is not None else LogState()
+    scan.state = scan.bases[newest] if newest is not None else LogState()
     if newest is None and scan.versions and 0 not in scan.versions:
-        first = min(scan.versions)
-        scan.broken = first
-        found = f"none, and the records before version {first} are gone"
-        scan.findings.append(Finding("missing-base", layout.BASES, "a base", found, "error", _RESTORE))
+        scan.broken = min(scan.versions)
+        found = f"none, and the records before version {scan.broken} are gone"
+        scan.findings.append(find("missing-base", layout.BASES, "a base", found))
         return
     last = max(scan.versions, default=-1)
     while True:
-        version = state.version + 1
+        version = scan.state.version + 1
         try:
-            record = scan.read(version)
+            record = scan.log.read_record(version)
             if record is None:
-                if version < last:
-                    scan.broken = version
-                    scan.findings.append(_hole(version, last))
                 break
-            state = advance(state, record)
+            scan.state = advance(scan.state, record)
         except CorruptData as error:
             scan.broken = version
-            scan.findings.append(_unreadable(scan, version, state.nonce, error))
-            break
-    scan.state = state
+            scan.findings.append(_unreadable(scan, version, error))
+            return
+    if version < last:
+        scan.broken = version
+        path, found = layout.record_path(version), f"none, although there are records up to version {last}"
+        scan.findings.append(find("missing-record", path, "a record", found, Action("cut-log", version=version)))
 
 
-def _hole(version: int, last: int) -> Finding:
-    path = layout.record_path(version)
-    found = f"none, although there are records up to version {last}: somebody deleted it"
-    remedy = (
-        f"{_RESTORE}; if there is none, {ACCEPT} puts the later records aside, and the files that they made visible"
-    )
-    return Finding("missing-record", path, "a record", found, "error", remedy, "on request", (CutLog(version),))
-
-
-def _unreadable(scan: LogScan, version: int, nonce: str, error: CorruptData) -> Finding:
-    code, path, remedy = "damaged-record", error.path, _RESTORE
-    try:
-        record = scan.read(version)
-    except CorruptData:
-        record = None
-    if record is not None and record.previous_nonce not in {None, nonce}:
-        code, path = "foreign-record", layout.record_path(version - 1)
-        remedy = (
-            f"Version {version} follows a record that is not the one of version {version - 1}: that was lost, and "
-            f"another commit took its number. Restore version {version - 1} from a copy, in the place of the one there"
-        )
-    remedy += f"; if there is no copy, {ACCEPT} puts the records from version {version} on aside"
-    return Finding(code, path, error.expected, error.found, "error", remedy, "on request", (CutLog(version),))
+def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
+    record, action = scan.readable(version), Action("cut-log", version=version)
+    if record is not None and record.previous_nonce not in {None, scan.state.nonce}:
+        path = layout.record_path(version - 1)
+        return find("foreign-record", path, error.expected, error.found, action)
+    return find("damaged-record", error.path, error.expected, error.found, action)
 
 
 def _look_beyond(scan: LogScan) -> None:
@@ -206,67 +193,35 @@ def _look_beyond(scan: LogScan) -> None:
     scan.misleading |= scan.beyond.keys()
     if not scan.beyond or scan.broken is not None:
         return
-    last = max(scan.beyond.values())
-    path = next(path for path, version in scan.beyond.items() if version == last)
-    remedy = (
-        f"Restore the newest records from a copy, with all of {layout.META}; if there is none, {ACCEPT} takes version "
-        f"{head} for the newest"
-    )
-    scan.findings.append(
-        Finding(
-            "lost-records",
-            layout.LOG,
-            f"version {last}, which {path!r} knows",
-            f"version {head} as the newest one",
-            "error",
-            remedy,
-            "on request",
-            tuple(map(MoveAside, sorted(scan.beyond))),
-        )
-    )
+    last, path = max((last, path) for path, last in scan.beyond.items())
+    expected, found = f"version {last}, which {path!r} knows", f"version {head} as the newest one"
+    actions = (Action("move-aside", path) for path in sorted(scan.beyond))
+    scan.findings.append(find("lost-records", layout.LOG, expected, found, *actions))
 
 
-def _check_hint(scan: LogScan) -> None:
+def _check_hint(scan: LogScan) -> Iterable[Finding]:
     fs, path = scan.log.fs, layout.PUBLISHED_HINT
     if path in scan.beyond or not fs.exists(path):
         return
-    hint = read_published(fs)
-    if hint is None:
-        found = "something else"
-    elif hint.version in scan.versions and (record := _read_quietly(scan, hint.version)) is not None:
+    found, hint = "something else", read_published(fs)
+    if hint is not None:
+        record = scan.readable(hint.version) if hint.version in scan.versions else None
+        if record is None:
+            return
         if record.nonce == hint.nonce:
             scan.published = hint.version
             return
         found = f"version {hint.version} of another history"
-    else:
-        return
     scan.misleading.add(path)
-    expected = "the newest published version"
-    actions = (MoveAside(path), Rebuild("hint"))
-    scan.findings.append(Finding("bad-hint", path, expected, found, "warning", REPAIR, "yes", actions))
+    yield find("bad-hint", path, "the newest published version", found, *_anew(path, "hint"))
 
 
-def _read_quietly(scan: LogScan, version: int) -> Record | None:
-    try:
-        return scan.read(version)
-    except CorruptData:
-        return None
-
-
-def _check_horizon(scan: LogScan) -> None:
+def _check_horizon(scan: LogScan) -> Iterable[Finding]:
     newest = created_ms(scan.log, scan.state.version) if scan.state.version >= 0 else None
-    now_ms = max(scan.log.clock.now_ms(), newest or 0)
-    if scan.state.horizon_ms > now_ms:
-        ahead_s = (scan.state.horizon_ms - now_ms) // 1000
-        scan.findings.append(
-            Finding(
-                "horizon-ahead",
-                layout.LOG,
-                "a vacuum horizon in the past",
-                f"one {ahead_s} s in the future: a vacuum ran while the store's clock was ahead, and commits fail",
-                "error",
-                REPAIR,
-                "yes",
-                (LowerHorizon(),),
-            )
+    ahead_ms = scan.state.horizon_ms - max(scan.log.clock.now_ms(), newest or 0)
+    if ahead_ms > 0:
+        found = (
+            f"one {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and commits fail"
         )
+        expected = "a vacuum horizon in the past"
+        yield find("horizon-ahead", layout.LOG, expected, found, Action("lower-horizon"))

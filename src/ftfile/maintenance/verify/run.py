@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import CorruptData
-from ftfile.maintenance.verify.content import compare_content
-from ftfile.maintenance.verify.files import compare_files, tell_of_others, tell_of_stage
-from ftfile.maintenance.verify.findings import Finding, Rebuild, VerifyReport
-from ftfile.maintenance.verify.history import read_history
-from ftfile.maintenance.verify.listing import Files, list_files
-from ftfile.maintenance.verify.log_scan import REPAIR, scan_log
+from ftfile.commit.places import has_content
+from ftfile.commit.read.snapshot import open_add, snapshot_at
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
+from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
+from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
+from ftfile.maintenance.verify.history import WHOLE, History, read_history
+from ftfile.maintenance.verify.log_scan import scan_log
+from ftfile.parts.reader import read_add
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    import pyarrow as pa
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
-    from ftfile.maintenance.verify.history import History
     from ftfile.maintenance.verify.log_scan import LogScan
 
 __all__ = ("verify",)
 
 # A vacuum may run at any look.
 TRIES = 5
-_ORDER = {"error": 0, "warning": 1, "info": 2}
-_WHOLE = (1 << 64) - 1
 
 
 def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
-    """Hold what is on storage against what the log says. Nothing is written; safe beside running queries.
+    """Return what differs between storage and the log. Nothing is written; safe beside running queries.
 
     Args:
         fs: of the directory.
@@ -57,9 +62,8 @@ def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
 
 def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     scan = scan_log(fs)
-    quarantined = sum(info.path.endswith(".quarantined") for info in list_or_empty(fs, layout.QUARANTINE))
     if scan.broken is not None:
-        return _report(scan, scan.findings, quarantined, full=full)
+        return _report(scan, scan.findings, History(), None, full=full)
     files = list_files(fs)
     history = read_history(scan, files.visible, files.staged)
     findings = [*scan.findings, *history.findings]
@@ -67,45 +71,40 @@ def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     try:
         snapshot = snapshot_at(reader, scan.state)
     except CorruptData as error:
-        findings.append(_unreadable(scan, error))
-        return _report(scan, findings, quarantined, full=full, history=history)
+        findings.append(_wrong_ranges(scan, error.path, error.expected, error.found))
+        return _report(scan, findings, history, None, full=full)
     compare_files(files, snapshot.adds.values(), lambda add: reader.read_on().is_live(add, scan.state.version))
-    if history.live_sum is not None and history.live_sum != files.live_sum & _WHOLE:
-        findings.append(_other_story(scan))
+    if history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
+        findings.append(_wrong_ranges(scan, layout.RANGES, "the rows that the records say", "others"))
     _forget_newer(reader, scan, files)
     tell_of_stage(files, history)
     tell_of_others(files, history, scan.published)
     findings += files.findings
     if full:
-        known = {finding.path for finding in files.findings}
-        findings += compare_content(fs, snapshot, known)
-    return _report(scan, findings, quarantined, full=full, history=history, files=files)
+        findings += _compare_content(fs, snapshot, {finding.path for finding in files.findings})
+    return _report(scan, findings, history, files, full=full)
 
 
 def _report(
-    scan: LogScan,
-    findings: list[Finding],
-    quarantined: int,
-    *,
-    full: bool,
-    history: History | None = None,
-    files: Files | None = None,
+    scan: LogScan, findings: list[Finding], history: History, files: Files | None, *, full: bool
 ) -> VerifyReport:
     found = files if files is not None else Files(scan.log.fs)
     return VerifyReport(
         version=scan.state.version,
         oldest_version=scan.state.log_start,
-        records=history.records if history is not None else 0,
+        records=history.records,
         files=found.parts,
         segments=found.segments,
         rows=found.rows,
         size_bytes=found.size_bytes,
         unrecorded_files=len(found.staged),
         unrecorded_bytes=sum(found.staged.values()),
-        quarantined_files=quarantined,
+        quarantined_files=sum(
+            info.path.endswith(".quarantined") for info in list_or_empty(scan.log.fs, layout.QUARANTINE)
+        ),
         full=full,
         complete=files is not None,
-        findings=tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity])),
+        findings=tuple(sorted(findings, key=lambda finding: finding.order)),
     )
 
 
@@ -118,18 +117,54 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
             files.staged.pop(add.path, None)
 
 
-def _unreadable(scan: LogScan, error: CorruptData) -> Finding:
+def _wrong_ranges(scan: LogScan, path: str, expected: str, found: str) -> Finding:
+    """Return the finding of ranges with which the newest version cannot be read, or is read wrongly."""
+    finding = find("bad-range", path, expected, found, Action("rebuild-ranges"))
     if scan.state.log_start == 0:
-        actions = (Rebuild("ranges"),)
-        return Finding("bad-range", error.path, error.expected, error.found, "error", REPAIR, "yes", actions)
-    remedy = "The records are not kept: restore the ranges from a copy of the directory"
-    return Finding("bad-range", error.path, error.expected, error.found, "error", remedy)
+        return replace(finding, severity="error")
+    return finding.without_repair("The records are not kept: restore the ranges from a copy of the directory")
 
 
-def _other_story(scan: LogScan) -> Finding:
-    expected, found = "the rows that the records say", "others"
-    if scan.state.log_start == 0:
-        actions = (Rebuild("ranges"),)
-        return Finding("bad-range", layout.RANGES, expected, found, "error", REPAIR, "yes", actions)
-    remedy = "The records are not kept: restore the ranges from a copy of the directory"
-    return Finding("bad-range", layout.RANGES, expected, found, "error", remedy)
+def _compare_content(fs: FileSystem, snapshot: Snapshot, known: Container[str]) -> Iterator[Finding]:
+    """Read every live add, and yield those whose bytes or rows are not what was recorded.
+
+    Args:
+        fs: of the directory.
+        snapshot: of the newest version.
+        known: paths of those that are already known to be damaged or missing.
+
+    Raises:
+        ConfigError: a key is not known.
+    """
+    schema = None if snapshot.schema is None else arrow_schema(snapshot.definitions[snapshot.schema])
+    for add in snapshot.adds.values():
+        if (add.final_path or add.path) in known:
+            continue
+        fault = _fault(fs, add, snapshot.definitions.get(add.encoding), schema)
+        if fault is not None:
+            path, found = fault
+            expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
+            yield lost(add, f"damaged-{add.kind}", expected, found, path if add.kind == "part" else "")
+
+
+def _fault(
+    fs: FileSystem, add: Add, encoding: dict[str, Any] | None, schema: pa.Schema | None
+) -> tuple[str, str] | None:
+    """Return where an add lies and how its content differs, or None."""
+    try:
+        path = open_add(add, fs.stat).path
+        if add.kind == "part" and not has_content(fs, path, add):
+            return (path, "other bytes") if fs.exists(path) else None
+        if schema is None or not isinstance(encoding, dict):
+            return None
+        for _ in read_add(fs, add, encoding, schema):
+            pass
+    except ConfigError:
+        raise
+    except CorruptData as error:
+        return error.path, error.found
+    except NotFound:
+        return None  # it moves at this moment
+    except FtfileError as error:
+        return add.path, str(error)
+    return None

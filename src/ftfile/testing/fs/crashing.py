@@ -16,33 +16,30 @@ The file system that a state gives is a crashing one again, so recovery itself c
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import AlreadyExists, NotFound
-from ftfile.fs.api import Capabilities, FileInfo, FileSystem
-from ftfile.fs.paths import parent_of, require_valid
+from ftfile.fs.api import Capabilities
 from ftfile.testing.clock import SeededIds
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.disk import Disk, Operation, Replay
-from ftfile.testing.fs.tree import DIRECTORY, Tree
-from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFile
+from ftfile.testing.fs.tree import Tree
+from ftfile.testing.fs.volume import STREAMS, Volume
+from ftfile.testing.fs.volume_filesystem import VolumeFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ftfile.core.clock import Clock
-    from ftfile.fs.api import InputFile, OutputStream
     from ftfile.testing.fs.disk import Loss
     from ftfile.testing.fs.volume import Store
 
 __all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kill_states")
 
 
-class CrashingFileSystem(PickledByReference, FileSystem):
+class CrashingFileSystem(PickledByReference, VolumeFileSystem):
     """Files in memory with a journal of steps; a pickled copy is the object itself, in the same process.
 
     Args:
@@ -67,11 +64,7 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         history: Iterable[Operation] = (),
         notes: tuple[str, ...] = (),
     ) -> None:
-        self._volume = Volume(Disk(Tree(), {}) if disk is None else disk, clock)
-        self._notes = notes
-        self.context = dataclasses.replace(SYSTEM, clock=clock)
-        self._store = store
-        self._capabilities = Capabilities(
+        capabilities = Capabilities(
             driver="crashing",
             shared_between_processes=False,
             durability="hsync" if "hsync" in STREAMS[store].offered else "close",
@@ -83,14 +76,11 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             implied_directories=store == "s3",
             copy_bytes_min=int(store == "s3"),
         )
+        super().__init__(Volume(Disk(Tree(), {}) if disk is None else disk, clock), store, capabilities)
+        self._notes = notes
         for operation in history:
             self._volume.do(operation)
         self.first_point = len(self.journal)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Return those of a local disk, or of a store whose names need no sync."""
-        return self._capabilities
 
     @property
     def journal(self) -> list[Operation]:
@@ -105,118 +95,6 @@ class CrashingFileSystem(PickledByReference, FileSystem):
         """Return 16 bytes that are equal for file systems of equal names and contents."""
         with self._volume.lock:
             return self._volume.live.digest()
-
-    def create(self, path: str) -> OutputStream:
-        """Open a new file for writing."""
-        with self._volume.lock:
-            if self._store == "s3":
-                require_valid("create", path)
-                return STREAMS[self._store](path, self._volume, 0)
-            self._volume.live.tree.require_free("create", path)
-            return STREAMS[self._store](path, self._volume, self._volume.create(path))
-
-    def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
-        with self._volume.lock:
-            number = self._volume.live.tree.file_at("open", path)
-            return VolumeFile(path, self._volume, number)
-
-    def read(self, path: str) -> bytes:
-        """Return all bytes of a file in one go."""
-        with self._volume.lock:
-            live = self._volume.live
-            return live.inodes[live.tree.file_at("open", path)].content
-
-    def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`."""
-        with self._volume.lock:
-            number = self._volume.live.tree.number_at("stat", path)
-            if number == DIRECTORY and not self._is_there(path):
-                raise NotFound("stat", path, "nothing is there")
-            return self._info(path, number)
-
-    def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory."""
-        with self._volume.lock:
-            children = self._volume.live.tree.children("list", path)
-            return [self._info(child, number) for child, number in children if number or self._is_there(child)]
-
-    def make_directories(self, path: str) -> None:
-        """Create the directory and its parents; idempotent."""
-        with self._volume.lock:
-            missing = self._volume.live.tree.missing_directories("make_directories", path)
-            for directory in () if self._store == "s3" else missing:
-                self._volume.do(Operation("mkdir", directory))
-
-    def sync_directory(self, path: str) -> None:
-        """Make all names in the directory durable."""
-        with self._volume.lock:
-            if self._store == "s3":
-                require_valid("sync_directory", path)
-                return
-            self._volume.live.tree.children("sync_directory", path)
-            self._volume.do(Operation("sync_directory", path))
-
-    def rename(self, source: str, target: str) -> None:
-        """Move a file, never over anything."""
-        with self._volume.lock:
-            number = self._volume.live.tree.file_at("rename", source)
-            if self._store == "s3":
-                require_valid("rename", target)
-                self._copy_and_delete(source, number, target)
-                return
-            self._volume.live.tree.require_free("rename", target)
-            self._volume.do(Operation("rename", source, target, number))
-
-    def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole, durable file by the steps of the driver: a crash may come between any two."""
-        with self._volume.lock:
-            require_valid("create_exclusive", path)
-            if self._store == "s3":
-                self._require_free("create_exclusive", path)
-                self._volume.make_object(path, content)
-                return
-            parent = parent_of(path)
-            temporary, number = self._volume.create_temporary(parent)
-            self._volume.append(temporary, number, content)
-            self._volume.hsync(temporary, number)
-            taken = self._volume.live.tree.find(path) is not None
-            if not taken:
-                self._volume.do(Operation("link" if self._store == "disk" else "rename", temporary, path, number))
-            if taken or self._store == "disk":
-                self._volume.do(Operation("unlink", temporary))
-            if taken:
-                raise AlreadyExists("create_exclusive", path, "something is there already")
-            if self._store == "disk":
-                self._volume.do(Operation("sync_directory", parent))
-
-    def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there; never durable."""
-        with self._volume.lock:
-            require_valid("put", path)
-            if self._store == "s3":
-                self._volume.make_object(path, content)
-                return
-            if self._volume.live.tree.find(path) is None:
-                self._volume.live.tree.require_free("put", path)
-                self._volume.create(path)
-            self._volume.replace(path, self._volume.live.tree.file_at("put", path), content)
-
-    def delete(self, path: str) -> None:
-        """Delete a file."""
-        with self._volume.lock:
-            self._volume.live.tree.file_at("delete", path)
-            self._volume.do(Operation("unlink", path))
-
-    def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty."""
-        with self._volume.lock:
-            if self._store == "s3":
-                require_valid("remove_directory", path)
-                return not self._is_there(path)
-            if self._volume.live.tree.removable("remove_directory", path):
-                self._volume.do(Operation("rmdir", path))
-            return self._volume.live.tree.find(path) is None
 
     def states(self) -> Iterator[tuple[int, tuple[str, ...], Replay]]:
         """Yield each moment since `first_point`: its number, the notes until then, and the disk."""
@@ -247,38 +125,6 @@ class CrashingFileSystem(PickledByReference, FileSystem):
             history=self.journal[:point],
             notes=self._notes,
         )
-
-    def _copy_and_delete(self, source: str, number: int, target: str) -> None:
-        inode = self._volume.live.inodes[number]
-        there = self._volume.live.tree.find(target)
-        # A rename that was left half-way is finished.
-        is_copied = there and source != target and self._volume.live.inodes[there].identity == inode.identity
-        if not is_copied:
-            self._require_free("rename", target)
-            self._volume.make_object(target, inode.content, inode.identity)
-        self._volume.do(Operation("unlink", source))
-
-    def _require_free(self, operation: str, path: str) -> None:
-        if self._volume.live.tree.find(path):
-            raise AlreadyExists(operation, path, "something is there already")
-
-    def _is_there(self, directory: str) -> bool:
-        """Say whether a directory is there; where they are implied, one is when something is in it."""
-        tree = self._volume.live.tree
-        if self._store != "s3" or not directory:
-            return True
-        return any(
-            number != DIRECTORY or self._is_there(child)
-            for child, number in (tree.children("list", directory) if directory in tree.directories else ())
-        )
-
-    def _info(self, path: str, number: int) -> FileInfo:
-        if number == DIRECTORY:
-            return FileInfo(path, 0, 0, is_directory=True)
-        inode = self._volume.live.inodes[number]
-        identity = {"disk": number, "s3": inode.identity}.get(self._store)
-        told = None if identity is None else str(identity)
-        return FileInfo(path, len(inode.content), inode.modified_ms, identity=told)
 
 
 @dataclass(frozen=True, slots=True)

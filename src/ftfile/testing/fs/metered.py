@@ -1,4 +1,4 @@
-"""Counting: how many calls, how long they took, how many bytes moved."""
+"""Counting: how many calls, and how many bytes moved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.core.clock import Clock
     from ftfile.fs.api import FileSystem, InputFile, OutputStream
 
 __all__ = ("Counters", "MeteredFileSystem")
@@ -26,15 +25,11 @@ class Counters:
 
     Attributes:
         calls: calls begun.
-        failures: calls that raised.
-        seconds: time spent inside; calls side by side add up.
         bytes_read: returned by `read` and `read_at`.
         bytes_written: accepted by `write`, `put` and `create_exclusive`.
     """
 
     calls: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=dict)
     bytes_read: int = 0
     bytes_written: int = 0
 
@@ -44,13 +39,11 @@ class MeteredFileSystem(WrapperFileSystem):
 
     Args:
         inner: the file system that does the work.
-        clock: measures the seconds; that of the inner file system by default.
     """
 
-    def __init__(self, inner: FileSystem, clock: Clock | None = None) -> None:
+    def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
         self.counters = Counters()
-        self._clock = clock or inner.context.clock
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, object]:
@@ -60,19 +53,11 @@ class MeteredFileSystem(WrapperFileSystem):
         self.__dict__.update(state, _lock=threading.Lock())
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, count it and time it."""
+        """Run `call`, and count it."""
         del path
-        started_s = self._clock.monotonic_s()
-        failed = True
-        try:
-            result = call()
-            failed = False
-        finally:
-            elapsed_s = self._clock.monotonic_s() - started_s
-            with self._lock:
-                self.counters.calls[operation] += 1
-                self.counters.failures[operation] += failed
-                self.counters.seconds[operation] = self.counters.seconds.get(operation, 0.0) + elapsed_s
+        with self._lock:
+            self.counters.calls[operation] += 1
+        result = call()
         if operation in {"read", "read_at"} and isinstance(result, bytes):
             with self._lock:
                 self.counters.bytes_read += len(result)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("STREAMS", "Store", "Volume", "VolumeFile")
 
-Store = Literal["disk", "hdfs", "webhdfs", "s3"]
+Store = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
 
 
 class Volume:
@@ -24,10 +24,12 @@ class Volume:
     Args:
         base: what is durable at the beginning; it is not changed.
         clock: gives modification times.
+        journals: steps are written down; without that, files that lost their names are forgotten.
     """
 
-    def __init__(self, base: Disk, clock: Clock) -> None:
+    def __init__(self, base: Disk, clock: Clock, *, journals: bool = True) -> None:
         self.base = base
+        self._journals = journals
         self.live = base.copy()
         self.journal: list[Operation] = []
         self.clock = clock
@@ -37,14 +39,18 @@ class Volume:
     def do(self, operation: Operation) -> None:
         """Do one step and write it into the journal."""
         with self.lock:
+            nameless = self.live.tree.find(operation.path) if operation.kind == "unlink" else None
             apply(self.live, operation)
-            self.journal.append(operation)
+            if self._journals:
+                self.journal.append(operation)
+            elif nameless is not None:
+                del self.live.inodes[nameless]
             self._last_number = max(self._last_number, operation.number)
 
-    def create(self, path: str) -> int:
-        """Make an empty file and return its number; the name must be free."""
+    def create(self, path: str, content: bytes = b"") -> int:
+        """Make a file and return its number; the name must be free."""
         number = self._last_number + 1
-        self.do(Operation("create", path, "", number, Inode(b"", self.clock.now_ms())))
+        self.do(Operation("create", path, "", number, Inode(content, self.clock.now_ms())))
         return number
 
     def make_object(self, path: str, content: bytes, identity: int | None = None) -> None:
@@ -68,6 +74,14 @@ class Volume:
         path = join(directory, f".{self._last_number + 1:032x}.tmp")
         self.live.tree.require_free("create_exclusive", path)
         return path, self.create(path)
+
+    def content_of(self, operation: str, path: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self.live.inodes[self.live.tree.file_at(operation, path)].content
 
     def append(self, path: str, number: int, data: bytes) -> None:
         """Write at the end of a file."""
@@ -160,8 +174,7 @@ class _ObjectStream(_BufferingStream, CopyingStream):
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
         with self._volume.lock:
-            source = VolumeFile(path, self._volume, self._volume.live.tree.file_at("copy_from", path))
-        copied = source.read_at(offset, length)
+            copied = self._volume.content_of("copy_from", path)[offset : offset + length]
         if len(copied) != length:
             raise NotFound("copy_from", path, f"{len(copied)} bytes are at {offset}, not {length}")
         self._buffer += copied
@@ -176,8 +189,15 @@ class _ObjectStream(_BufferingStream, CopyingStream):
         return True
 
 
+class _MemoryStream(_VolumeStream):
+    """Writes what lasts as long as the process."""
+
+    offered = frozenset({"hflush", "abort"})
+
+
 STREAMS: dict[Store, type[_VolumeStream]] = {
     "disk": _VolumeStream,
+    "memory": _MemoryStream,
     "hdfs": _BufferingStream,
     "webhdfs": _UploadingStream,
     "s3": _ObjectStream,
@@ -185,20 +205,19 @@ STREAMS: dict[Store, type[_VolumeStream]] = {
 
 
 class VolumeFile(InputFile):
-    """Reads a file of a volume, whatever becomes of its name."""
+    """Reads a file of a volume as it was when it was opened, whatever becomes of its name."""
 
-    def __init__(self, path: str, volume: Volume, number: int) -> None:
+    def __init__(self, path: str, content: bytes) -> None:
         self.path = path
-        self.size_bytes = len(volume.live.inodes[number].content)
-        self._volume: Volume | None = volume
-        self._number = number
+        self.size_bytes = len(content)
+        self._content: bytes | None = content
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`."""
-        if self._volume is None:
+        if self._content is None:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
-        return self._volume.live.inodes[self._number].content[offset : min(offset + length, self.size_bytes)]
+        return self._content[offset : offset + length]
 
     def close(self) -> None:
         """Release the file; idempotent."""
-        self._volume = None
+        self._content = None

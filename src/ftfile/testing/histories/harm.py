@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import to_checked_text
 from ftfile.commit.log.bases import list_bases
@@ -13,7 +14,6 @@ from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.maintenance.repair.run import repair
 from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES
 from ftfile.testing.histories.writing import require_refused
-from ftfile.testing.log_check import children
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _remove_bucket(world: World, step: Step) -> None:
 
 
 def _remove_tree(world: World, directory: str) -> None:
-    for child in children(world.raw, directory):
+    for child in list_or_empty(world.raw, directory):
         if child.is_directory:
             _remove_tree(world, child.path)
         else:
@@ -91,7 +91,7 @@ def _remove_tree(world: World, directory: str) -> None:
 def _remove_retired(world: World, step: Step) -> None:
     """Copy the directory by a tool that leaves out empty directories, or directories of rubbish."""
     del step
-    if not children(world.raw, layout.RETIRED):
+    if not list_or_empty(world.raw, layout.RETIRED):
         _remove_tree(world, layout.RETIRED)
 
 
@@ -199,7 +199,7 @@ def _damage_part(world: World, step: Step) -> None:
 
 def _damage_range(world: World, step: Step) -> None:
     """Change a byte of a range, while every record is there."""
-    ranges = children(world.raw, layout.RANGES)
+    ranges = list_or_empty(world.raw, layout.RANGES)
     if ranges and world.head().log_start == 0:
         chosen = ranges[step.pick(0, len(ranges))].path
         _damage(world, chosen, step.pick(1, 1_000) % max(1, world.raw.stat(chosen).size_bytes), 1)

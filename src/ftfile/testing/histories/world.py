@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -13,7 +14,7 @@ from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.histories.oracle import Oracle
 from ftfile.testing.histories.troubles import TroubledFileSystem
 from ftfile.testing.liveness import DueWatch, RowFacts, Rules
-from ftfile.testing.log_check import InvariantViolation, children
+from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class World:
     def files(self, directory: str) -> list[str]:
         """Return the paths of all files below a directory."""
         found: list[str] = []
-        for child in children(self.raw, directory):
+        for child in list_or_empty(self.raw, directory):
             found += self.files(child.path) if child.is_directory else [child.path]
         return found
 

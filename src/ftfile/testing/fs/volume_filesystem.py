@@ -1,0 +1,187 @@
+"""The port on a volume in memory: what the memory driver and the crashing file system share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import AlreadyExists, NotFound
+from ftfile.fs.api import FileInfo, FileSystem
+from ftfile.fs.paths import parent_of, require_valid
+from ftfile.testing.fs.disk import Operation
+from ftfile.testing.fs.tree import DIRECTORY
+from ftfile.testing.fs.volume import STREAMS, VolumeFile
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import Capabilities, InputFile, OutputStream
+    from ftfile.testing.fs.volume import Store, Volume
+
+__all__ = ("VolumeFileSystem",)
+
+
+class VolumeFileSystem(FileSystem):
+    """A file system on a volume, as `store` has it.
+
+    Args:
+        volume: where the files are.
+        store: see `CrashingFileSystem`.
+        capabilities: what it can do.
+    """
+
+    def __init__(self, volume: Volume, store: Store, capabilities: Capabilities) -> None:
+        self.context = dataclasses.replace(SYSTEM, clock=volume.clock)
+        self._volume = volume
+        self._store = store
+        self._capabilities = capabilities
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return those of a local disk, or of a store whose names need no sync."""
+        return self._capabilities
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file for writing."""
+        with self._volume.lock:
+            if self._store == "s3":
+                require_valid("create", path)
+                return STREAMS[self._store](path, self._volume, 0)
+            self._volume.live.tree.require_free("create", path)
+            return STREAMS[self._store](path, self._volume, self._volume.create(path))
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading."""
+        with self._volume.lock:
+            return VolumeFile(path, self._volume.content_of("open", path))
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file in one go."""
+        with self._volume.lock:
+            return self._volume.content_of("open", path)
+
+    def stat(self, path: str) -> FileInfo:
+        """Return what is at `path`."""
+        with self._volume.lock:
+            number = self._volume.live.tree.number_at("stat", path)
+            if number == DIRECTORY and not self._is_there(path):
+                raise NotFound("stat", path, "nothing is there")
+            return self._info(path, number)
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory."""
+        with self._volume.lock:
+            children = self._volume.live.tree.children("list", path)
+            return [self._info(child, number) for child, number in children if number or self._is_there(child)]
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; idempotent."""
+        with self._volume.lock:
+            missing = self._volume.live.tree.missing_directories("make_directories", path)
+            for directory in () if self._store == "s3" else missing:
+                self._volume.do(Operation("mkdir", directory))
+
+    def sync_directory(self, path: str) -> None:
+        """Make all names in the directory durable."""
+        with self._volume.lock:
+            if self._store == "s3":
+                require_valid("sync_directory", path)
+                return
+            self._volume.live.tree.children("sync_directory", path)
+            self._volume.do(Operation("sync_directory", path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, never over anything."""
+        with self._volume.lock:
+            number = self._volume.live.tree.file_at("rename", source)
+            if self._store == "s3":
+                require_valid("rename", target)
+                self._copy_and_delete(source, number, target)
+                return
+            self._volume.live.tree.require_free("rename", target)
+            self._volume.do(Operation("rename", source, target, number))
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole, durable file by the steps of the driver: a crash may come between any two."""
+        with self._volume.lock:
+            require_valid("create_exclusive", path)
+            if self._store == "s3":
+                self._require_free("create_exclusive", path)
+                self._volume.make_object(path, content)
+                return
+            if self._store == "memory":
+                self._volume.live.tree.require_free("create_exclusive", path)
+                self._volume.create(path, content)
+                return
+            parent = parent_of(path)
+            temporary, number = self._volume.create_temporary(parent)
+            self._volume.append(temporary, number, content)
+            self._volume.hsync(temporary, number)
+            taken = self._volume.live.tree.find(path) is not None
+            if not taken:
+                self._volume.do(Operation("link" if self._store == "disk" else "rename", temporary, path, number))
+            if taken or self._store == "disk":
+                self._volume.do(Operation("unlink", temporary))
+            if taken:
+                raise AlreadyExists("create_exclusive", path, "something is there already")
+            if self._store == "disk":
+                self._volume.do(Operation("sync_directory", parent))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint over whatever is there; never durable."""
+        with self._volume.lock:
+            require_valid("put", path)
+            if self._store == "s3":
+                self._volume.make_object(path, content)
+                return
+            if self._volume.live.tree.find(path) is None:
+                self._volume.live.tree.require_free("put", path)
+                self._volume.create(path)
+            self._volume.replace(path, self._volume.live.tree.file_at("put", path), content)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        with self._volume.lock:
+            self._volume.live.tree.file_at("delete", path)
+            self._volume.do(Operation("unlink", path))
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove a directory if it is empty."""
+        with self._volume.lock:
+            if self._store == "s3":
+                require_valid("remove_directory", path)
+                return not self._is_there(path)
+            if self._volume.live.tree.removable("remove_directory", path):
+                self._volume.do(Operation("rmdir", path))
+            return self._volume.live.tree.find(path) is None
+
+    def _copy_and_delete(self, source: str, number: int, target: str) -> None:
+        inode = self._volume.live.inodes[number]
+        there = self._volume.live.tree.find(target)
+        # A rename that was left half-way is finished.
+        is_copied = there and source != target and self._volume.live.inodes[there].identity == inode.identity
+        if not is_copied:
+            self._require_free("rename", target)
+            self._volume.make_object(target, inode.content, inode.identity)
+        self._volume.do(Operation("unlink", source))
+
+    def _require_free(self, operation: str, path: str) -> None:
+        if self._volume.live.tree.find(path):
+            raise AlreadyExists(operation, path, "something is there already")
+
+    def _is_there(self, directory: str) -> bool:
+        """Return True if a directory is there; where they are implied, one is when something is in it."""
+        tree = self._volume.live.tree
+        if self._store != "s3" or not directory:
+            return True
+        return any(
+            number != DIRECTORY or self._is_there(child)
+            for child, number in (tree.children("list", directory) if directory in tree.directories else ())
+        )
+
+    def _info(self, path: str, number: int) -> FileInfo:
+        if number == DIRECTORY:
+            return FileInfo(path, 0, 0, is_directory=True)
+        inode = self._volume.live.inodes[number]
+        identity = {"disk": number, "memory": number, "s3": inode.identity}.get(self._store)
+        told = None if identity is None else str(identity)
+        return FileInfo(path, len(inode.content), inode.modified_ms, identity=told)
