@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import is_name_of_code, load
-from ftfile.sink.naming.endings import ending_fault
 from ftfile.sink.naming.facts import MORE_DIGITS, first_part
-from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, name_fault
+from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, ending_fault, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 
 if TYPE_CHECKING:
