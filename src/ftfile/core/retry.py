@@ -41,7 +41,7 @@ class RetryPolicy:
             raise ConfigError(f"{self}: attempts and growth are at least 1, delays at least 0")
 
     def delay_after_s(self, failures: int) -> float | None:
-        """Return the seconds to wait after so many failures in a row; None means give up."""
+        """Return the seconds to wait after this number of failures in a row; None to give up."""
         if failures >= self.attempts:
             return None
         return float(min(self.delay_s * self.growth ** (failures - 1), self.delay_s_max))

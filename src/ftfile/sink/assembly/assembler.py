@@ -64,7 +64,7 @@ class _PartStage(Protocol):
 
 
 class _Nowhere:
-    """A stage, and the file on it, that forgets what is written."""
+    """A stage, and the file on it, that keeps nothing."""
 
     path = ""
 

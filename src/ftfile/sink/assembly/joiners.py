@@ -51,7 +51,7 @@ class PartJoiner(Protocol):
 
     @property
     def rows(self) -> int:
-        """Return how many are in it."""
+        """Return the number of its rows."""
 
     def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
         """Take rows until the part is full: all, or fewer.
@@ -67,7 +67,7 @@ class PartJoiner(Protocol):
         """
 
     def is_full(self) -> bool:
-        """Say whether the part has reached a limit."""
+        """Return True if the part has reached a limit."""
 
     def finish(self) -> None:
         """Write what is missing; does not close the file."""
@@ -92,13 +92,13 @@ def make_joiner(
 
 
 def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
-    """Say whether one frame of all that is in some readers is a tenth smaller than they are."""
+    """Return True if one frame of all sampled data is a tenth smaller than the samples."""
     if len(sample) < 2 or not chain.framing:  # noqa: PLR2004 - there is nothing to merge
         return False
     try:
         merged = chain.frame(b"".join(map(chain.open_frames, sample)))
     except BadStream:
-        return False  # whoever takes the reader in says which it is
+        return False  # the joiner that takes it names the segment
     return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))
 
 

@@ -76,7 +76,7 @@ class Bucketing:
 
     @property
     def is_single(self) -> bool:
-        """Say whether all rows go to one bucket, the directory itself."""
+        """Return True if all rows go to one bucket, the directory itself."""
         return not (self.partition_by or self.pattern or self.user_class or self.file_name)
 
     def definition(self) -> dict[str, Any]:

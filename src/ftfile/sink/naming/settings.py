@@ -95,7 +95,7 @@ class Naming:
 
     @property
     def uses_numbers(self) -> bool:
-        """Say whether the log must remember how many parts a bucket has had; a function may ask for it."""
+        """Return True if the log must count the parts of each bucket; a function may ask for the number."""
         return self.function is not None or self.template.uses("number")
 
     @property
@@ -104,7 +104,7 @@ class Naming:
         return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
 
     def stem_bytes_max(self, extension: str) -> int:
-        """Return how long the part of a name may be that records say; of a function it is not known."""
+        """Return the bytes that records may give to a name; the limit of names where a function makes them."""
         if self.function is not None:
             return NAME_BYTES_MAX
         around = self.template.fill(first_part("", "bucket", extension))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("RollingPlanner",)
 
-# Records repeat the jobs of other queries for so many versions.
+# Versions for which records repeat the jobs of other queries.
 AWAITED_RECORDS = 1_000
 _OTHER_ENCODING, _TOO_MANY_OPEN, _EVENT_TIME = "encoding", "openSegments", "eventTime"
 

@@ -25,7 +25,7 @@ class PartWriter:
     """Spreads the rows of one attempt over parts: one for each bucket, more where one would pass a limit.
 
     Where there are buckets, rows are collected and routed many at a time, since routing a few is slow; then each
-    bucket's rows go to its open part. When so many parts are open that more would take too much memory, or too many
+    bucket's rows go to its open part. When further parts would take too much memory or too many
     files, the rows of further buckets wait for the end, and their parts are written one after the other.
     """
 
@@ -70,11 +70,11 @@ class PartWriter:
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how much memory the unwritten rows of all buckets take."""
+        """Return the bytes that unwritten rows of all buckets take in memory."""
         return self._later.held_bytes + self._parts_bytes
 
     def has_room_for(self, bucket: str) -> bool:
-        """Say whether a part of the bucket is open, or can be, without more open files than there may be."""
+        """Return True if a part of the bucket is open, or can be opened within the limit of open files."""
         return bucket in self._open or len(self._open) < self._open_max
 
     def finish(self) -> None:

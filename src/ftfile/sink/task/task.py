@@ -197,7 +197,7 @@ def _kind(config: SinkConfig, planned: Planned, writer: WriterIdentity) -> str:
 
 
 def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:
-    """Return by what the log would know this write, or None when it is like no other."""
+    """Return this write's identity in the log; None if a retry cannot be recognised."""
     if isinstance(writer, StreamIdentity):
         return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
     return JobAuthor(writer.job_id, config.transaction) if config.transaction is not None else None
@@ -210,7 +210,7 @@ def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAc
 
 
 def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Bring batches to the recorded schema: Spark's has its session's time zone, and says what is never null."""
+    """Yield batches cast to the recorded schema: Spark's has its session's time zone and columns that are never null."""
     for batch in batches:
         if batch.num_rows == 0:
             continue
