@@ -128,7 +128,7 @@ class FilteredFile:
         self._count_moved(plain_bytes, len(frames))
 
     def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
-        """Count what `append` writes to the target itself, outside envelopes: plain bytes, or whole frames of this chain.
+        """Count what `append` writes to the target itself, in no envelope: plain bytes, or whole frames of this chain.
 
         Args:
             append: does it.

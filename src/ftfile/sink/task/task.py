@@ -210,7 +210,7 @@ def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAc
 
 
 def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches cast to the recorded schema: Spark's has its session's time zone and columns that are never null."""
+    """Yield batches cast to the recorded schema: Spark's has its session's time zone, and columns without null."""
     for batch in batches:
         if batch.num_rows == 0:
             continue
