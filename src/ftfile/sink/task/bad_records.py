@@ -20,6 +20,7 @@ from ftfile.core.logs import get_logger
 from ftfile.encoding.partitions.columns import bucket_values
 from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.buckets.api import Fault
+from ftfile.sink.buckets.router import rows_where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,8 +96,8 @@ class BadRecords:
             return rows
         is_good = np.ones(rows.num_rows, np.bool_)
         is_good[[*faults]] = False
-        self.take(self._whole(bucket, _rows_where(rows, ~is_good)), [*faults.values()])
-        return _rows_where(rows, is_good)
+        self.take(self._whole(bucket, rows_where(rows, ~is_good)), [*faults.values()])
+        return rows_where(rows, is_good)
 
     def _whole(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the columns that their bucket says."""
@@ -159,11 +160,7 @@ def _without_oversized(batch: pa.RecordBatch, max_bytes: int, bad: BadRecords) -
         for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
     ]
     bad.take(batch.take(from_numpy(places, pa.int64())), faults)
-    return _rows_where(batch, totals <= max_bytes)
-
-
-def _rows_where(rows: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
-    return rows.take(from_numpy(np.flatnonzero(wanted), pa.int64()))
+    return rows_where(batch, totals <= max_bytes)
 
 
 def value_sizes(array: pa.Array) -> NDArray[np.int64]:

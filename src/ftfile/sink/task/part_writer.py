@@ -5,12 +5,12 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from ftfile.core.errors import UnencodableRows
-from ftfile.sink.task.spill import SpilledRows
+from ftfile.sink.task.spill import SpilledRows, as_one
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ftfile.attempt.stage import OpenPart, Stage
     from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
@@ -90,7 +90,8 @@ class PartWriter:
     def _route(self) -> None:
         if not self._collected:
             return
-        rows, buckets = self._router.route(self._take_collected())
+        self._collected_rows = self._collected_bytes = 0
+        rows, buckets = self._router.route(as_one(self._collected))
         for bucket, start, count in buckets:
             if len(self._direct) < self._open_max:
                 self._direct.add(bucket)
@@ -99,12 +100,6 @@ class PartWriter:
             else:
                 self._later.add(bucket, rows.slice(start, count))
                 self._bound_memory()
-
-    def _take_collected(self) -> pa.RecordBatch:
-        """Return what was collected as one batch, and keep nothing of it."""
-        collected = self._collected
-        self._collected, self._collected_rows, self._collected_bytes = [], 0, 0
-        return pa.Table.from_batches(collected).combine_chunks().to_batches()[0]
 
     def _bound_memory(self) -> None:
         """Where too much is held, write rows that wait for later, then those of the parts that hold most."""
