@@ -67,9 +67,9 @@ class RollingPlanner:
         self.in_progress = 0
         self.is_told = False
 
-    def is_for(self, encoding: str, settings: RollingSettings) -> bool:
+    def is_for(self, encoding: str, settings: RollingSettings, ids: IdSource) -> bool:
         """Return True if this planner was made for the same."""
-        return (self._encoding, self._settings) == (encoding, settings)
+        return (self._encoding, self._settings, self._ids) == (encoding, settings, ids)
 
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
