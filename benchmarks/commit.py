@@ -15,7 +15,7 @@ from benchmarks.spark_session import in_own_process, open_session, run_stream
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.stream_writer import FtFileStreamWriter
+from ftfile.spark.writers import FtFileStreamWriter
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 

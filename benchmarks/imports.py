@@ -35,7 +35,7 @@ WORKER = "import pyarrow, pyspark.worker, pyspark.sql.datasource"
 # The rows come as Spark's do, in Arrow: making them of Python values would import pandas.
 FIRST_TASK = """
 import numpy, pickle, pyarrow
-import ftfile.spark.stream_writer
+import ftfile.spark.writers
 from ftfile.arrays.buffers import from_numpy
 from ftfile.attempt.identity import TaskIdentity
 from ftfile.testing.context import current
@@ -83,7 +83,7 @@ def _steps(directory: Path) -> tuple[Step, ...]:
     return (
         Step("pyarrow", "import pyarrow"),
         Step("pyspark's worker", WORKER, "pyarrow", "import pyarrow"),
-        Step("ftfile", "import ftfile.spark.stream_writer", "pyspark's worker", WORKER),
+        Step("ftfile", "import ftfile.spark.writers", "pyspark's worker", WORKER),
         *first_tasks,
     )
 

@@ -21,7 +21,7 @@ _MEANINGS: dict[Durability, str] = {
 
 
 def durability_of(asked: str, capabilities: Capabilities) -> Durability:
-    """Return what is done to every file of rows before the driver hears of it.
+    """Return the durability of files of rows before the driver hears of them.
 
     Args:
         asked: `auto` for the strongest that the store has, or what is wanted.

@@ -56,7 +56,7 @@ class FingerprintAccumulator:
 
     @property
     def rows(self) -> int:
-        """Return how many rows were taken in."""
+        """Return the number of rows taken in."""
         return self._rows
 
     def update(self, batch: pa.RecordBatch) -> None:

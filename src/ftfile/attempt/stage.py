@@ -56,7 +56,7 @@ class StagedFile:
 
     @property
     def position(self) -> int:
-        """Return how many bytes are in it."""
+        """Return its length in bytes."""
         return self._stream.position
 
     @property
@@ -97,7 +97,7 @@ class OpenPart:
         self.bucket = bucket
         self.rows = 0
         self._chain = chain
-        # Other formats know their size, as far as it can be known: what their encoders hold is in no frame yet.
+        # Columnar formats estimate their own size; line formats are measured by frames.
         self._goes_by_frames = isinstance(file_format, LineFormat) and bool(chain.framing)
         identity = layout.storage_identity("part", file.path)
         self._filtered = FilteredFile(file, chain, identity)
@@ -105,16 +105,16 @@ class OpenPart:
 
     @property
     def size_bytes(self) -> int:
-        """Return how long the file would be, were it ended now."""
+        """Return the length in bytes that the file would have if it ended now."""
         return self._filtered.size_bytes if self._goes_by_frames else self._encoder.size_bytes
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how much memory unwritten rows take."""
+        """Return the bytes that unwritten rows take in memory."""
         return self._encoder.buffered_bytes + self._filtered.buffered_bytes
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Write buffered rows."""
         self._encoder.flush()
         self._filtered.flush()
 
@@ -143,7 +143,7 @@ class OpenPart:
         return taken
 
     def end(self) -> None:
-        """Write what is buffered, and what ends the file."""
+        """Write buffered rows and the end of the file."""
         self._encoder.finish()
         self._filtered.finish()
 
@@ -202,7 +202,7 @@ class Stage:
 
     @property
     def file_bytes(self) -> int:
-        """Return how much memory the store takes for each file that is being written."""
+        """Return the bytes of memory that the store takes for each open file."""
         return self.fs.capabilities.stream_bytes
 
     def create(self, ending: str) -> StagedFile:
@@ -308,6 +308,6 @@ class Stage:
             try:
                 return self.fs.create(path)
             except NotFound:
-                # The batch's first file; or whoever publishes the batch now takes the directory away when it is empty.
+                # The batch's first file; or a publisher of the batch removes the directory while it is empty.
                 self.fs.make_directories(self._directory)
         return self.fs.create(path)

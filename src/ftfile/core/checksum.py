@@ -24,7 +24,7 @@ class Crc32:
         self._value = isal_zlib.crc32(data, self._value)
 
     def extend(self, other: str, length: int) -> None:
-        """Add the next bytes by what is known of them.
+        """Add the next bytes by their checksum and length.
 
         Args:
             other: their checksum.
@@ -47,7 +47,7 @@ def checksum(data: Buffer) -> str:
 
 
 def matches(data: Buffer, expected: str) -> bool:
-    """Say whether `data` has the checksum `expected`.
+    """Return True if `data` has the checksum `expected`.
 
     Raises:
         ValueError: the kind of `expected` is not known to this version.

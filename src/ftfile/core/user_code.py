@@ -14,12 +14,12 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*
 
 
 def is_name_of_code(text: str) -> bool:
-    """Say whether a text has the form `module:name`."""
+    """Return True if a text has the form `module:name`."""
     return _NAME.fullmatch(text) is not None
 
 
 def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever it is called
-    """Return what is called `module:name`.
+    """Return the object called `module:name`.
 
     Raises:
         ConfigError: there is no such thing, or importing its module failed; names the option.

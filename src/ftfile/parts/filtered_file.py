@@ -22,7 +22,7 @@ def chain_of(encoding: Mapping[str, Any], keys: Keys | None = None) -> Chain:
 
 
 def extension_of(encoding: Mapping[str, Any]) -> str:
-    """Return how names of files of an encoding end."""
+    """Return the ending of names of files of an encoding."""
     return format_from_definition(encoding["format"]).extension + chain_of(encoding).extension
 
 
@@ -55,26 +55,26 @@ class FilteredFile:
 
     @property
     def position(self) -> int:
-        """Return how many plain bytes were written."""
+        """Return the number of plain bytes written."""
         return self._plain_bytes
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how many of them are in no frame yet."""
+        """Return the number of plain bytes in no frame yet."""
         return len(self._open)
 
     @property
     def size_bytes(self) -> int:
-        """Return how long the file would be, were it ended now; an estimate while a frame is open."""
+        """Return the length that the file would have if it ended now; an estimate while a frame is open."""
         return self.size_bytes_with(round(len(self._open) * self._ratio))
 
     def size_bytes_with(self, framed_bytes: int) -> int:
-        """Return how long the file would be if so many bytes of frames were appended, and the file ended."""
+        """Return the length of the file with more bytes of frames and its end."""
         size = self._envelope.size_of(self._sealed_bytes + framed_bytes) if self._envelope is not None else None
         return self._target.position - self._start + self._held_bytes + framed_bytes if size is None else size
 
     def framed_room(self, limit_bytes: int) -> int:
-        """Return how many bytes of frames can be appended without passing that size; less than 0 for too long a file.
+        """Return the bytes of frames that fit below that size; less than 0 for too long a file.
 
         No frame is open.
         """
@@ -82,16 +82,16 @@ class FilteredFile:
         return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room
 
     def size_bytes_max(self, plain_bytes: int) -> int:
-        """Return how long the frames would be at most with so many plain bytes more: noise becomes longer."""
+        """Return the greatest length of the file with more plain bytes: noise becomes longer."""
         unframed = len(self._open) + plain_bytes
         return self.size_bytes_with(unframed + unframed // 32 + 640)
 
     def room(self, limit_bytes: int) -> int:
-        """Return how many plain bytes more bring the file to about that size; at least one."""
+        """Return the plain bytes that bring the file to about that size; at least one."""
         return max(1, int((limit_bytes - self.size_bytes) / self._ratio))
 
     def reaches(self, limit_bytes: int) -> bool:
-        """Say whether the file is that long; where an estimate says so, it is made sure of by ending the frame."""
+        """Return True if the file is that long; where an estimate says so, the frame ends and tells."""
         if self.size_bytes < limit_bytes:
             return False
         self.flush()
@@ -128,7 +128,7 @@ class FilteredFile:
         self._count_moved(plain_bytes, len(frames))
 
     def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
-        """Have somebody append what is in no envelope to the target itself: plain bytes, or whole frames of this chain.
+        """Count what `append` writes to the target itself, in no envelope: plain bytes, or whole frames of this chain.
 
         Args:
             append: does it.

@@ -21,8 +21,8 @@ from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
-from ftfile.sink.naming.endings import check_extension
 from ftfile.sink.naming.path_check import PathCheck
+from ftfile.sink.naming.path_rules import check_extension
 from ftfile.sink.publishing.settings import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import rolling_settings
@@ -120,7 +120,7 @@ class SinkConfig:
         )
         if (publishing.direct or overwrite) and config.rolling is not None:
             raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
-        # As it came: what is never null in these rows may be fit for a format that cannot say null.
+        # The schema as it came: columns that are never null fit formats without null.
         left_out = config.left_out
         file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
         return config

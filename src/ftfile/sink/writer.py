@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("SinkWriter", "forget_logs", "open_log", "open_log_to_plan")
+__all__ = ("SinkWriter", "forget_logs", "log_of", "open_log")
 
 LOGS_KEPT = PLANNERS_KEPT = 16
 # Records in which an aborted job is looked for: others may have committed since it did.
@@ -79,8 +79,8 @@ def open_log(
     return _logs[key]
 
 
-def open_log_to_plan(config: SinkConfig, context: Context) -> CommitLog:
-    """Return `open_log` of settings that are not checked against the store yet."""
+def log_of(config: SinkConfig, context: Context) -> CommitLog:
+    """Return `open_log` by a writer's settings, which may not be checked against the store yet."""
     asked = config.publishing
     offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
     return open_log(config.path, context, asked.connection, config.encryption, offered)
@@ -109,7 +109,7 @@ class SinkWriter:
         """
         query_id = read_query_id(config.checkpoint, context)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
-            log = open_log_to_plan(config, context)
+            log = log_of(config, context)
             config = config.for_store(log.fs.capabilities)
             check_paths(config, log.fs.capabilities, log.clock.now_ms())
             log.fs.prove(layout.META)
@@ -146,7 +146,7 @@ class SinkWriter:
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        log = open_log(self.config.path, context, self.config.publishing.settings, self.config.encryption)
+        log = log_of(self.config, context)
         writer = whole[0].identity.writer
         with _context(writer):
             with log.lock:
@@ -174,7 +174,7 @@ class SinkWriter:
         encoding = definition_key(self.config.encoding())
         # Queries that share a directory may share a process, too.
         planner = _planners.pop(key, None)
-        if planner is None or not planner.is_for(encoding, rolling):
+        if planner is None or not planner.is_for(encoding, rolling, context.ids):
             planner = RollingPlanner(writer.query_id, encoding, rolling, context.ids)
         _planners[key] = planner
         if len(_planners) > PLANNERS_KEPT:
@@ -242,7 +242,7 @@ class SinkWriter:
         writer = known[0].identity.writer
         with _context(writer):
             try:
-                log = open_log(self.config.path, context, self.config.publishing.settings, self.config.encryption)
+                log = log_of(self.config, context)
                 version = _version_of(log, writer)
             except FtfileError as error:
                 _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)

@@ -4,35 +4,48 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.commit.format.layout import bucket_directory
+from ftfile.commit.files import list_or_empty, walk
+from ftfile.commit.format import layout
 from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import created_ms, version_at
+from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
+from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.registry import normalise
 from ftfile.parts.reader import read_add
 from ftfile.source.dead_letters import DeadLetter, read_dead_letters
-from ftfile.source.file_states import file_states
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ftfile.commit.format.model import Record
+    from ftfile.commit.format.model import Add, Record
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
-    from ftfile.source.file_states import FileState
 
 __all__ = ("Directory", "FinishedFile", "Version")
+
+FileState: TypeAlias = Literal["published", "pending", "retired", "missing"]
+
+_STATES: dict[Place, FileState] = {
+    Place.PUBLISHED: "published",
+    Place.STAGED: "pending",
+    Place.TAKEN: "pending",
+    Place.IMPOSSIBLE: "pending",
+    Place.RETIRED: "retired",
+    Place.NOWHERE: "missing",
+    Place.DAMAGED: "missing",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +172,13 @@ class Directory:
                 add.final_path or add.path,
                 add.rows,
                 add.length,
-                bucket_directory(add.bucket),
+                layout.bucket_directory(add.bucket),
                 add.origin.query_id,
                 add.origin.last_batch,
                 add.checksum,
                 state,
             )
-            for add, state in zip(parts, file_states(self._fs, parts), strict=True)
+            for add, state in zip(parts, _file_states(self._fs, parts), strict=True)
         ]
 
     def oldest_version(self) -> int:
@@ -220,6 +233,21 @@ class Directory:
     def _rows(self, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         for add in snapshot.adds.values():
             yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema, is_old=is_old)
+
+
+def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
+    """Return the state of each part; lists the stage and every directory of theirs once, and looks for what is odd."""
+    directories = sorted({layout.parent(part.final_path or "") for part in parts})
+    listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
+    sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
+    staged = walk(fs, layout.STAGED)
+    found = [
+        sizes.get(part.final_path or "") == part.length and (part.path not in staged or part.path == part.final_path)
+        for part in parts
+    ]
+    odd = [part for part, is_there in zip(parts, found, strict=True) if not is_there]
+    places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
+    return ["published" if is_there else _STATES[next(places)] for is_there in found]
 
 
 def _schema_of(snapshot: Snapshot, path: str) -> str:

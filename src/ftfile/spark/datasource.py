@@ -40,12 +40,12 @@ class FtFileDataSource(Shipped, DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write."""
-        from ftfile.spark.batch_writer import FtFileBatchWriter  # noqa: PLC0415
+        from ftfile.spark.writers import FtFileBatchWriter  # noqa: PLC0415
 
         return FtFileBatchWriter(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one micro-batch; Spark builds it for the tasks and again for the commit."""
-        from ftfile.spark.stream_writer import FtFileStreamWriter  # noqa: PLC0415
+        from ftfile.spark.writers import FtFileStreamWriter  # noqa: PLC0415
 
         return FtFileStreamWriter(self.options, schema, overwrite=overwrite)

@@ -19,16 +19,18 @@ from ftfile.core.options import parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
-from ftfile.source.plan import pack
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.commit.format.model import Add
 
 __all__ = ("FtFileReader", "committed_schema")
+
+TASK_BYTES = 32 << 20
+OPEN_COST_BYTES = 1 << 20
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
@@ -76,7 +78,7 @@ class FtFileReader(Shipped, DataSourceReader):
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
             _Files(adds, {add.encoding: snapshot.definitions[add.encoding] for add in adds}, columns)
-            for adds in pack(snapshot.adds.values())
+            for adds in _pack(snapshot.adds.values())
         ] or [_Files((), {})]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -89,6 +91,21 @@ class FtFileReader(Shipped, DataSourceReader):
         for add in partition.adds:
             for batch in read_add(fs, add, partition.encodings[add.encoding], recorded, is_old=self._is_old):
                 yield batch.rename_columns(requested.names)
+
+
+def _pack(adds: Iterable[Add]) -> list[tuple[Add, ...]]:
+    """Group adds, in their order, so that a task reads about 32 MiB; opening a file counts like reading one."""
+    tasks: list[tuple[Add, ...]] = []
+    group: list[Add] = []
+    size = 0
+    for add in adds:
+        cost = add.length + OPEN_COST_BYTES
+        if group and size + cost > TASK_BYTES:
+            tasks.append(tuple(group))
+            group, size = [], 0
+        group.append(add)
+        size += cost
+    return [*tasks, tuple(group)] if group else tasks
 
 
 def _key_provider(options: Mapping[str, str]) -> str | None:

@@ -10,6 +10,8 @@ import pytest
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import OPTIONS, parse_options
 from ftfile.core.options.document import to_markdown
+from ftfile.core.options.kinds import FORMATS
+from ftfile.encoding.registry import format_from_options
 
 ROOT = Path(__file__).parents[3]
 
@@ -76,3 +78,13 @@ def test_the_page_of_options_is_current() -> None:
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_has_its_line_in_the_page(option: object) -> None:
     assert f"| `{option.name}` |" in to_markdown()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_have_the_defaults_of_the_table(name: str) -> None:
+    of_format = [option for option in OPTIONS if name in option.formats and option.default is not None]
+    without = format_from_options(name, {"timeZone": "UTC"})
+    for option in of_format:
+        assert format_from_options(name, {"timeZone": "UTC", option.name: option.default}) == without, (
+            f"{option.name} has another default in the format than in the table"
+        )

@@ -22,10 +22,9 @@ from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
 from ftfile.encoding.api import Taken
 from ftfile.encoding.base.segments import RowJoiner
-from ftfile.sink.assembly import task_share as share
 from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.rolling import plan
-from ftfile.sink.task import spool
+from ftfile.sink.task import spool, task
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -504,7 +503,7 @@ class TestShares:
         assert len({each.job for done in shares for each in done}) == 5
 
     def test_a_task_begins_no_second_job_when_it_is_late(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(share, "BUDGET_S", -1)
+        monkeypatch.setattr(task, "BUDGET_S", -1)
         query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
         query.options = {**query.options, "maxBatchesPerFile": "1"}
         found = []

@@ -27,12 +27,12 @@ from ftfile.commit.rewrites import accept_rewrites
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, UserCodeError
 from ftfile.maintenance import flush as flushing
 from ftfile.sink import writer as sink_writer
-from ftfile.sink.assembly import task_share as share
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.rolling import jobs, plan
 from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.settings import ALL_END
+from ftfile.sink.task import task
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -230,7 +230,7 @@ class TestLimits:
     def test_what_is_left_of_what_was_left_has_as_short_an_id(
         self, out: str, file_format: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(share, "BUDGET_S", -1)  # each job makes one file
+        monkeypatch.setattr(task, "BUDGET_S", -1)  # each job makes one file
         query = query_of(out, fileFormat=file_format, maxRecordsPerFile="10")
         query.run(0, [rows_of(*map(str, range(995)))])
         ids: set[str] = set()

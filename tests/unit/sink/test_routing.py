@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import EncodingError
 from ftfile.encoding.partitions.paths import NULL_NAME, bucket_names
-from ftfile.sink.buckets.columns import PartitionColumn
+from ftfile.sink.buckets.bucketers import PartitionColumn
 from ftfile.sink.buckets.router import Router
 from ftfile.sink.task.bad_records import refuse
 

@@ -16,10 +16,9 @@ from ftfile.commit.format.model import Transaction
 from ftfile.core.errors import ConfigError
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.messages import TaskCommitMessage, unwrap
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import absolute_options, sink_config
-from ftfile.spark.task_context import stream_task
+from ftfile.spark.writers import TaskCommitMessage, stream_task, unwrap
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ def to_markdown() -> str:
         lines += [_row(option) for option in options]
         lines.append("")
     lines += ["## Not offered", "", "| you wrote | answer |", "|---|---|"]
-    for (name, value), text in NOT_OFFERED.items():
-        lines.append(f"| `{name}{'=' + value if value else ''}` | {_cell(text)} |")
+    lines += [f"| `{name}` | {_cell(text)} |" for name, text in NOT_OFFERED.items()]
     lines += ["", "## The same thing by other systems' names", "", "| you wrote | answer |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(text)} |" for name, text in ELSEWHERE.items()]
     return "\n".join(lines) + "\n"

@@ -91,8 +91,6 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
     try:
         return option.kind.parse(text)
     except ValueError:
-        if (option.name, text.strip().lower()) in NOT_OFFERED:
-            raise ConfigError(NOT_OFFERED[option.name, text.strip().lower()]) from None
         # What stands where encryption is asked for may be a key.
         shown = option.name if option.group == "encryption" else f"{option.name}={text!r}"
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
@@ -100,8 +98,8 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
 
 def _unknown(key: str, use: str) -> str:
     lower = key.lower()
-    if (lower, "") in NOT_OFFERED:
-        return NOT_OFFERED[lower, ""]
+    if lower in NOT_OFFERED:
+        return NOT_OFFERED[lower]
     if lower in ELSEWHERE:
         return f"there is no option {key!r}: {ELSEWHERE[lower]}"
     names = {option.name.lower(): option.name for option in OPTIONS if use in option.used_by}

@@ -257,17 +257,11 @@ OWN_PREFIXES = ("bucketer.", "encoder.", "format.")
 # and for the driver of the file system.
 STORAGE_PREFIX = "storage."
 
-_INSTEAD: dict[tuple[str, ...], str] = {
-    ("retention",): "nothing is deleted but by ftfile.vacuum(path, retention='7d'), which takes it as an argument",
-    ("filterPushdown",): "filter the DataFrame",
-}
-
-NOT_OFFERED: dict[tuple[str, str], str] = {
-    **{
-        (name.lower(), ""): f"{name} is not offered by this version: {instead}"
-        for names, instead in _INSTEAD.items()
-        for name in names
-    },
+_NOT_OFFERED = "is not offered by this version"
+NOT_OFFERED: dict[str, str] = {
+    "retention": f"retention {_NOT_OFFERED}: nothing is deleted but by ftfile.vacuum(path, retention='7d'), which "
+    "takes it as an argument",
+    "filterpushdown": f"filterPushdown {_NOT_OFFERED}: filter the DataFrame",
 }
 
 ELSEWHERE: dict[str, str] = {

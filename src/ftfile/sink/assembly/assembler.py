@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.message import Assembled, StagedPart
@@ -50,21 +50,8 @@ def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
     return arrow_schema(encoding["schema"])
 
 
-class _PartStage(Protocol):
-    """Where parts are written; see `Stage`."""
-
-    def create(self, ending: str) -> StagedFile:
-        """Start a file."""
-
-    def end(self, file: StagedFile) -> None:
-        """End a file."""
-
-    def drop(self, file: StagedFile) -> None:
-        """Remove a file."""
-
-
 class _Nowhere:
-    """A stage, and the file on it, that forgets what is written."""
+    """A stage, and the file on it, that keeps nothing."""
 
     path = ""
 
@@ -79,10 +66,10 @@ class _Nowhere:
         return len(data)
 
     def end(self, file: StagedFile) -> None:
-        """See `_PartStage.end`."""
+        """See `Stage.end`."""
 
     def drop(self, file: StagedFile) -> None:
-        """See `_PartStage.drop`."""
+        """See `Stage.drop`."""
 
 
 @dataclass(slots=True)
@@ -165,7 +152,7 @@ class Assembler:
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: _PartStage, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
+    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
         encoding = self._definitions[job.inputs[0].encoding]
         keys = keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
@@ -202,7 +189,7 @@ class _Kind:
 class _Job:
     """One job under way."""
 
-    def __init__(self, stage: _PartStage, job: AssemblyJob, kind: _Kind, goes_on: GoesOn) -> None:
+    def __init__(self, stage: Stage | _Nowhere, job: AssemblyJob, kind: _Kind, goes_on: GoesOn) -> None:
         self._stage = stage
         self._job = job
         self._kind = kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -46,37 +46,13 @@ class Target:
         self.filtered.write_beside(lambda: reader.copy_to(self.file), reader.segment.logical_length)
 
 
-class PartJoiner(Protocol):
-    """One part being made of segments."""
-
-    @property
-    def rows(self) -> int:
-        """Return how many are in it."""
-
-    def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
-        """Take rows until the part is full: all, or fewer.
-
-        Args:
-            reader: whose.
-            start: of the data, where rows that are in no part begin.
-            rows: how many are left.
-            skip_rows: rows from `start` on that are in another part.
-
-        Raises:
-            CorruptData: the data is damaged.
-        """
-
-    def is_full(self) -> bool:
-        """Say whether the part has reached a limit."""
-
-    def finish(self) -> None:
-        """Write what is missing; does not close the file."""
-
-
 def make_joiner(
     file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
 ) -> PartJoiner:
-    """Start a part.
+    """Return what takes in the segments of a new part.
+
+    `take(reader, start, rows, skip_rows)` takes rows until the part is full, and returns what it took: `start` is where
+    the data of the `rows` that are in no part begins, `skip_rows` of them are in another part.
 
     Args:
         file_format: of its rows.
@@ -92,18 +68,18 @@ def make_joiner(
 
 
 def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
-    """Say whether one frame of all that is in some readers is a tenth smaller than they are."""
+    """Return True if one frame of all sampled data is a tenth smaller than the samples."""
     if len(sample) < 2 or not chain.framing:  # noqa: PLR2004 - there is nothing to merge
         return False
     try:
         merged = chain.frame(b"".join(map(chain.open_frames, sample)))
     except BadStream:
-        return False  # whoever takes the reader in says which it is
+        return False  # the joiner that takes it names the segment
     return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))
 
 
 class _PlainJoiner:
-    """Plain data by the joiner of the format."""
+    """Makes a part of plain data, by the joiner of the format."""
 
     def __init__(self, joiner: Joiner, target: Target) -> None:
         self._joiner = joiner
@@ -131,7 +107,7 @@ class _PlainJoiner:
 
 
 class _FrameJoiner:
-    """Frames as they are, but where a part must end within one, or where small ones are merged."""
+    """Makes a part of frames as they are, but where it must end within one, or where small ones are merged."""
 
     def __init__(
         self,
@@ -240,3 +216,6 @@ class _FrameJoiner:
         self._target.write(plain[ends[start] : ends[end]])
         self.rows += end - start
         return end
+
+
+PartJoiner: TypeAlias = _PlainJoiner | _FrameJoiner

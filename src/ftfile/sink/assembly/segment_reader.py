@@ -48,7 +48,7 @@ class SegmentReader:
 
     @property
     def data(self) -> bytes:
-        """Return the segment as joiners take it: the frames of lines, or what is in no filter at all.
+        """Return the segment as joiners take it: frames of lines, or the plain bytes of other formats.
 
         Raises:
             CorruptData: it is not what was committed.

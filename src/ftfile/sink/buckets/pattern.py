@@ -60,7 +60,7 @@ class BucketPattern:
 
     @property
     def depth(self) -> int:
-        """Return how many directories it makes."""
+        """Return the number of directories that it makes."""
         return "".join(piece for piece in self.pattern.pieces if piece[0] == "=").count("/") + 1
 
     def end_ms(self, directories: str) -> int | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ftfile.sink.buckets.api import Bucketer, Refuse
     from ftfile.sink.naming.path_check import PathCheck
 
-__all__ = ("Router",)
+__all__ = ("Router", "rows_where")
 
 
 class Router:
@@ -81,11 +81,12 @@ class Router:
             return batch, assigned.codes
         is_good = assigned.codes >= 0
         faults = [assigned.faults[-1 - code] for code in assigned.codes[~is_good].tolist()]
-        self._refuse(_rows_where(batch, ~is_good), faults)
-        return _rows_where(batch, is_good), assigned.codes[is_good]
+        self._refuse(rows_where(batch, ~is_good), faults)
+        return rows_where(batch, is_good), assigned.codes[is_good]
 
 
-def _rows_where(batch: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
+def rows_where(batch: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the rows of a batch that a mask wants."""
     return batch.take(from_numpy(np.flatnonzero(wanted), pa.int64()))
 
 

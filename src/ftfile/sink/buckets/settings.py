@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.encoding.partitions.paths import check_partition_column
-from ftfile.sink.buckets.columns import PartitionColumn
-from ftfile.sink.buckets.file_names import FileNames, file_name_column
+from ftfile.sink.buckets.bucketers import FileNames, PartitionColumn, UserClass, file_name_column
 from ftfile.sink.buckets.pattern import BucketPattern
 from ftfile.sink.buckets.router import Router
-from ftfile.sink.buckets.user import UserClass
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +76,7 @@ class Bucketing:
 
     @property
     def is_single(self) -> bool:
-        """Say whether all rows go to one bucket, the directory itself."""
+        """Return True if all rows go to one bucket, the directory itself."""
         return not (self.partition_by or self.pattern or self.user_class or self.file_name)
 
     def definition(self) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Proposal:
 def make_proposal(
     config: SinkConfig, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None = None
 ) -> Proposal:
-    """Turn checked messages into what is to be committed.
+    """Return what checked messages ask the log to record.
 
     Args:
         config: of the writer.

@@ -62,6 +62,40 @@ class Namer:
     query_id: str
     first_index: int = 0
 
+    def path(  # noqa: PLR0913 - what names are made of
+        self,
+        bucket: str,
+        part_id: str,
+        extension: str,
+        index: int,
+        *,
+        number: int = 0,
+        rows: int = 0,
+        size_bytes: int = 0,
+    ) -> str:
+        """Return the final path of a part; what nobody knows yet is 0.
+
+        Raises:
+            ConfigError: see `Naming.name`.
+            UserCodeError: see `Naming.name`.
+        """
+        directory = layout.bucket_directory(bucket)
+        facts = PartFacts(
+            name=layout.bucket_stem(bucket) or self.naming.prefix,
+            directory=directory,
+            batch=self.batch,
+            index=index,
+            number=number,
+            unique=layout.unique_part(part_id),
+            extension=extension,
+            time_ms=self.time_ms,
+            rows=rows,
+            size_bytes=size_bytes,
+            query_id=self.query_id,
+        )
+        name = self.naming.name(facts)
+        return f"{directory}/{name}" if directory else name
+
     def name(
         self,
         log: CommitLog,
@@ -143,24 +177,9 @@ class _Round:
         return replace(add, final_path=path)
 
     def _path(self, add: Add, number: int) -> str:
-        namer, bucket = self._namer, add.bucket
-        directory = layout.bucket_directory(bucket)
-        name = namer.naming.name(
-            PartFacts(
-                name=layout.bucket_stem(bucket) or namer.naming.prefix,
-                directory=directory,
-                batch=namer.batch,
-                index=namer.first_index + self._indexes[bucket],
-                number=number,
-                unique=layout.unique_part(add.id),
-                extension=self._extension(add.encoding),
-                time_ms=namer.time_ms,
-                rows=add.rows,
-                size_bytes=add.length,
-                query_id=namer.query_id,
-            )
-        )
-        return f"{directory}/{name}" if directory else name
+        index, extension = self._namer.first_index + self._indexes[add.bucket], self._extension(add.encoding)
+        of_part = {"number": number, "rows": add.rows, "size_bytes": add.length}
+        return self._namer.path(add.bucket, add.id, extension, index, **of_part)
 
     def _is_used(self, path: str) -> bool:
         """Return True if a live part has the name, or a removed one for which it is reserved."""

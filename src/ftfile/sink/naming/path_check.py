@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
@@ -31,8 +32,6 @@ class PathCheck:
         self._naming = naming
         self._extension = extension
         self._store = store
-        self._more_bytes = naming.more_bytes if naming.function is None else 0
-        self._example = naming.template.fill(first_part(_NAME, _BUCKET, extension))
 
     def fault_of(self, directory: str, stem: str) -> str | None:
         """Return why the files of a bucket cannot get their names, as in "it … ", or None.
@@ -42,8 +41,9 @@ class PathCheck:
             stem: what its rows say of the names; empty where they do not.
         """
         if self._naming.function is None:
-            name = self._example.replace(_BUCKET, directory.replace("/", "-"))
-            name, more_bytes = name.replace(_NAME, stem or self._naming.prefix), self._more_bytes
+            example, more_bytes = self._example
+            name = example.replace(_BUCKET, directory.replace("/", "-"))
+            name = name.replace(_NAME, stem or self._naming.prefix)
         else:
             # Nobody knows what a function makes: it may begin with what it is given, and be as long as names are.
             name = stem.rstrip() or self._naming.prefix
@@ -51,6 +51,10 @@ class PathCheck:
         path = join(directory, name)
         fault = self._store.fault_of(path, more_bytes)
         return None if fault is None else f"would go to a file such as {_shown(path)}, which {fault}"
+
+    @functools.cached_property
+    def _example(self) -> tuple[str, int]:
+        return self._naming.template.fill(first_part(_NAME, _BUCKET, self._extension)), self._naming.more_bytes
 
     def check(self, directory: str) -> None:
         """Look at what does not depend on rows.
@@ -61,9 +65,10 @@ class PathCheck:
         Raises:
             ConfigError: the store does not keep the name of an example.
         """
+        more_bytes = self._naming.more_bytes if self._naming.function is None else 0
         for name in self._naming.examples(self._extension, directory):
             path = join(directory, name)
-            if fault := self._store.fault_of(path, self._more_bytes):
+            if fault := self._store.fault_of(path, more_bytes):
                 raise ConfigError(f"a file would be called {_shown(path)}, which {fault}")
 
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-__all__ = ("NAME_BYTES_MAX", "PATH_BYTES_MAX", "name_fault", "path_fault")
+from ftfile.core.errors import ConfigError
+from ftfile.filters.registry import CODECS
+
+if TYPE_CHECKING:
+    from ftfile.filters.chain import Chain
+
+__all__ = ("NAME_BYTES_MAX", "PATH_BYTES_MAX", "check_extension", "ending_fault", "name_fault", "path_fault")
 
 NAME_BYTES_MAX = 255
 PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see `PathCheck`
@@ -12,6 +19,9 @@ PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see
 _HIDING = "_."
 _HIDDEN_ENDING = "._COPYING_"
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f:\ud800-\udfff]")
+# Of Spark and Hadoop, DuckDB and pandas. Some fail on other bytes, and Hadoop's LZ4 takes them for lengths of what it
+# then makes room for.
+_OF_CODECS = (".gz", ".zst", ".lz4", ".snappy", ".bz2", ".deflate", ".xz")
 
 
 def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
@@ -45,3 +55,32 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
         return f"has the character {forbidden[0]!r}, which not every store takes"
     size_bytes = len(name.encode())
     return f"has a part of {size_bytes} bytes, and it may have {bytes_max}" if size_bytes > bytes_max else None
+
+
+def check_extension(extension: str, chain: Chain) -> None:
+    """Refuse an extension of a codec that is not the last thing that happens to the bytes.
+
+    Args:
+        extension: of the format, and of all filters.
+        chain: the filters.
+
+    Raises:
+        ConfigError: see above; what asked for it is an encoder or a filter of the user's.
+    """
+    last = next((each for each in reversed(chain.filters) if each.extension), None)
+    fault = ending_fault(extension, last.extension if last is not None and last.name in CODECS else "")
+    if fault is not None:
+        raise ConfigError(f"files {fault}; give the class of the encoder, or of the filter, another extension")
+
+
+def ending_fault(name: str, extension: str) -> str | None:
+    """Return what is wrong with the end of a name, as in "it … ", or None.
+
+    Args:
+        name: of a file.
+        extension: what such files end in, which is right.
+    """
+    ending = "." + name.rpartition(".")[2]
+    if ending.lower() not in _OF_CODECS or extension.endswith(ending.lower()):
+        return None
+    return f"would end in {ending!r}, by which readers decompress: what is in them is not compressed so"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import is_name_of_code, load
-from ftfile.sink.naming.endings import ending_fault
 from ftfile.sink.naming.facts import MORE_DIGITS, first_part
-from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, name_fault
+from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, ending_fault, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class Naming:
 
     @property
     def uses_numbers(self) -> bool:
-        """Say whether the log must remember how many parts a bucket has had; a function may ask for it."""
+        """Return True if the log must count the parts of each bucket; a function may ask for the number."""
         return self.function is not None or self.template.uses("number")
 
     @property
@@ -113,7 +112,7 @@ class Naming:
         return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
 
     def stem_bytes_max(self, extension: str) -> int:
-        """Return how long the part of a name may be that records say; of a function it is not known."""
+        """Return the bytes that records may give to a name; the limit of names where a function makes them."""
         if self.function is not None:
             return NAME_BYTES_MAX
         around = self.template.fill(first_part("", "bucket", extension))

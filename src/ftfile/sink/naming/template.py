@@ -34,7 +34,7 @@ class _Piece:
 
     Attributes:
         pattern: of `time`.
-        digits: at least so many, of a number.
+        digits: of a number, at least.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Template:
         return cls(tuple(_piece(text, match) for match in _TOKEN.finditer(text)), time_zone)
 
     def uses(self, name: str) -> bool:
-        """Say whether a placeholder occurs."""
+        """Return True if a placeholder occurs."""
         return any(piece.name == name for piece in self.pieces)
 
     def with_unique(self) -> Template:

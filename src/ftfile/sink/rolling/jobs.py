@@ -20,7 +20,7 @@ __all__ = ("DUE_SEGMENTS_MAX", "LIMITS", "alone", "jobs_of", "limits_of")
 
 # Segments that a record may name in jobs that have not failed, 300 bytes each; one job may have more.
 DUE_SEGMENTS_MAX = 10_000
-# One task makes up to so many parts, or bytes, one after the other; more become several jobs.
+# Parts, and bytes, that one job makes in order, at most; more become several jobs.
 IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
 # Reasons after which a tail below the limit stays open: nothing says that it must be seen now.
 LIMITS = frozenset({"size", "rows", "segments"})

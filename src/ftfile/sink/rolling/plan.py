@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("RollingPlanner",)
 
-# Records repeat the jobs of other queries for so many versions.
+# Versions for which records repeat the jobs of other queries.
 AWAITED_RECORDS = 1_000
 _OTHER_ENCODING, _TOO_MANY_OPEN, _EVENT_TIME = "encoding", "openSegments", "eventTime"
 
@@ -67,9 +67,9 @@ class RollingPlanner:
         self.in_progress = 0
         self.is_told = False
 
-    def is_for(self, encoding: str, settings: RollingSettings) -> bool:
+    def is_for(self, encoding: str, settings: RollingSettings, ids: IdSource) -> bool:
         """Return True if this planner was made for the same."""
-        return (self._encoding, self._settings) == (encoding, settings)
+        return (self._encoding, self._settings, self._ids) == (encoding, settings, ids)
 
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]

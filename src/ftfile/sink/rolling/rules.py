@@ -14,8 +14,6 @@ from ftfile.arrays.time_zones import clocks_of, instants_of
 from ftfile.core.errors import ConfigError, UserCodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.settings import RollingSettings
 
@@ -47,9 +45,12 @@ def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -
     Raises:
         UserCodeError: the user's policy raised, or returned something else.
     """
-    for reason, applies in _RULES:
-        if applies(settings, totals, now_ms):
-            return reason
+    applies = _limits(settings, totals)
+    if not (applies["finalize"] or applies["batches"]):
+        applies = _times(settings, totals, now_ms) | applies
+    reason = next((reason for reason, is_due in applies.items() if is_due), None)
+    if reason is not None:
+        return reason
     return _asked(settings.policy, "reason_to_end", str, totals, now_ms) if settings.policy else None
 
 
@@ -59,7 +60,7 @@ def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
     Raises:
         UserCodeError: the user's policy raised, or returned something else.
     """
-    if any(applies(settings, totals, 0) for _, applies in _AT_ONCE):
+    if any(_limits(settings, totals).values()):
         return 0
     deadlines = [
         None if settings.age_ms is None else totals.first_ms + settings.age_ms,
@@ -97,42 +98,30 @@ def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answe
     return answer
 
 
-def _is_over_size(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
-    return settings.max_bytes is not None and totals.size_bytes >= settings.max_bytes
+def _limits(settings: RollingSettings, totals: GroupTotals) -> dict[str, bool]:
+    """Return what ends a group whatever the time is, by reason."""
+    reached = {
+        "batches": (settings.max_batches, totals.batches),
+        "size": (settings.max_bytes, totals.size_bytes),
+        "rows": (settings.max_rows, totals.rows),
+        "segments": (settings.max_segments, totals.segments),
+    }
+    over = {reason: limit is not None and found >= limit for reason, (limit, found) in reached.items()}
+    return {"finalize": totals.is_final} | over
 
 
-def _is_over_rows(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
-    return settings.max_rows is not None and totals.rows >= settings.max_rows
-
-
-def _is_over_batches(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
-    return settings.max_batches is not None and totals.batches >= settings.max_batches
-
-
-def _is_over_segments(settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
-    return totals.segments >= settings.max_segments
-
-
-def _is_final(_settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
-    return totals.is_final
-
-
-# A time that is an interval ahead of the clock is that of a clock which was set back: it would not be reached for long.
-
-
-def _is_old(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
-    return settings.age_ms is not None and abs(now_ms - totals.first_ms) >= settings.age_ms
-
-
-def _is_inactive(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
-    return settings.inactivity_ms is not None and abs(now_ms - totals.last_ms) >= settings.inactivity_ms
-
-
-def _has_struck(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
-    period_ms, first_ms = settings.clock_ms, totals.first_ms
-    if period_ms is None:
-        return False
-    return first_ms - now_ms >= period_ms or now_ms >= _next_tick_ms(first_ms, period_ms, settings.clock_zone)
+def _times(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> dict[str, bool]:
+    # A time that is an interval ahead of the clock is that of one set back: it would not be reached for long.
+    age_ms, idle_ms, period_ms = settings.age_ms, settings.inactivity_ms, settings.clock_ms
+    return {
+        "age": age_ms is not None and abs(now_ms - totals.first_ms) >= age_ms,
+        "schedule": period_ms is not None
+        and (
+            totals.first_ms - now_ms >= period_ms
+            or now_ms >= _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
+        ),
+        "inactivity": idle_ms is not None and abs(now_ms - totals.last_ms) >= idle_ms,
+    }
 
 
 def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:
@@ -150,23 +139,3 @@ def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:
 def _clock_us(instant_us: int, zone: str) -> int:
     instant = from_numpy(np.array([instant_us]), pa.timestamp("us", "UTC"))
     return int(values_of(clocks_of(instant, zone), np.int64)[0])
-
-
-_Rule = tuple[str, "Callable[[RollingSettings, GroupTotals, int], bool]"]
-_AT_ONCE: tuple[_Rule, ...] = (
-    ("finalize", _is_final),
-    ("batches", _is_over_batches),
-    ("size", _is_over_size),
-    ("rows", _is_over_rows),
-    ("segments", _is_over_segments),
-)
-_RULES: tuple[_Rule, ...] = (
-    ("finalize", _is_final),
-    ("batches", _is_over_batches),
-    ("age", _is_old),
-    ("schedule", _has_struck),
-    ("inactivity", _is_inactive),
-    ("size", _is_over_size),
-    ("rows", _is_over_rows),
-    ("segments", _is_over_segments),
-)

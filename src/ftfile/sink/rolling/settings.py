@@ -1,4 +1,4 @@
-"""When parts that stay open over batches end: the options, as data that the log keeps for whoever flushes later."""
+"""When parts that stay open over batches end: the options, as data that the log keeps for flushes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RollingSettings:
         max_batches: batches that contributed rows.
         age_ms: since the first rows were committed.
         inactivity_ms: since the last rows were committed.
-        clock_ms: every so many milliseconds of the clocks in `clock_zone`, counted from midnight.
+        clock_ms: period by the clocks of `clock_zone`, counted from midnight.
         event_column: a timestamp column; a part has rows of one window of `event_us` microseconds of it, and ends once
             the bucket has rows of a later one.
         finalize_column: a boolean column; a true value ends the part after its row.

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
+from ftfile.arrays.buffers import from_numpy, is_valid
+from ftfile.arrays.words import byte_ranges, is_byte_like, is_list_like, list_lengths, plain
 from ftfile.attempt.message import StagedPart
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import identity_of_letters
-from ftfile.core.errors import EncodingError
+from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
 from ftfile.core.logs import get_logger
 from ftfile.encoding.partitions.columns import bucket_values
 from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.buckets.api import Fault
-from ftfile.sink.task.record_sizes import value_sizes
-from ftfile.sink.task.row_json import row_to_json
-from ftfile.sink.task.unencodable import find_unencodable
+from ftfile.sink.buckets.router import rows_where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.attempt.stage import Stage, StagedFile
+    from ftfile.encoding.api import Format
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("BadRecords", "refuse", "without_oversized")
+__all__ = ("BadRecords", "find_unencodable", "refuse", "row_to_json", "value_sizes", "without_oversized")
+
+# Characters of a value in the text of a fault.
+SHOWN = 80
 
 _log = get_logger(__name__)
 
@@ -91,8 +96,8 @@ class BadRecords:
             return rows
         is_good = np.ones(rows.num_rows, np.bool_)
         is_good[[*faults]] = False
-        self.take(self._whole(bucket, _rows_where(rows, ~is_good)), [*faults.values()])
-        return _rows_where(rows, is_good)
+        self.take(self._whole(bucket, rows_where(rows, ~is_good)), [*faults.values()])
+        return rows_where(rows, is_good)
 
     def _whole(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the columns that their bucket says."""
@@ -155,8 +160,136 @@ def _without_oversized(batch: pa.RecordBatch, max_bytes: int, bad: BadRecords) -
         for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
     ]
     bad.take(batch.take(from_numpy(places, pa.int64())), faults)
-    return _rows_where(batch, totals <= max_bytes)
+    return rows_where(batch, totals <= max_bytes)
 
 
-def _rows_where(rows: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
-    return rows.take(from_numpy(np.flatnonzero(wanted), pa.int64()))
+def value_sizes(array: pa.Array) -> NDArray[np.int64]:
+    """Return the bytes of each value of a column: of strings their text, of others their width, of null at most that.
+
+    Nested values count as the sum of what is in them.
+    """
+    array = plain(array)
+    if is_byte_like(array.type):
+        offsets, _ = byte_ranges(array)
+        return np.where(is_valid(array), np.diff(offsets), 0)
+    if is_list_like(array.type):
+        lengths = list_lengths(array)
+        sums = np.concatenate([[0], np.cumsum(value_sizes(array.flatten()))])
+        ends = np.cumsum(lengths)
+        within: NDArray[np.int64] = sums[ends] - sums[ends - lengths]
+        return within
+    if pa.types.is_struct(array.type):
+        return sum((value_sizes(field) for field in array.flatten()), np.zeros(len(array), np.int64))
+    width = 0 if pa.types.is_null(array.type) else -(-array.type.bit_width // 8)
+    return np.full(len(array), width, np.int64)
+
+
+def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, Fault]:
+    """Return the place of each row that cannot be encoded, in their order, with its fault.
+
+    The cost is that of encoding the rows some times, and does not grow with the rows around a bad one.
+    """
+    found: dict[int, Fault] = {}
+    # Ranges that are to be tried, the first one last.
+    waiting = [(0, rows.num_rows)] if rows.num_rows else []
+    while waiting:
+        start, count = waiting.pop()
+        try:
+            _encode(file_format, rows.slice(start, count))
+        except UnencodableRows as error:
+            if count == 1:
+                found[start] = _fault(file_format, rows.slice(start, 1), error)
+            else:
+                half = count // 2
+                waiting += [(start + half, count - half), (start, half)]
+    return found
+
+
+class _Nowhere:
+    """Takes bytes and keeps nothing."""
+
+    position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        length = memoryview(data).nbytes
+        self.position += length
+        return length
+
+
+def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
+    encoder = file_format.encoder(rows.schema, _Nowhere())
+    taken = 0
+    while taken < rows.num_rows:
+        taken += encoder.write(rows.slice(taken))
+
+
+def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> Fault:
+    """Say which value it is, if a column cannot be encoded by itself."""
+    for name in row.schema.names:
+        alone = row.select([name])
+        try:
+            _encode(file_format, alone)
+        except UserCodeError:
+            break  # a class of the user's wants whole rows
+        except EncodingError as of_column:
+            text = str(row_to_json(alone)[name])
+            shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+            return Fault(f"{of_column}. The value is {shown!r}")
+    return Fault(str(error))
+
+
+def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:
+    """Return the columns of a batch of one row.
+
+    Numbers, booleans and strings are themselves; NaN and infinities, decimals, dates and timestamps are text, and
+    binary values base64. A string that is not UTF-8 is an object `{"base64": …}`, a date or timestamp outside the
+    years 0001 to 9999 a number of days or microseconds since 1970, and a map a list of its entries.
+    """
+    return {name: _value(plain(column)[0]) for name, column in zip(row.schema.names, row.columns, strict=True)}
+
+
+def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
+    if not scalar.is_valid:
+        return None
+    kind = scalar.type
+    if pa.types.is_struct(kind):
+        return {field.name: _value(scalar[index]) for index, field in enumerate(kind)}
+    if is_list_like(kind):
+        return [_value(item) for item in plain(scalar.values)]
+    return next(convert for applies, convert in _CONVERSIONS if applies(kind))(scalar)
+
+
+def _text(scalar: pa.Scalar) -> str | dict[str, str]:
+    data = scalar.as_buffer().to_pybytes()
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        return {"base64": _base64(data)}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _float(scalar: pa.Scalar) -> float | str:
+    value = scalar.as_py()
+    if math.isfinite(value):
+        return float(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _time(scalar: pa.Scalar) -> str | int:
+    try:
+        return str(scalar.as_py().isoformat())
+    except (ValueError, OverflowError):
+        return int(scalar.value)
+
+
+_CONVERSIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Scalar], Any]], ...] = (
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), _text),
+    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), lambda s: _base64(s.as_py())),
+    (pa.types.is_floating, _float),
+    (lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind), _time),
+    (lambda kind: pa.types.is_boolean(kind) or pa.types.is_integer(kind), lambda s: s.as_py()),
+    (lambda _: True, lambda s: str(s.as_py())),
+)

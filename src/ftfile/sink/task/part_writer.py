@@ -5,12 +5,12 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from ftfile.core.errors import UnencodableRows
-from ftfile.sink.task.spill import SpilledRows
+from ftfile.sink.task.spill import SpilledRows, as_one
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ftfile.attempt.stage import OpenPart, Stage
     from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
@@ -25,7 +25,7 @@ class PartWriter:
     """Spreads the rows of one attempt over parts: one for each bucket, more where one would pass a limit.
 
     Where there are buckets, rows are collected and routed many at a time, since routing a few is slow; then each
-    bucket's rows go to its open part. When so many parts are open that more would take too much memory, or too many
+    bucket's rows go to its open part. When further parts would take too much memory or too many
     files, the rows of further buckets wait for the end, and their parts are written one after the other.
     """
 
@@ -70,11 +70,11 @@ class PartWriter:
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how much memory the unwritten rows of all buckets take."""
+        """Return the bytes that unwritten rows of all buckets take in memory."""
         return self._later.held_bytes + self._parts_bytes
 
     def has_room_for(self, bucket: str) -> bool:
-        """Say whether a part of the bucket is open, or can be, without more open files than there may be."""
+        """Return True if a part of the bucket is open, or can be opened within the limit of open files."""
         return bucket in self._open or len(self._open) < self._open_max
 
     def finish(self) -> None:
@@ -90,7 +90,8 @@ class PartWriter:
     def _route(self) -> None:
         if not self._collected:
             return
-        rows, buckets = self._router.route(self._take_collected())
+        self._collected_rows = self._collected_bytes = 0
+        rows, buckets = self._router.route(as_one(self._collected))
         for bucket, start, count in buckets:
             if len(self._direct) < self._open_max:
                 self._direct.add(bucket)
@@ -99,12 +100,6 @@ class PartWriter:
             else:
                 self._later.add(bucket, rows.slice(start, count))
                 self._bound_memory()
-
-    def _take_collected(self) -> pa.RecordBatch:
-        """Return what was collected as one batch, and keep nothing of it."""
-        collected = self._collected
-        self._collected, self._collected_rows, self._collected_bytes = [], 0, 0
-        return pa.Table.from_batches(collected).combine_chunks().to_batches()[0]
 
     def _bound_memory(self) -> None:
         """Where too much is held, write rows that wait for later, then those of the parts that hold most."""

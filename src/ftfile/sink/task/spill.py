@@ -15,9 +15,16 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import Stage, StagedFile
     from ftfile.fs.api import InputFile
 
-__all__ = ("SpilledRows",)
+__all__ = ("SpilledRows", "as_one")
 
 _CODEC = "lz4"
+
+
+def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of batches, of which there are some, as one batch; empties the list, to free their memory."""
+    table = pa.Table.from_batches(batches)
+    batches.clear()
+    return table.combine_chunks().to_batches()[0]
 
 
 class _Piece(NamedTuple):
@@ -63,7 +70,7 @@ class SpilledRows:
         for bucket, batches in self._held.items():
             if self._file is None:
                 self._file = self._stage.create("spill")
-            plain = pa.Table.from_batches(batches).combine_chunks().to_batches()[0].serialize()
+            plain = as_one(batches).serialize()
             data = pa.compress(plain, codec=_CODEC)
             if self._cipher is not None:
                 data = self._cipher.encrypt(data, self._file.position)

@@ -16,6 +16,7 @@ from ftfile.core.checksum import Crc32
 from ftfile.core.errors import UnencodableRows
 from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.task.part_writer import PartWriter
+from ftfile.sink.task.spill import as_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +88,8 @@ class SpoolWriter:
 
     def _without_large(self) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Write the rows of large buckets to parts; return all others, bucket by bucket."""
-        rows, buckets = self._router.route(self._take_collected())
+        self._collected_bytes = 0
+        rows, buckets = self._router.route(as_one(self._collected))
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
             return rows, [(bucket, count) for bucket, _, count in buckets]
         kept, others = [], []
@@ -100,12 +102,6 @@ class SpoolWriter:
                 kept.append(of_bucket)
                 others.append((bucket, count))
         return pa.concat_batches(kept) if kept else rows.slice(0, 0), others
-
-    def _take_collected(self) -> pa.RecordBatch:
-        """Return what was collected as one batch, and keep nothing of it."""
-        collected = self._collected
-        self._collected, self._collected_bytes = [], 0
-        return pa.Table.from_batches(collected).combine_chunks().to_batches()[0]
 
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
         """Append rows; those of a segment that was begun before a row turned out to be bad are appended once more."""

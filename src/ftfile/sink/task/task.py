@@ -14,24 +14,31 @@ from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Author, JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError
-from ftfile.sink.assembly.task_share import run_task_jobs
-from ftfile.sink.naming.direct import DirectNames
+from ftfile.core.logs import get_logger
+from ftfile.sink.assembly.assembler import Assembler
+from ftfile.sink.naming.namer import Namer
 from ftfile.sink.task.bad_records import BadRecords, without_oversized
 from ftfile.sink.task.part_writer import PartWriter
 from ftfile.sink.task.spool import SpoolWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
-    from ftfile.attempt.message import StagedSegment
-    from ftfile.commit.log.state import LogView
+    from ftfile.attempt.message import Assembled, StagedSegment
+    from ftfile.attempt.stage import FinalPath
+    from ftfile.commit.log.state import LogState, LogView
     from ftfile.fs.api import FileSystem
     from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
 
 __all__ = ("Planned", "write_task")
+
+# Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
+BUDGET_S = 10.0
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +83,8 @@ def write_task(
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
-    names = _direct_names(config, planned, identity)
-    stage = Stage(fs, fs.context.ids, identity, config.publishing.durability, names.path if names else None)
+    final_path = _final_path(config, planned, identity) if config.publishing.direct else None
+    stage = Stage(fs, fs.context.ids, identity, config.publishing.durability, final_path)
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(fs.capabilities))
@@ -90,7 +97,7 @@ def write_task(
         raise
     # An overwrite leaves nothing open.
     shares = None if config.overwrite else head
-    assembled, failed = run_task_jobs(fs, stage, shares, planned.definitions) if shares is not None else ((), ())
+    assembled, failed = _run_task_jobs(fs, stage, shares, planned.definitions) if shares is not None else ((), ())
     return TaskCommit(
         identity,
         tuple(stage.finished),
@@ -136,12 +143,51 @@ def _write(
     return tuple(spool.segments)
 
 
-def _direct_names(config: SinkConfig, planned: Planned, identity: TaskIdentity) -> DirectNames | None:
-    """Return what names the parts where they are written under their final names."""
-    if not config.publishing.direct:
-        return None
-    writer, naming = identity.writer, config.publishing.naming
-    return DirectNames(naming, writer.name_stem, planned.time_ms, writer.owner, identity.partition, config.extension)
+def _run_task_jobs(
+    fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any]
+) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
+    """Do every job of the stage's query that falls to its partition; return what came of it, and the ids of failures.
+
+    Of the tasks that wrote the query's last record, each takes an equal share; what nobody takes stays due. Jobs of
+    other queries are left to those, who know what their files are called and who hears of them. Raises nothing.
+    """
+    jobs = [job for job in head.assembly_jobs if job.inputs[0].origin.query_id == stage.owner]
+    tasks = max((job.payload["taskCount"] for job in jobs), default=0)
+    if stage.partition >= tasks:
+        return (), ()
+    began_s = fs.context.clock.monotonic_s()
+
+    def has_time(_parts: int = 0) -> bool:
+        return fs.context.clock.monotonic_s() - began_s <= BUDGET_S
+
+    assembler = Assembler(fs, stage, definitions, head.version)
+    done, failed = [], []
+    for number, job in enumerate(jobs[stage.partition :: tasks]):
+        if number and not has_time():
+            break
+        if not assembler.can_do(job):
+            continue
+        try:
+            assembled, damaged = assembler.assemble_readable(job, has_time)
+        except Exception as error:  # it must not fail the batch, whatever it is
+            assembled, damaged = None, {job.id: error}
+        if assembled is None:
+            reasons = "; ".join(dict.fromkeys(map(str, damaged.values())))
+            _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), reasons)
+            failed.append(job.id)
+            continue
+        done.append(assembled)
+        failed += damaged
+        for reason in damaged.values():
+            _log.warning("a file was made without a segment that cannot be read: %s", reason)
+    return tuple(done), tuple(failed)
+
+
+def _final_path(config: SinkConfig, planned: Planned, identity: TaskIdentity) -> FinalPath:
+    """Return the function that names parts which are written under their final names."""
+    writer = identity.writer
+    namer = Namer(config.publishing.naming, writer.name_stem, planned.time_ms, writer.owner)
+    return lambda bucket, file_id: namer.path(bucket, file_id, config.extension, identity.partition)
 
 
 def _kind(config: SinkConfig, planned: Planned, writer: WriterIdentity) -> str:
@@ -151,7 +197,7 @@ def _kind(config: SinkConfig, planned: Planned, writer: WriterIdentity) -> str:
 
 
 def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:
-    """Return by what the log would know this write, or None when it is like no other."""
+    """Return this write's identity in the log; None if a retry cannot be recognised."""
     if isinstance(writer, StreamIdentity):
         return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
     return JobAuthor(writer.job_id, config.transaction) if config.transaction is not None else None
@@ -164,7 +210,7 @@ def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAc
 
 
 def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Bring batches to the recorded schema: Spark's has its session's time zone, and says what is never null."""
+    """Yield batches cast to the recorded schema: Spark's has its session's time zone, and columns without null."""
     for batch in batches:
         if batch.num_rows == 0:
             continue

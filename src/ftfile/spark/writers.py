@@ -1,0 +1,113 @@
+"""The writers of a micro-batch and of a batch write, as Spark calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+
+from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.sink.writer import SinkWriter
+from ftfile.spark.quick_ack import acknowledge_at_once
+from ftfile.spark.settings import sink_config
+from ftfile.spark.shipping import Shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from ftfile.attempt.message import TaskCommit
+
+__all__ = ("FtFileBatchWriter", "FtFileStreamWriter", "TaskCommitMessage", "stream_task", "unwrap")
+
+_PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
+
+
+@dataclass
+class TaskCommitMessage(WriterCommitMessage):
+    """One task's result on its way through Spark."""
+
+    task: TaskCommit
+
+
+class FtFileStreamWriter(Shipped, DataSourceStreamWriter, DataSourceArrowWriter):
+    """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        self._writer = SinkWriter.plan(sink_config(options, schema, overwrite=overwrite, stream=True), SYSTEM)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt of one task, in an executor."""
+        acknowledge_at_once()
+        return TaskCommitMessage(self._writer.write(stream_task(), iterator, SYSTEM))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
+        """Commit the batch exactly once, on the driver."""
+        self._writer.commit(unwrap(messages), batchId, SYSTEM)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
+        """Note it, and delete nothing."""
+        self._writer.abort(unwrap(messages), batchId, SYSTEM)
+
+
+class FtFileBatchWriter(Shipped, DataSourceArrowWriter):
+    """Appends a DataFrame as one commit, or replaces all there is by it; all of it is seen, or nothing."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        config = sink_config(options, schema, overwrite=overwrite, stream=False)
+        if config.rolling is not None:
+            raise ConfigError(
+                "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
+                "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
+            )
+        self._writer = SinkWriter.plan(config, SYSTEM)
+        self._job_id = SYSTEM.ids.unique()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt of one task, in an executor."""
+        acknowledge_at_once()
+        context = _task_context()
+        # Inside `foreachBatch` the properties of the stream are set, too: they are not the identity of this write.
+        identity = TaskIdentity(JobIdentity(self._job_id), context.partitionId(), context.attemptNumber())
+        return TaskCommitMessage(self._writer.write(identity, iterator, SYSTEM))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the job, on the driver."""
+        self._writer.commit(unwrap(messages), None, SYSTEM)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Note it, and delete nothing."""
+        self._writer.abort(unwrap(messages), None, SYSTEM)
+
+
+def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:
+    """Return the tasks' results; None stays None, which means that a task did not finish."""
+    return [message.task if isinstance(message, TaskCommitMessage) else None for message in messages]
+
+
+def stream_task() -> TaskIdentity:
+    """Return the identity of this attempt of a micro-batch's task.
+
+    Raises:
+        ConfigError: Spark did not set the properties that every micro-batch of Spark 4.0 to 4.3 has.
+    """
+    context = _task_context()
+    found = {name: context.getLocalProperty(name) for name in _PROPERTIES}
+    if not all(found.values()):
+        raise ConfigError(f"this task is no micro-batch that ftfile knows: Spark set only {found}")
+    query_id, batch_id, run_id = (str(found[name]) for name in _PROPERTIES)
+    writer = StreamIdentity(query_id, run_id, int(batch_id))
+    return TaskIdentity(writer, context.partitionId(), context.attemptNumber())
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise ConfigError("there is no Spark task here: write() is called by Spark in its executors")
+    return context
