@@ -71,7 +71,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> None:
         del timeout_s
-        found.append({"urls": [*nodes.order], "user": user, "token": token, "kerberos": kerberos})
+        found.append({"urls": nodes.in_order(), "user": user, "token": token, "kerberos": kerberos})
 
     monkeypatch.setattr(webhdfs, "connect", connect)
     return found

@@ -1,18 +1,17 @@
-"""The `hdfs` package's client with the parameters it does not know, and without its guesses.
+"""The client of WebHDFS: its requests, to whichever NameNode is active, and what their answers mean.
 
-Paths are taken literally; a change whose reply was lost is never sent to another NameNode; what the servers answer
-becomes an error of the port.
+A change whose reply was lost is never sent to another NameNode.
 """
 
 from __future__ import annotations
 
 import functools
 import http.client
+import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 import requests
 import urllib3.exceptions
-from hdfs.client import Client, InsecureClient, TokenClient
 from hdfs.util import HdfsError
 
 from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
@@ -22,7 +21,7 @@ from ftfile.fs.calls.error_translation import ErrorTranslator
 from ftfile.fs.hdfs.errors import READING, expired, no_ticket, remote_error
 from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError
 from ftfile.fs.hdfs.webhdfs.security import NoTicketError, kerberos_auth, require_tls, scrub
-from ftfile.fs.hdfs.webhdfs.upload import Upload, connect_timeout_s
+from ftfile.fs.hdfs.webhdfs.upload import UNAUTHORISED, Upload, connect_timeout_s, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +34,9 @@ __all__ = ("Upload", "WebClient", "WebErrorTranslator", "connect")
 PULSE_S = 2.0
 CONNECTIONS = 32
 PIECE_BYTES = 64 << 10
-# What the package makes of every answer 401.
-_UNAUTHORISED = "Authentication failure"
+_PREFIX = "/webhdfs/v1"
+_HEADERS = {"content-type": "application/octet-stream"}  # HttpFS takes no other
+_NOT_ACTIVE = frozenset({"RetriableException", "StandbyException"})
 
 
 class _ReplyLost(Exception):
@@ -177,26 +177,55 @@ def _was_never_sent(error: requests.RequestException) -> bool:
     return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
 
 
-class WebClient(Client):  # type: ignore[misc] # the package ships no types
-    """The requests of the protocol that the driver needs, each one call of the server; raises what the package does."""
+class WebClient:
+    """The requests of WebHDFS that the driver needs, each one call of the server.
 
-    nodes: WebNodes
+    Raises `HdfsError` where a server refuses, and what the session raises.
 
-    def share(self, nodes: WebNodes) -> None:
-        """Ask the NameNodes in the order in which all clients of the process do."""
-        self.nodes, self._urls, self._lock = nodes, nodes.order, nodes.lock
+    Args:
+        nodes: the NameNodes, in the order in which all clients of the process ask them.
+        session: sends the requests.
+        timeout_s: of a request.
+    """
 
-    def resolve(self, hdfs_path: str) -> str:
-        """Return the path as it is: `#LATEST` in it means nothing, and it is absolute."""
-        return hdfs_path
+    def __init__(self, nodes: WebNodes, session: _Session, timeout_s: float) -> None:
+        self.nodes = nodes
+        self._session = session
+        # A connection that cannot be made fails before the time of the request is over.
+        self._limits_s = connect_timeout_s(timeout_s), timeout_s
+
+    def _ask(self, method: str, operation: str, path: str, **parameters: str | int) -> requests.Response:
+        """Return the answer of the active NameNode; a NameNode that is not active, or not reached, is passed over."""
+        failure: Exception = HdfsError("there is no NameNode to ask")
+        for node in self.nodes.in_order():
+            try:
+                response = self._session.request(
+                    method,
+                    f"{node}{_PREFIX}{urllib.parse.quote(path, '/=')}",
+                    params={"op": operation, **parameters},
+                    headers=_HEADERS,
+                    timeout=self._limits_s,
+                    allow_redirects=operation != "CREATE",
+                )
+            except (requests.ReadTimeout, requests.ConnectionError) as error:
+                failure = error
+            else:
+                if response.ok:
+                    return response
+                refused = refusal("the NameNode", response.status_code, response.content)
+                if refused.exception not in _NOT_ACTIVE:
+                    raise refused
+                failure = refused
+            self.nodes.pass_over(node)
+        raise failure
 
     def status(self, path: str) -> dict[str, Any]:
         """Return the `FileStatus`."""
-        found: dict[str, Any] = self._get_file_status(path).json()["FileStatus"]
+        found: dict[str, Any] = self._ask("GET", "GETFILESTATUS", path).json()["FileStatus"]
         return found
 
     def has(self, path: str) -> bool:
-        """Say whether anything is there."""
+        """Return True if anything is there."""
         try:
             self.status(path)
         except HdfsError as error:
@@ -207,32 +236,37 @@ class WebClient(Client):  # type: ignore[misc] # the package ships no types
 
     def children(self, path: str) -> list[dict[str, Any]]:
         """Return the `FileStatus` of each child; of a file, one with an empty `pathSuffix`."""
-        found: list[dict[str, Any]] = self._list_status(path).json()["FileStatuses"]["FileStatus"]
+        found: list[dict[str, Any]] = self._ask("GET", "LISTSTATUS", path).json()["FileStatuses"]["FileStatus"]
+        return found
+
+    def checksum(self, path: str) -> dict[str, Any]:
+        """Return the `FileChecksum`, as a DataNode computes it."""
+        found: dict[str, Any] = self._ask("GET", "GETFILECHECKSUM", path).json()["FileChecksum"]
         return found
 
     def make_directories(self, path: str, mode: int) -> bool:
         """Return the reply."""
-        return _boolean(self._mkdirs(path, permission=f"{mode:o}"))
+        return _boolean(self._ask("PUT", "MKDIRS", path, permission=f"{mode:o}"))
 
     def remove(self, path: str) -> bool:
         """Delete a file, or an empty directory, and return whether something was there."""
-        return _boolean(self._delete(path, recursive="false"))
+        return _boolean(self._ask("DELETE", "DELETE", path, recursive="false"))
 
     def move(self, source: str, target: str) -> bool:
         """Rename without overwriting; older servers know only the rename that answers false for every failure."""
-        return _boolean(self._rename(source, destination=target, renameoptions="NONE"))
+        return _boolean(self._ask("PUT", "RENAME", source, destination=target, renameoptions="NONE"))
 
     def content(self, path: str, offset: int, length: int | None) -> bytes:
         """Return bytes of a file, all from `offset` on by default; `length`: of what is there."""
         more = {} if length is None else {"length": length}
-        data: bytes = self._open(path, offset=offset, **more).content
+        data: bytes = self._ask("GET", "OPEN", path, offset=offset, **more).content
         if length is not None and len(data) != length:
             raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
         return data
 
     def upload(self, path: str, parameters: dict[str, str], timeout_s: float, first_word_s: float) -> Upload:
         """Begin to send the content of a new file to the DataNode that the NameNode names; see `Upload`."""
-        response = self._create(path, createparent="false", **parameters)
+        response = self._ask("PUT", "CREATE", path, createparent="false", **parameters)
         place = response.headers.get("Location")
         if place is None:
             raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
@@ -247,14 +281,6 @@ class WebClient(Client):  # type: ignore[misc] # the package ships no types
         return upload
 
 
-class _InsecureClient(WebClient, InsecureClient):  # type: ignore[misc]
-    pass
-
-
-class _TokenClient(WebClient, TokenClient):  # type: ignore[misc]
-    pass
-
-
 def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
     """Return a client of NameNodes, of which one is active.
 
@@ -266,21 +292,13 @@ def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, 
         adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
         adapter.poolmanager.pool_classes_by_scheme = cancellable_pools(adapter.poolmanager.pool_classes_by_scheme)
         session.mount(scheme, adapter)
-    # Who cannot connect is to say so before the time of the request is over.
-    more: dict[str, Any] = {"timeout": (connect_timeout_s(timeout_s), timeout_s), "session": session}
-    client = _client_for(";".join(nodes.order), user, token, kerberos=kerberos, **more)
-    client.share(nodes)
-    return client
-
-
-def _client_for(url: str, user: str, token: str | None, *, kerberos: bool, **more: Any) -> WebClient:  # noqa: ANN401
     if token is not None:
-        return _TokenClient(url, token, **more)
-    if not kerberos:
-        return _InsecureClient(url, user, **more)
-    client = WebClient(url, **more)
-    more["session"].auth = kerberos_auth()
-    return client
+        session.params = {"delegation": token}
+    elif kerberos:
+        session.auth = kerberos_auth()
+    else:
+        session.params = {"user.name": user}
+    return WebClient(nodes, session, timeout_s)
 
 
 class WebErrorTranslator(ErrorTranslator):
@@ -303,7 +321,7 @@ class WebErrorTranslator(ErrorTranslator):
             text = str(error)
             say = expired if "expired" in text else no_ticket
             return PermissionDenied(self._operation, self._path, say(self._where, text))
-        if isinstance(error, HdfsError) and not error.exception and error.message.startswith(_UNAUTHORISED):
+        if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
             return PermissionDenied(self._operation, self._path, no_ticket(self._where, "401, Authentication required"))
         if isinstance(error, HdfsError):
             return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)

@@ -39,18 +39,14 @@ class SilentNodeError(Exception):
 class WebNodes:
     """The web servers of the NameNodes of one name service, or of one NameNode.
 
-    Attributes:
-        order: URLs of the servers, in the order in which they are asked.
-        lock: of the order.
-
     Args:
         rpc_addresses: `host:port` of each NameNode's RPC server by the URL of its web server; empty if not known.
     """
 
     def __init__(self, rpc_addresses: Mapping[str, str]) -> None:
         self._rpc_addresses = dict(rpc_addresses)
-        self.order = deque(rpc_addresses)
-        self.lock = threading.Lock()
+        self._order = deque(rpc_addresses)
+        self._lock = threading.Lock()
         self._silent: dict[str, float] = {}
         self._unheard = 0
         self._looking = threading.Lock()
@@ -131,10 +127,21 @@ class WebNodes:
         told = [(name, address if name.lower() == _ADDRESS else text) for name, text in query]
         return parts._replace(query=urllib.parse.urlencode(told)).geturl()
 
+    def in_order(self) -> list[str]:
+        """Return the servers, the one to ask first at the front."""
+        with self._lock:
+            return [*self._order]
+
+    def pass_over(self, node: str) -> None:
+        """Ask another server first from now on."""
+        with self._lock:
+            if self._order[0] == node:
+                self._order.rotate(-1)
+
     def _prefer(self, node: str) -> None:
-        with self.lock:
-            if self.order[0] != node and node in self.order:
-                self.order.rotate(-self.order.index(node))
+        with self._lock:
+            if self._order[0] != node and node in self._order:
+                self._order.rotate(-self._order.index(node))
 
 
 def web_nodes(rpc_addresses: Mapping[str, str]) -> WebNodes:

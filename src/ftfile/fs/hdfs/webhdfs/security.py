@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import ssl
+import threading
 import urllib.parse
 from typing import Any
 
@@ -18,9 +19,9 @@ __all__ = ("NoTicketError", "kerberos_auth", "require_tls", "scrub", "tls_contex
 
 _SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
 # Libraries that log requests and headers.
-_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_", "hdfs.client")
+_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")
 # What they say of an error that is raised, too.
-_NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual|b'<html>")
+_NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual")
 _BUNDLE = "REQUESTS_CA_BUNDLE"
 
 
@@ -55,21 +56,24 @@ def kerberos_auth() -> requests.auth.AuthBase:
     """
     try:
         import requests_kerberos  # noqa: PLC0415 - needs another package
-        from hdfs.ext.kerberos import _HdfsHTTPKerberosAuth
     except ImportError as error:
         raise ConfigError(
             f"HDFS asks for Kerberos, and its client cannot be loaded ({error}): pip install 'ftfile[kerberos]'"
         ) from error
 
-    class Auth(_HdfsHTTPKerberosAuth):  # type: ignore[misc] # the package ships no types
+    class Auth(requests_kerberos.HTTPKerberosAuth):  # type: ignore[misc] # the package ships no types
+        making = threading.Lock()
+
         def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
             try:
-                return str(super().generate_request_header(response, *more, **named))
+                # One after the other: a server takes two authenticators of one moment for a replay.
+                with self.making:
+                    return str(super().generate_request_header(response, *more, **named))
             except requests_kerberos.exceptions.KerberosExchangeError as error:
                 response.close()
                 raise NoTicketError(str(error)) from None
 
-    auth: requests.auth.AuthBase = Auth(max_concurrency=1, mutual_authentication=requests_kerberos.OPTIONAL)
+    auth: requests.auth.AuthBase = Auth(mutual_authentication=requests_kerberos.OPTIONAL)
     return auth
 
 

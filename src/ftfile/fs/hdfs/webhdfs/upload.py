@@ -18,9 +18,11 @@ from ftfile.fs.hdfs.webhdfs.security import require_tls, tls_context
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("CONNECT_TIMEOUT_S", "Upload", "connect_timeout_s")
+__all__ = ("CONNECT_TIMEOUT_S", "UNAUTHORISED", "Upload", "connect_timeout_s", "refusal")
 
 CONNECT_TIMEOUT_S = 10.0
+# The name, beside those of Hadoop's exceptions, of an answer 401.
+UNAUTHORISED = "Unauthorised"
 
 
 def connect_timeout_s(timeout_s: float) -> float:
@@ -121,16 +123,19 @@ class Upload:
     def _read_reply(self) -> None:
         status, text = run_within(self._timeout_s, self._reply, cut=self.cut, look=self._look)
         if status != http.client.CREATED:
-            raise _refusal(status, text)
+            raise refusal("the DataNode", status, text)
 
     def _reply(self) -> tuple[int, bytes]:
         response = self._connection.getresponse()
         return response.status, response.read()
 
 
-def _refusal(status: int, text: bytes) -> HdfsError:
+def refusal(server: str, status: int, text: bytes) -> HdfsError:
+    """Return the error that an answer of a server stands for, with the name of Hadoop's exception if it has one."""
+    if status == http.client.UNAUTHORIZED:
+        return HdfsError(f"{server} answered {status}, Authentication required", exception=UNAUTHORISED)
     try:
         found = json.loads(text)["RemoteException"]
         return HdfsError(str(found["message"]), exception=str(found["exception"]))
     except (ValueError, KeyError, TypeError):
-        return HdfsError(f"the DataNode answered {status}: {text[:200]!r}")
+        return HdfsError(f"{server} answered {status}: {text[:200]!r}")
