@@ -396,7 +396,7 @@ class TestDerived:
         name = max(list_ranges(world.fs))
         content = read_range(world.fs, name, ended=True)
         beyond = replace(content, first=0, last=99)
-        world.write(layout.range_path(replace(name, first=0, last=99)), encode_range(beyond))
+        world.write(layout.range_path(name._replace(first=0, last=99)), encode_range(beyond))
         self.check(world, accept_lost_records=True)
 
     def test_damaged_ranges(self, world: World) -> None:

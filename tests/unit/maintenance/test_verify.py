@@ -426,7 +426,7 @@ class TestDerived:
     def test_a_range_beyond_the_head(self, world: World) -> None:
         name = max(list_ranges(world.fs))
         content = read_range(world.fs, name, ended=True)
-        beyond = replace(name, first=0, last=99)
+        beyond = name._replace(first=0, last=99)
         world.write(layout.range_path(beyond), encode_range(replace(content, first=0, last=99)))
         found = world.the("lost-records")
         assert "version 99" in found.expected
