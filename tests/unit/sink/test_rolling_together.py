@@ -249,7 +249,7 @@ class TestDeadlines:
             assert due_of(out, "a") == []
             clock.advance(1)
             query.run(2, [[]])
-            assert [job.reason for job in due_of(out, "a")] == ["clock"]
+            assert [job.reason for job in due_of(out, "a")] == ["schedule"]
 
 
 class TestFlush:
@@ -416,7 +416,7 @@ def test_every_rule_says_its_reason(out: str) -> None:
             "batches": {"maxBatchesPerFile": "1"},
             "age": {"rolloverInterval": "1h"},
             "inactivity": {"inactivityInterval": "1h"},
-            "clock": {"rolloverSchedule": "1h", "inactivityInterval": "9h"},
+            "schedule": {"rolloverSchedule": "1h", "inactivityInterval": "9h"},
             "segments": {"maxSegmentsPerPart": "1"},
             "openSegments": {"maxOpenSegments": "1"},
             "own": {"rollingPolicy": f"{__name__}:AtOnce"},

@@ -137,7 +137,7 @@ def test_an_independent_decoder_verifies_records(out: str, ring: Path) -> None:
         name = str(path.relative_to(out))
         body = independent_decoder.record(path.read_bytes(), name, seal["directoryId"], lambda *_: FIRST)
         lines = record_format.from_checked_text(body, name)
-        assert json.loads(lines[0])["ftfile"] == 1
+        assert json.loads(lines[0])["ftfileRecord"] == 1
 
 
 class TestFilesOfTheLog:
@@ -295,7 +295,7 @@ class TestFingerprints:
 
     def fingerprints(self, out: str) -> list[str]:
         lines = [file.read_bytes().splitlines()[0] for file in files_of(out, "_ftfile/log")]
-        return [json.loads(line)["fingerprint"][1] for line in lines]
+        return [json.loads(line)["fingerprint"]["digest"] for line in lines]
 
     def test_confirm_no_guess(self, out: str, ring: Path) -> None:
         query = stream(out, ring)

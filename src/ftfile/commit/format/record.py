@@ -6,6 +6,7 @@ large record, the companion file holds that line), and a line with the checksum 
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,7 +97,8 @@ ADD = Fields(
     Field("rows", "rows", NUMBER),
     Field("bucket", "bucket", TEXT),
     Field("encoding", "encoding", TEXT),
-    one("origin", "origin", ORIGIN),
+    # A record has few origins and many adds.
+    Field("origin", "origin", OBJECT, functools.lru_cache(maxsize=1_024)(ORIGIN.to_json), ORIGIN.from_json),
     Field("offsetBytes", "offset", NUMBER),
     Field("filters", "filters", LIST, list, tuple),
     many("segmentRanges", "ranges", SEGMENT_RANGE, is_rare=True),
