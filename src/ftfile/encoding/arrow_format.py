@@ -27,7 +27,10 @@ class ArrowFormat(ColumnarFormat):
 
     name: ClassVar[str] = "arrow"
     codecs = CODECS["arrow"]
-    check_rows = staticmethod(check_text)
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """See `ColumnarFormat.check_rows`."""
+        check_text(batch)
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""

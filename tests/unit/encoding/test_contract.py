@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import Format
 
 LINES = ["first", "second, third", 'say "hi"', "", "grüße 日本語", *(f"line {number}" for number in range(40))]
-VARIANTS = {
+VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "csv": ({}, {"header": True, "escape": '"', "lineSep": "\r\n", "nullValue": "\\N"}),
     "json": ({}, {"lineSep": "\r\n", "ignoreNullFields": False, "timeZone": "Europe/Berlin"}),
     "text": ({}, {"lineSep": "<>"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -67,7 +67,7 @@ def query(tmp_path: Path, **options: str) -> MicroBatch:
     return MicroBatch(str(tmp_path / "out"), {"id": "long", "word": "string"}, options)
 
 
-ROWS = [{"id": 1, "word": "one"}, {"id": 2, "word": None}]
+ROWS: list[dict[str, Any]] = [{"id": 1, "word": "one"}, {"id": 2, "word": None}]
 
 
 @pytest.mark.parametrize(

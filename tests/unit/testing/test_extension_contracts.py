@@ -26,6 +26,7 @@ from ftfile.encoding.json.format import JsonLines
 from ftfile.encoding.registry import format_from_options
 from ftfile.filters import codecs
 from ftfile.filters.aes_gcm import AesGcm, AesGcmEncoder
+from ftfile.filters.api import BadStream
 from ftfile.filters.codecs import Codec, FrameDecoder, Gzip
 from ftfile.filters.registry import codec
 from ftfile.keys.api import IssuedKey
@@ -37,14 +38,14 @@ from tests.unit.filters import filters_of_users
 from tests.unit.filters.filters_of_users import Cipher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ftfile.filters.api import Filter
 
 Changes = dict[tuple[Any, str], Any]
 
 
-def mistakes(found: list[tuple[Any, ...]]) -> Any:
+def mistakes(found: Sequence[tuple[str, Any, Changes]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("part", "subject", "changes"), found, ids=[f"{number}-{part}" for number, (part, *_) in enumerate(found)]
     )
@@ -86,8 +87,7 @@ real_line_encode, real_batch = LineSegments.encode, RowSegments.batch
 
 
 def without_the_last(encoder: LineEncoder, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
-    real_write(encoder, batch.slice(0, batch.num_rows - 1), limit_bytes)
-    return batch.num_rows
+    return 1 + real_write(encoder, batch.slice(0, batch.num_rows - 1), limit_bytes)
 
 
 def twice(encoder: CollectingEncoder, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
@@ -236,7 +236,7 @@ def first_frame_alone(decoder: Any, data: bytes) -> bytes:
 def swallowing(decoder: Any, data: bytes) -> bytes:
     try:
         return real_feed(decoder, data)
-    except codecs.BadStream:
+    except BadStream:
         return b""
 
 

@@ -48,7 +48,6 @@ class AvroFormat(ColumnarFormat):
     name: ClassVar[str] = "avro"
     codecs = CODECS["avro"]
     open_files_max: ClassVar[int] = 200
-    check_rows = staticmethod(check_text)
 
     compression: str = "deflate"  # which every reader must know
     record_name: str = "topLevelRecord"
@@ -78,6 +77,10 @@ class AvroFormat(ColumnarFormat):
         """See `Format.definition`."""
         names = {"recordName": self.record_name, "recordNamespace": self.record_namespace}
         return ColumnarFormat.definition(self, schema) | names
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """See `ColumnarFormat.check_rows`."""
+        check_text(batch)
 
     def check_schema(self, schema: pa.Schema) -> None:
         """See `Format.check_schema`; names must be Avro's, and map keys strings."""

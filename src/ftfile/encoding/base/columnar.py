@@ -34,14 +34,12 @@ class ColumnarFormat(Format):
 
     Attributes:
         codecs: that the format knows.
-        check_rows: raises `UnencodableRows` for rows that no file could hold; None where a file holds all.
         compression: one of `codecs`.
         level: of the codec; None for one that costs little.
     """
 
     open_files_max: ClassVar[int] = 32
     codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}
-    check_rows: ClassVar[Callable[[pa.RecordBatch], None] | None] = None
 
     compression: str = "zstd"
     level: int | None = None
@@ -68,6 +66,13 @@ class ColumnarFormat(Format):
     def check_schema(self, schema: pa.Schema) -> None:
         """See `Format.check_schema`; every type that Spark sends is held."""
         spark_schema_json(schema)
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """Refuse rows that no file could hold; by default a file holds all.
+
+        Raises:
+            UnencodableRows: names the column.
+        """
 
     def segments(self, schema: pa.Schema) -> SegmentCodec:
         """See `Format.segments`."""

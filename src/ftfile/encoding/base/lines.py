@@ -172,7 +172,8 @@ def _row_bytes(batch: pa.RecordBatch) -> float:
 
 
 def _slice_rows(batch: pa.RecordBatch) -> int:
-    return min(batch.num_rows, _SLICE_ROWS_MAX, int(_SLICE_BYTES_MAX / _row_bytes(batch)) + 1)
+    rows: int = min(batch.num_rows, _SLICE_ROWS_MAX, int(_SLICE_BYTES_MAX / _row_bytes(batch)) + 1)
+    return rows
 
 
 def _encoded_rows(encode: Encode, batch: pa.RecordBatch) -> Iterator[tuple[EncodedRows, int]]:

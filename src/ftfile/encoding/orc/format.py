@@ -66,7 +66,10 @@ class OrcFormat(ColumnarFormat):
 
     name: ClassVar[str] = "orc"
     codecs = CODECS["orc"]
-    check_rows = staticmethod(_check_rows)
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """See `ColumnarFormat.check_rows`."""
+        _check_rows(batch)
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """See `Format.encoder`."""

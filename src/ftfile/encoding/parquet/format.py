@@ -50,7 +50,8 @@ class ParquetFormat(ColumnarFormat):
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> ParquetFormat:
         """See `Format.from_definition`."""
-        return replace(cls.from_options(definition), key_id=definition.get("encryptionKeyId"))
+        found: ParquetFormat = cls.from_options(definition)
+        return replace(found, key_id=definition.get("encryptionKeyId"))
 
     def encrypted(self, key_id: str, keys: Keys) -> ParquetFormat:
         """See `Format.encrypted`."""

@@ -184,7 +184,7 @@ def written(file_format: Format, *batches: pa.RecordBatch) -> bytes:
 def named(data: bytes) -> io.BytesIO:
     """Return data as a file with a name, by which errors call it."""
     file = io.BytesIO(data)
-    file.name = "a file"  # type: ignore[attr-defined]
+    file.name = "a file"
     return file
 
 
