@@ -22,12 +22,11 @@ from ftfile.sink.task.part_writer import PartWriter
 from ftfile.sink.task.spool import SpoolWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.message import Assembled, StagedSegment
-    from ftfile.attempt.stage import FinalPath
     from ftfile.commit.log.state import LogState, LogView
     from ftfile.fs.api import FileSystem
     from ftfile.sink.buckets.router import Router
@@ -183,7 +182,7 @@ def _run_task_jobs(
     return tuple(done), tuple(failed)
 
 
-def _final_path(config: SinkConfig, planned: Planned, identity: TaskIdentity) -> FinalPath:
+def _final_path(config: SinkConfig, planned: Planned, identity: TaskIdentity) -> Callable[[str, str], str]:
     """Return the function that names parts which are written under their final names."""
     writer = identity.writer
     namer = Namer(config.publishing.naming, writer.name_stem, planned.time_ms, writer.owner)
