@@ -18,7 +18,6 @@ from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.context import SYSTEM
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
@@ -71,7 +70,7 @@ def _measure(settings: Settings, rows: pyarrow.Table, file_format: str, segment_
     for number in range(SMOKE_ROUNDS if settings.smoke else ROUNDS):
         os.sync()
         fs = open_filesystem(str(directory / "out"))
-        stage = Stage(fs, SYSTEM.ids, TaskIdentity(JobIdentity("benchmark"), 0, 0))
+        stage = Stage(fs, TaskIdentity(JobIdentity("benchmark"), 0, 0))
         assembler = Assembler(fs, stage, head.definitions, head.version)
         ours_ms.append(_time_ms(partial(_assemble, assembler, head)))
         stage.discard()

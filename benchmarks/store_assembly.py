@@ -12,7 +12,6 @@ from benchmarks.report import Cell, Table
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.context import SYSTEM
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.testing.context import open_filesystem
@@ -80,7 +79,7 @@ def _due(store: Store, batch_bytes: int) -> tuple[LogState, FileSystem]:
 
 def _assemble(fs: FileSystem, head: LogState) -> tuple[float, float]:
     """Return milliseconds by the clock, and of the processor."""
-    stage = Stage(fs, SYSTEM.ids, TaskIdentity(JobIdentity("benchmark"), 0, 0))
+    stage = Stage(fs, TaskIdentity(JobIdentity("benchmark"), 0, 0))
     began_s, began_processor_s = time.perf_counter(), time.process_time()
     (job,) = head.assembly_jobs
     done = Assembler(fs, stage, head.definitions, head.version).assemble(job)

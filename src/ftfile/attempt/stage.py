@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.attempt.identity import TaskIdentity
-    from ftfile.core.ids import IdSource
     from ftfile.encoding.api import Encoder, Format
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Durability, FileSystem, InputFile, OutputStream
@@ -168,8 +167,7 @@ class Stage:
     Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them.
 
     Args:
-        fs: rooted at the directory.
-        ids: names the files.
+        fs: rooted at the directory; its ids name the files.
         identity: of the attempt.
         durability: as it was asked for; see `durability_of`.
         final_path: the final path of a part in a bucket with a file id, where parts are written there; None to stage.
@@ -181,14 +179,12 @@ class Stage:
     def __init__(
         self,
         fs: FileSystem,
-        ids: IdSource,
         identity: TaskIdentity,
         durability: str = "auto",
         final_path: FinalPath | None = None,
     ) -> None:
         self.fs = fs
         self._final_path = final_path
-        self._ids = ids
         self._identity = identity
         self.owner = identity.writer.owner
         self.partition = identity.partition
@@ -207,7 +203,7 @@ class Stage:
 
     def create(self, ending: str) -> StagedFile:
         """Start a file; see `StagedFile`."""
-        file_id = self._ids.unique()
+        file_id = self.fs.context.ids.unique()
         name = f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}.{ending}"
         file = StagedFile(file_id, self._create(f"{self._directory}/{name}"))
         self._opened.append(file)
@@ -240,7 +236,7 @@ class Stage:
 
     def _create_direct(self, final_path: FinalPath, bucket: str) -> StagedFile:
         """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
-        file_id = self._ids.unique()
+        file_id = self.fs.context.ids.unique()
         path = final_path(bucket, file_id)
         note = layout.note_path(self._directory, f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}")
         self.fs.make_directories(self._directory)

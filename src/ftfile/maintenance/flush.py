@@ -212,7 +212,7 @@ class _Flush:
     def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
         """Make parts for one record."""
         job_id = self._author.job_id
-        stage = Stage(log.fs, log.ids, TaskIdentity(JobIdentity(job_id), 0, 0), durability)
+        stage = Stage(log.fs, TaskIdentity(JobIdentity(job_id), 0, 0), durability)
         assembler = Assembler(log.fs, stage, head.definitions, head.version)
         rewrites: list[Rewrite] = []
         made = 0

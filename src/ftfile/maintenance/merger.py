@@ -84,7 +84,7 @@ class Merger:
         try:
             while waiting:
                 inputs = waiting.pop()
-                stages.append(Stage(self._fs, self._fs.context.ids, self._identity))
+                stages.append(Stage(self._fs, self._identity))
                 try:
                     merged = self._merge(stages[-1], inputs, names[inputs[0].bucket])
                 except _UnreadableInput as found:

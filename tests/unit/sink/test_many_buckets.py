@@ -13,7 +13,6 @@ import pytest
 import ftfile
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
-from ftfile.core.context import SYSTEM
 from ftfile.encoding.parquet.format import ParquetFormat
 from ftfile.sink.task import part_writer as parts
 from ftfile.sink.task.spill import SpilledRows
@@ -101,7 +100,7 @@ class TestLaterRows:
     @pytest.fixture
     def later(self, out: str) -> SpilledRows:
         fs = open_filesystem(out)
-        return SpilledRows(Stage(fs, SYSTEM.ids, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
+        return SpilledRows(Stage(fs, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
 
     def batch(self, *numbers: int) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([{"n": n, "word": None if n % 2 else f"é{n}"} for n in numbers], self.SCHEMA)

@@ -126,7 +126,7 @@ class TestFlush:
                 head = log.read_on()
                 (last,) = (each for each in head.segments.values() if each.origin.last_batch == number)
                 (job,) = jobs_of([last], "flush", ALL_END, current().ids)
-                stage = Stage(log.fs, current().ids, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
+                stage = Stage(log.fs, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
                 done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
                 rewrite = rewrite_of(done)
                 (part,) = (replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in rewrite.adds)
@@ -478,7 +478,7 @@ class TestJobs:
         assert [len(job.inputs) for job in head.assembly_jobs] == [2]
         (job,) = jobs_of([head.assembly_jobs[0].inputs[0]], "age", ALL_END, current().ids)
         fs = open_filesystem(out)
-        stage = Stage(fs, current().ids, TaskIdentity(query.identity(2), 0, 0))
+        stage = Stage(fs, TaskIdentity(query.identity(2), 0, 0))
         done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
         ((part, ranges),) = done.parts
         assert (part.rows, len(ranges)) == (1, 1)

@@ -280,7 +280,7 @@ class TestFlush:
             head = CommitLog(fs).read_on()
             second = [*head.segments.values()][1]
             (job,) = jobs_of([second], "age", ALL_END, current().ids)
-            stage = Stage(fs, current().ids, TaskIdentity(identity, 0, 0))
+            stage = Stage(fs, TaskIdentity(identity, 0, 0))
             done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
             message = query.run_task(query.plan(), identity, 0, [])
             query.commit(3, [replace(message, assembled=(done,))])

@@ -24,7 +24,6 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     ConfigError,
     CorruptData,
@@ -98,7 +97,7 @@ class TestFiles:
         options = {"path": out, "partitionBy": "id", "maxOpenBytes": "100000"}
         config = SinkConfig.from_options(options, spark_schema(COLUMNS))
         identity = TaskIdentity(JobIdentity("job"), 0, 0)
-        stage = Stage(open_filesystem(out), SYSTEM.ids, identity)
+        stage = Stage(open_filesystem(out), identity)
         bad = BadRecords(config, stage, identity)
         writer = parts.PartWriter(config, config.bucketing.router(bad.take, 0), stage, bad)
         words = random.Random(0).randbytes(100_000).hex()
@@ -118,7 +117,7 @@ class TestFiles:
                     self.times -= 1
                     self.remove_directory(path)
 
-        stage = Stage(Cleared(open_filesystem(str(tmp_path))), SYSTEM.ids, TaskIdentity(JobIdentity("job"), 0, 0))
+        stage = Stage(Cleared(open_filesystem(str(tmp_path))), TaskIdentity(JobIdentity("job"), 0, 0))
         config = SinkConfig.from_options({"path": str(tmp_path)}, spark_schema(COLUMNS))
         stage.finish(stage.open("", config.format, config.schema, config.chain))
         assert Path(tmp_path, stage.finished[0].path).exists()

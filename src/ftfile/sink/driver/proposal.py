@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.plan import RollingPlanner
 
-__all__ = ("check_head", "check_messages", "check_paths", "make_proposal")
+__all__ = ("Proposal", "check_head", "check_messages", "check_paths", "make_proposal")
 
 # Why parts ended that a task wrote at once, where others stay open.
 LARGE = "large"

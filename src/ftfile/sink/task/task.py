@@ -22,12 +22,11 @@ from ftfile.sink.task.part_writer import PartWriter
 from ftfile.sink.task.spool import SpoolWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.message import Assembled, StagedSegment
-    from ftfile.attempt.stage import FinalPath
     from ftfile.commit.log.state import LogState, LogView
     from ftfile.fs.api import FileSystem
     from ftfile.sink.buckets.router import Router
@@ -84,7 +83,7 @@ def write_task(
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
     final_path = _final_path(config, planned, identity) if config.publishing.direct else None
-    stage = Stage(fs, fs.context.ids, identity, config.publishing.durability, final_path)
+    stage = Stage(fs, identity, config.publishing.durability, final_path)
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(fs.capabilities))
@@ -183,7 +182,7 @@ def _run_task_jobs(
     return tuple(done), tuple(failed)
 
 
-def _final_path(config: SinkConfig, planned: Planned, identity: TaskIdentity) -> FinalPath:
+def _final_path(config: SinkConfig, planned: Planned, identity: TaskIdentity) -> Callable[[str, str], str]:
     """Return the function that names parts which are written under their final names."""
     writer = identity.writer
     namer = Namer(config.publishing.naming, writer.name_stem, planned.time_ms, writer.owner)
