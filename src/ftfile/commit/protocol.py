@@ -63,15 +63,14 @@ def commit(
     Args:
         log: of the directory.
         author: of the record.
-        prepare: returns what the record says.
-        policy: what to do in the cases that the user decides.
+        prepare: see `Prepare`.
+        policy: the user's decisions.
         fingerprint: of the batch's rows.
         claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
-        ConfigError: the store does not keep the path of a part.
-        NameCollision: such a path is taken, or needs a directory where a file is.
+        ConfigError, NameCollision: see `FinalPaths.claim`.
         StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
     """
     nonce = log.ids.unique()
@@ -85,16 +84,12 @@ def commit(
             return Committed(head.version, replayed=True)
         if claims_replay:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
-        start = lineage_start(head, author, policy)
-        body = prepare(head, partial(snapshot_at, log, head))
-        if body is None:
+        starts = lineage_start(head, author, policy)
+        if (body := prepare(head, partial(snapshot_at, log, head))) is None:
             return Committed(head.version, replayed=False)
         _require_publishable(log, head, body)
-        record = replace(
-            record_of(log, head, body, author, nonce),
-            lineage_start=start,
-            fingerprint=fingerprint_mac(log.fs, fingerprint, author),
-        )
+        mac = fingerprint_mac(log.fs, fingerprint, author)
+        record = replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
         require_removed_published(problems, record)
         if (after := log.create(record)) is not None:
             break

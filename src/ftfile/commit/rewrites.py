@@ -81,9 +81,7 @@ def accept_rewrites(
     own: Sequence[Add] = (),
     refused: Sequence[Refused] = (),
 ) -> Accepted:
-    """Return the rewrites that a record after this head can have; what is left out is not deleted.
-
-    Left out is what replaces adds that are gone or taken, whose files may be gone, or whose names are not free.
+    """Return the rewrites whose inputs are live, files safe and names free; others are left out, and not deleted.
 
     Args:
         log: of the directory.
