@@ -155,7 +155,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     files: set[str] = set()
     absent: set[str] = set()
     unknown = sorted(directories - known.directories.keys(), key=lambda path: path.count("/"))
-    # What is below a file, or below nothing, need not be looked up.
+    # Below a file, or a directory that is missing, nothing is looked up.
     for _, level in itertools.groupby(unknown, key=lambda path: path.count("/")):
         asked = []
         for directory in level:

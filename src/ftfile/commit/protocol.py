@@ -93,7 +93,7 @@ def commit(
         require_removed_published(problems, record)
         if (after := log.create(record)) is not None:
             break
-    # Committed. From here on we may die: whoever comes next rolls forward.
+    # Committed. If we die from here on, the next committer rolls forward.
     problems = roll_forward(log, after, policy, author, tried=problems, created=record.version)
     raise_own(problems, author, record.version)
     post_commit(log, after)
@@ -101,7 +101,7 @@ def commit(
 
 
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
-    """Publish what is recorded, as every commit does first, for those who may then find nothing to commit.
+    """Publish all records, as every commit does first, for callers that may find nothing to commit.
 
     Returns:
         The head, and what could not be published.
@@ -132,7 +132,7 @@ def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
     parts = [add for add in adds if add.kind == "part"]
     assert len({add.id for add in adds}) == len(adds), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
-    # What is left of a segment lies where that lies, which is safe as long as one of them is live.
+    # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
     kept = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
     check_staged(log.fs, [add for add in adds if add.path not in kept], head.horizon_ms)
     FinalPaths(log, head, adds).claim(adds)

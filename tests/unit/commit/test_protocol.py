@@ -125,7 +125,7 @@ class TestReplay:
         assert driver.visible() == {first.final_path}
 
     def test_a_fingerprint_that_does_not_cover_content_proves_nothing(self, driver: Driver) -> None:
-        fingerprint = replace(rows(), covers_content=False)  # type: ignore[type-var]
+        fingerprint = replace(rows(), covers_content=False)
         driver.commit(0, driver.stage(0), fingerprint=fingerprint)
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), fingerprint=fingerprint)

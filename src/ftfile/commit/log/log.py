@@ -37,24 +37,20 @@ READ_ON_TRIES = 100
 class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
-    Reading on and creating are safe from any thread; who shares a log with other threads holds `lock` over a commit.
+    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit.
 
     Args:
         fs: rooted at the directory; its clock gives the time in records and waits, its ids are nonces and names.
         start: what the caller knows already; used when its record still exists and no base is newer.
 
     Attributes:
-        recent: the last records, for who makes ranges of them.
+        recent: the last records, of which ranges are made.
         known_ranges: names of ranges that were found to be of this log.
         base_bytes: length of the base that reading began with.
         delta_bytes: what reading the records since that base costs.
     """
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        start: LogView | None = None,
-    ) -> None:
+    def __init__(self, fs: FileSystem, start: LogView | None = None) -> None:
         super().__init__(fs)
         self.recent = RecentRecords()
         self.known_ranges: set[layout.RangeName] = set()
@@ -84,7 +80,7 @@ class CommitLog(Records):
             self.fs.create_exclusive(layout.FORMAT_FILE, LAYOUT_VERSION)
         except AlreadyExists:
             self.check_layout()
-        # Whoever made a directory may have died before its name was durable, so everybody syncs all of them.
+        # The maker of a directory may have died before its name was durable: everybody syncs all of them.
         for directory in (layout.META, ""):
             self.fs.sync_directory(directory)
         self._prepared = True
@@ -109,8 +105,8 @@ class CommitLog(Records):
         """Return the state at the head of the log; it does not change when the log goes on.
 
         Args:
-            durable: for callers that act on what they read: make it durable first, since whoever wrote it
-                may have died before it was, and make sure that nothing of the log is lost.
+            durable: for callers that act on the log: make it durable first, since its writer may have died before
+                that, and make sure that none of it is lost.
 
         Raises:
             CorruptData: a record is damaged, or missing among later ones; or before acting, the last ones are missing.
