@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.log.caches import KnownPaths
-    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.log import CommitLog, KnownPaths
     from ftfile.commit.log.state import LogState
 
 __all__ = ("FOLLOWED_MAX", "FinalPaths", "live_names")
