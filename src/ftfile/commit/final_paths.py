@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.log.caches import KnownPaths
-    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.log import CommitLog, KnownPaths
     from ftfile.commit.log.state import LogState
 
 __all__ = ("FOLLOWED_MAX", "FinalPaths", "live_names")
@@ -46,19 +45,23 @@ class FinalPaths:
         paths = {add.id: add.final_path for add in adds if add.final_path is not None}
         faults = {path: shape_fault(path) or store.fault_of(path) for path in paths.values()}
         self._faults = {path: fault for path, fault in faults.items() if fault is not None}
+        # Deepest first, without the root.
+        self._above = {path: layout.ancestors(layout.parent(path))[:-1] for path in faults}
         self._reserved = head.reserved
         # Recorded, and not published yet.
         self._waiting = {_path_of(add) for entry in head.unpublished.values() for add in entry.adds}
         self._claimed: set[str] = set()
         self._directories: set[str] = set()
         valid = [path for path in faults if path not in self._faults]
-        self._files = _files_among(log, head, {directory for path in valid for directory in _above(path)})
+        self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
         self._taken: AbstractSet[str] = frozenset()
         self._live: AbstractSet[str] = frozenset()
         repeating = [path for add_id, path in paths.items() if _may_repeat(add_id, path)]
         if repeating:
             self._live = live_names(log, head)
-            asked = [path for path in repeating if path not in self._faults and self._files.isdisjoint(_above(path))]
+            asked = [
+                path for path in repeating if path not in self._faults and self._files.isdisjoint(self._above[path])
+            ]
             found = parallel(log.fs, lambda path: stat_or_none(log.fs, path), asked)
             self._taken = {path for path, info in zip(asked, found, strict=True) if info is not None}
 
@@ -74,7 +77,7 @@ class FinalPaths:
         try:
             for path in (_path_of(add) for add in adds if add.final_path is not None):
                 self._check(path)
-                new = [directory for directory in _above(path) if directory not in self._directories]
+                new = [directory for directory in self._above[path] if directory not in self._directories]
                 self._claimed.add(path)
                 self._directories.update(new)
                 paths.append(path)
@@ -87,7 +90,7 @@ class FinalPaths:
     def _check(self, path: str) -> None:
         if path in self._faults:
             raise ConfigError(f"a file would be called {path!r}, which {self._faults[path]}")
-        for directory in reversed(_above(path)):
+        for directory in reversed(self._above[path]):
             if any(directory in paths for paths in (self._files, self._claimed, self._waiting, self._live)):
                 _refuse(directory, "a file of that name is there, where a directory is needed")
             if directory in self._reserved:
@@ -155,7 +158,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     files: set[str] = set()
     absent: set[str] = set()
     unknown = sorted(directories - known.directories.keys(), key=lambda path: path.count("/"))
-    # What is below a file, or below nothing, need not be looked up.
+    # Below a file, or a directory that is missing, nothing is looked up.
     for _, level in itertools.groupby(unknown, key=lambda path: path.count("/")):
         asked = []
         for directory in level:
@@ -178,11 +181,6 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
 def _path_of(add: Add) -> str:
     assert add.final_path is not None, f"{add.id} has no name"
     return add.final_path
-
-
-def _above(path: str) -> list[str]:
-    """Return the directories above a path, deepest first, without the root."""
-    return layout.ancestors(layout.parent(path))[:-1]
 
 
 def _refuse(path: str, why: str) -> None:

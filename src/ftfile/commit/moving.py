@@ -51,8 +51,8 @@ def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) ->
     Args:
         fs: of the directory.
         removes: parts.
-        first: nobody has done it before: a file of the recorded length is the part. Otherwise its content is
-            compared, since the part may be gone long ago, and the file be somebody else's.
+        first: nobody has done it before: a file of the recorded length is the part. Otherwise the content is
+            compared, since the part may be gone for long, and the file another program's.
     """
     steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes)
     for step, told in (
@@ -146,7 +146,7 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     try:
         _move(fs, remove.final_path, hidden)
     except NotFound:
-        _log.debug("somebody else has retired %s", remove.final_path)
+        _log.debug("another publisher has retired %s", remove.final_path)
     except AlreadyExists:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
         if first and not is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):

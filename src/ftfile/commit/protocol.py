@@ -33,6 +33,8 @@ __all__ = ("Committed", "Prepare", "catch_up", "commit", "record_of")
 # tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
 
+_SAID = tuple(each.name for each in fields(Body))
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -63,15 +65,14 @@ def commit(
     Args:
         log: of the directory.
         author: of the record.
-        prepare: returns what the record says.
-        policy: what to do in the cases that the user decides.
+        prepare: see `Prepare`.
+        policy: the user's decisions.
         fingerprint: of the batch's rows.
         claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
-        ConfigError: the store does not keep the path of a part.
-        NameCollision: such a path is taken, or needs a directory where a file is.
+        ConfigError, NameCollision: see `FinalPaths.claim`.
         StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
     """
     nonce = log.ids.unique()
@@ -85,20 +86,16 @@ def commit(
             return Committed(head.version, replayed=True)
         if claims_replay:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
-        start = lineage_start(head, author, policy)
-        body = prepare(head, partial(snapshot_at, log, head))
-        if body is None:
+        starts = lineage_start(head, author, policy)
+        if (body := prepare(head, partial(snapshot_at, log, head))) is None:
             return Committed(head.version, replayed=False)
         _require_publishable(log, head, body)
-        record = replace(
-            record_of(log, head, body, author, nonce),
-            lineage_start=start,
-            fingerprint=fingerprint_mac(log.fs, fingerprint, author),
-        )
+        mac = fingerprint_mac(log.fs, fingerprint, author)
+        record = replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
         require_removed_published(problems, record)
         if (after := log.create(record)) is not None:
             break
-    # Committed. From here on we may die: whoever comes next rolls forward.
+    # Committed. If we die from here on, the next committer rolls forward.
     problems = roll_forward(log, after, policy, author, tried=problems, created=record.version)
     raise_own(problems, author, record.version)
     post_commit(log, after)
@@ -106,7 +103,7 @@ def commit(
 
 
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
-    """Publish what is recorded, as every commit does first, for those who may then find nothing to commit.
+    """Publish all records, as every commit does first, for callers that may find nothing to commit.
 
     Returns:
         The head, and what could not be published.
@@ -119,7 +116,7 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
-    said = {each.name: getattr(body, each.name) for each in fields(Body)}
+    said = {name: getattr(body, name) for name in _SAID}
     said["assembly_jobs"] = head.jobs_left(body.removes) if body.assembly_jobs is None else body.assembly_jobs
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)
@@ -137,7 +134,7 @@ def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
     parts = [add for add in adds if add.kind == "part"]
     assert len({add.id for add in adds}) == len(adds), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
-    # What is left of a segment lies where that lies, which is safe as long as one of them is live.
+    # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
     kept = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
     check_staged(log.fs, [add for add in adds if add.path not in kept], head.horizon_ms)
     FinalPaths(log, head, adds).claim(adds)

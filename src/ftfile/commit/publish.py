@@ -1,7 +1,7 @@
 """Publishing: make a record's parts visible and hide those it removed. Every step may be repeated.
 
-A part is staged, final or retired; only publishing moves it, and never over another file. Whoever dies
-in the middle is followed by somebody who does it all again: see `roll_forward`.
+A part is staged, final or retired; only publishing moves it, and never over another file. After a
+crash the next committer does it all again: see `roll_forward`.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def roll_forward(
 ) -> list[Problem]:
     """Publish everything up to the head that is not known to be published, oldest first.
 
-    What is the author's own, or was just `created`, is tried until `publishTimeout`, what is another's once; what was
-    `tried` a moment ago is passed over.
+    Records of the author's own query, and the one just `created`, are tried until `publishTimeout`, others once; those
+    `tried` a moment ago are passed over.
 
     Returns:
         What could not be published; it stays on the list of the state, and so of the next base.
@@ -172,7 +172,7 @@ def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision |
 
 
 def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
-    """Say of whatever went wrong that the batch is committed, so that nobody writes it again."""
+    """Return the error as one that says that the batch is committed, so that it is not written again."""
     kind = type(error) if isinstance(error, CommitError) else NotPublished
     found = kind(
         f"version {entry.version} is committed, and writing it again would double it; but not all of it is published: "

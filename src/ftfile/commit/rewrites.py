@@ -1,4 +1,4 @@
-"""Rewrites: the same rows in other files. One that comes too late gives way and never fails what it comes with."""
+"""Rewrites: the same rows in other files. One that comes too late is left out and never fails a record."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def accept_rewrites(
     own: Sequence[Add] = (),
     refused: Sequence[Refused] = (),
 ) -> Accepted:
-    """Return the rewrites that a record after this head can have; what is left out is not deleted.
-
-    Left out is what replaces adds that are gone or taken, whose files may be gone, or whose names are not free.
+    """Return the rewrites whose inputs are live, files safe and names free; others are left out, and not deleted.
 
     Args:
         log: of the directory.
@@ -109,7 +107,7 @@ def accept_rewrites(
         if inputs & claimed or not all(head.is_live(add, rewrite.read_version) for add in rewrite.inputs):
             _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
             continue
-        # What is left of a segment lies where that lies, which is safe as long as one of them is live.
+        # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
         kept = {add.path for add in rewrite.inputs}
         try:
             for add in (add for add in rewrite.adds if add.path not in kept):

@@ -107,7 +107,12 @@ class Driver:
         **more: Any,
     ) -> Committed:
         """Commit a batch; for what it may say, see `Saying`."""
-        settings = {"author": self.author(batch, offsets_hash), "adds": adds, "fingerprint": rows(digest), "tasks": 1}
+        settings: dict[str, Any] = {
+            "author": self.author(batch, offsets_hash),
+            "adds": adds,
+            "fingerprint": rows(digest),
+            "tasks": 1,
+        }
         return self.commit_as(log=log, **(settings | more))
 
     def commit_as(

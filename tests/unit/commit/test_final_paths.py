@@ -9,8 +9,8 @@ import pytest
 
 from ftfile.commit.final_paths import FinalPaths
 from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.log import caches
-from ftfile.commit.log.caches import DIRECTORIES_KEPT, KnownPaths
+from ftfile.commit.log import log
+from ftfile.commit.log.log import DIRECTORIES_KEPT, KnownPaths
 from ftfile.commit.policy import Policy
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.errors import ConfigError, NameCollision, NotPublished
@@ -172,7 +172,7 @@ class TestDirectories:
         assert found == [20, 40, 0, 0]
 
     def test_more_than_are_remembered(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(caches, "DIRECTORIES_KEPT", 10)
+        monkeypatch.setattr(log, "DIRECTORIES_KEPT", 10)
         driver = Driver(fs)
         for batch in range(4):
             driver.commit(batch, *(driver.stage(batch, name=f"d{number}/part-{batch}") for number in range(25)))

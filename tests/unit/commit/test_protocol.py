@@ -11,7 +11,6 @@ import pytest
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import (
-    Body,
     Fingerprint,
     JobAuthor,
     MaintenanceAuthor,
@@ -24,8 +23,8 @@ from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, read_published, write_published
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import Committed, commit
-from ftfile.commit.read.snapshot import snapshot_at, take_snapshot
+from ftfile.commit.protocol import Committed
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
@@ -49,38 +48,8 @@ from ftfile.testing.context import InContext
 from tests.unit.commit.conftest import rows
 
 if TYPE_CHECKING:
-    from ftfile.commit.log.state import LogState
-    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileInfo, FileSystem
     from tests.unit.commit.conftest import Driver
-
-
-class TestPrepare:
-    def test_a_batch_that_only_adds_reads_no_snapshot(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        def read(log: CommitLog, head: LogState) -> Snapshot:
-            taken.append(head.version)
-            return snapshot_at(log, head)
-
-        taken: list[int] = []
-        monkeypatch.setattr("ftfile.commit.protocol.snapshot_at", read)
-        driver.commit_new(0)
-        assert taken == []
-        driver.commit(1, driver.stage(1), overwrite=True)
-        assert taken == [0]
-
-    def test_nothing_to_record_leaves_the_log_as_it_is(self, driver: Driver) -> None:
-        driver.commit_new(0)
-        assert commit(driver.log, JobAuthor("j"), lambda *_: None) == Committed(0, replayed=False)
-        assert driver.log.read_on().version == 0
-
-    def test_what_it_adds_is_checked_whoever_prepared_it(self, driver: Driver) -> None:
-        lost, taken = driver.stage(0), driver.stage(0, name="taken")
-        driver.fs.delete(lost.path)
-        driver.fs.create_exclusive("taken", b"foreign")
-        for add, error in ((lost, CorruptData), (taken, NameCollision)):
-            with pytest.raises(error):
-                commit(driver.log, JobAuthor("j"), lambda *_, add=add: Body(adds=(add,)))
-        assert driver.log.read_on().version == -1
 
 
 class TestFirstCommit:
@@ -156,7 +125,7 @@ class TestReplay:
         assert driver.visible() == {first.final_path}
 
     def test_a_fingerprint_that_does_not_cover_content_proves_nothing(self, driver: Driver) -> None:
-        fingerprint = replace(rows(), covers_content=False)  # type: ignore[type-var]
+        fingerprint = replace(rows(), covers_content=False)
         driver.commit(0, driver.stage(0), fingerprint=fingerprint)
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), fingerprint=fingerprint)

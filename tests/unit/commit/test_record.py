@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body, MaintenanceAuthor, Record, Remove, StreamAuthor
+from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Record, Remove, StreamAuthor
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.protocol import Committed, commit
+from ftfile.commit.read.snapshot import Snapshot, snapshot_at
 from ftfile.commit.replay import find_record
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
+    CorruptData,
+    NameCollision,
     OutcomeUnknown,
     PermissionDenied,
     ReplayMismatch,
@@ -94,6 +97,34 @@ class TestCheckedAgain:
         assert driver.commit(1, add, rewrites=(rewrite,), log=log) == Committed(2, replayed=False)
         assert driver.visible() == {theirs.final_path, add.final_path}
         assert driver.fs.exists(ours.path)
+
+
+class TestPrepare:
+    def test_a_batch_that_only_adds_reads_no_snapshot(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        def read(log: CommitLog, head: LogState) -> Snapshot:
+            taken.append(head.version)
+            return snapshot_at(log, head)
+
+        taken: list[int] = []
+        monkeypatch.setattr("ftfile.commit.protocol.snapshot_at", read)
+        driver.commit_new(0)
+        assert taken == []
+        driver.commit(1, driver.stage(1), overwrite=True)
+        assert taken == [0]
+
+    def test_nothing_to_record_leaves_the_log_as_it_is(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        assert commit(driver.log, JobAuthor("j"), lambda *_: None) == Committed(0, replayed=False)
+        assert driver.log.read_on().version == 0
+
+    def test_what_it_adds_is_checked_whoever_prepared_it(self, driver: Driver) -> None:
+        lost, taken = driver.stage(0), driver.stage(0, name="taken")
+        driver.fs.delete(lost.path)
+        driver.fs.create_exclusive("taken", b"foreign")
+        for add, error in ((lost, CorruptData), (taken, NameCollision)):
+            with pytest.raises(error):
+                commit(driver.log, JobAuthor("j"), lambda *_, add=add: Body(adds=(add,)))
+        assert driver.log.read_on().version == -1
 
 
 class TestReplay:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.format.record import IS_SEALED
 from ftfile.commit.log.bases import RECORD_COST_BYTES
-from ftfile.commit.log.caches import KnownPaths, RecentRecords
 from ftfile.commit.log.fold import Fold, after
 from ftfile.commit.log.records import Records, outcome_unknown
 from ftfile.commit.log.state import LogState
@@ -27,34 +26,85 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogView
     from ftfile.fs.api import FileSystem
 
-__all__ = ("LAYOUT_VERSION", "CommitLog")
+__all__ = ("DIRECTORIES_KEPT", "LAYOUT_VERSION", "CommitLog", "KnownPaths")
 
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 # Times that reading starts over from a newer base, which others write meanwhile.
 READ_ON_TRIES = 100
+# Directories that a process remembers, so that each is looked up once; some 100 bytes each.
+DIRECTORIES_KEPT = 100_000
+
+
+@dataclass(slots=True)
+class RecentRecords:
+    """Consecutive records up to the newest, of which ranges are made; none in a process that creates none.
+
+    Attributes:
+        records: by version.
+        is_kept: whether records are remembered.
+        size_bytes: of the records on storage.
+        failures: how often in turn no range could be made of them.
+        paused_to: the version before which that is not tried again.
+    """
+
+    records: dict[int, Record] = field(default_factory=dict)
+    is_kept: bool = False
+    size_bytes: int = 0
+    failures: int = 0
+    paused_to: int = -1
+
+    def append(self, record: Record, size_bytes: int) -> None:
+        """Take in the next record."""
+        if self.is_kept:
+            self.records[record.version] = record
+            self.size_bytes += size_bytes
+
+    def clear(self) -> None:
+        """Forget all records: ranges stand for them, or they may not be part of the log."""
+        self.records = {}
+        self.size_bytes = 0
+
+
+@dataclass(slots=True)
+class KnownPaths:
+    """Final paths that are known from one commit to the next.
+
+    Attributes:
+        directories: those seen in the store, oldest first.
+        live: names of the parts that were live at `version`, and that may repeat.
+        version: of these names; -1 if nothing is known.
+        nonce: of its record.
+    """
+
+    directories: dict[str, None] = field(default_factory=dict)
+    live: set[str] = field(default_factory=set)
+    version: int = -1
+    nonce: str = ""
+
+    def remember(self, directory: str) -> None:
+        """Remember a directory; beyond the bound, forget the oldest half."""
+        self.directories[directory] = None
+        if len(self.directories) > DIRECTORIES_KEPT:
+            self.directories = dict.fromkeys(list(self.directories)[DIRECTORIES_KEPT // 2 :])
 
 
 class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
-    Reading on and creating are safe from any thread; who shares a log with other threads holds `lock` over a commit.
+    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit.
 
     Args:
         fs: rooted at the directory; its clock gives the time in records and waits, its ids are nonces and names.
         start: what the caller knows already; used when its record still exists and no base is newer.
 
     Attributes:
-        recent: the last records, for who makes ranges of them.
+        recent: the last records, of which ranges are made.
         known_ranges: names of ranges that were found to be of this log.
         base_bytes: length of the base that reading began with.
         delta_bytes: what reading the records since that base costs.
     """
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        start: LogView | None = None,
-    ) -> None:
+    def __init__(self, fs: FileSystem, start: LogView | None = None) -> None:
         super().__init__(fs)
         self.recent = RecentRecords()
         self.known_ranges: set[layout.RangeName] = set()
@@ -84,7 +134,7 @@ class CommitLog(Records):
             self.fs.create_exclusive(layout.FORMAT_FILE, LAYOUT_VERSION)
         except AlreadyExists:
             self.check_layout()
-        # Whoever made a directory may have died before its name was durable, so everybody syncs all of them.
+        # The maker of a directory may have died before its name was durable: everybody syncs all of them.
         for directory in (layout.META, ""):
             self.fs.sync_directory(directory)
         self._prepared = True
@@ -109,8 +159,8 @@ class CommitLog(Records):
         """Return the state at the head of the log; it does not change when the log goes on.
 
         Args:
-            durable: for callers that act on what they read: make it durable first, since whoever wrote it
-                may have died before it was, and make sure that nothing of the log is lost.
+            durable: for callers that act on the log: make it durable first, since its writer may have died before
+                that, and make sure that none of it is lost.
 
         Raises:
             CorruptData: a record is damaged, or missing among later ones; or before acting, the last ones are missing.

@@ -158,7 +158,7 @@ class Records:
             return False
         newest = self.bases.newest()
         if newest is not None and newest.version > version:
-            return True  # records behind a base may be gone: whoever reads on starts over from it
+            return True  # records before a base may be gone: reading starts over from it
         path = layout.record_path(version + 1)
         if listed > version or self.read_record(told) is not None:
             raise CorruptData(path, "a record", f"none, although there is version {max(listed, told)}", _ADVICE)

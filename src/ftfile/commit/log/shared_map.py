@@ -22,7 +22,7 @@ class SharedMap(Mapping[K, V]):
     """A dictionary that never changes, in the order in which its keys were last set; see `draft`.
 
     Args:
-        older: most of it; nobody may change it any more, nor the others.
+        older: most of it; never changed any more, like the others.
         newer: what was set since.
         gone: keys of `older` that were dropped, or set again, since.
     """
@@ -82,7 +82,8 @@ class Draft(SharedMap[K, V]):
 
     def __init__(self, start: SharedMap[K, V]) -> None:
         self.older, self.newer, self.gone = start.older, start.newer, start.gone
-        self._owns_changes = self._owns_all = False  # whether nobody else sees `newer` and `gone`, and `older`
+        # True once `newer` and `gone`, or `older` as well, are copies of this draft's own.
+        self._owns_changes = self._owns_all = False
 
     def oldest(self) -> Iterator[tuple[K, V]]:
         """Yield keys and values without a copy; nothing may be changed meanwhile."""
@@ -112,7 +113,7 @@ class Draft(SharedMap[K, V]):
             self.gone.add(key)
 
     def finish(self) -> SharedMap[K, V]:
-        """Return what it has become; the draft is used no more."""
+        """Return the changed map; the draft is used no more."""
         return SharedMap(self.older, self.newer, self.gone)
 
     def _own(self) -> None:

@@ -100,14 +100,13 @@ class LogState:
         nonce: of the record at `version`: a cached state is only as good as this still matches.
         log_start: the oldest record that is kept; what lies at versions before it means nothing.
         segments: live segments; parts are not listed, so that the size does not follow the number of files.
-        segment_changes: what the last records did to the segments, for who keeps something derived from them.
+        segment_changes: what the last records did to the segments, for indexes that follow them.
         removed: id of every part removed since version `removed_since`, and the version that removed it.
         reserved: names of removed parts that lack what makes them unique, and the version that removed each: no part
-            may be called so again while that record is kept, since who is late to retire the old one would take the
-            new one away.
+            may be called so again while that record is kept, since a late publisher would retire the new one.
         tables: what the use case remembers; see `commit.log.tables`.
         recent: (version, nonce) of the last records: tells whether a record of ours is part of a base.
-        unpublished: by version, what roll forward has to look at; whoever publishes a version takes it out.
+        unpublished: records to roll forward, by version; publishing a version takes it out.
         whole: whether all records stand behind it, or only a view.
     """
 

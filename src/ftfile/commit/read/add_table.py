@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Iterator, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,10 +94,6 @@ class AddTable(Mapping[str, "Add"]):
         """Return all adds."""
         return _Values(self)
 
-    def items(self) -> ItemsView[str, Add]:
-        """Return all adds with their ids."""
-        return _Items(self)
-
     def adds(self) -> Iterator[Add]:
         """Yield all adds."""
         for block in self._blocks:
@@ -117,10 +113,3 @@ class _Values(ValuesView["Add"]):
 
     def __iter__(self) -> Iterator[Add]:
         return self._mapping.adds()
-
-
-class _Items(ItemsView[str, "Add"]):
-    _mapping: AddTable
-
-    def __iter__(self) -> Iterator[tuple[str, Add]]:
-        return ((add.id, add) for add in self._mapping.adds())

@@ -102,7 +102,7 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
             builder.add_records(log, head)
             return builder.snapshot()
         except CorruptData:
-            # Ranges that are merged while one lists them may be missed; what is missing twice is not there.
+            # A listing may miss ranges that are merged meanwhile; a range missing from two listings is not there.
             if found == seen:
                 raise
             seen = found

@@ -75,7 +75,7 @@ def read_seal(fs: FileSystem) -> Seal | None:
 
     Raises:
         NotFound: it is no ftfile directory.
-        CorruptData: what it says is not understood.
+        CorruptData: the seal is damaged or unknown.
     """
     _, _, seal = fs.read(layout.FORMAT_FILE).partition(b"\n")
     return Seal.of(seal) if seal else None
@@ -89,7 +89,7 @@ def identity_of_letters(fs: FileSystem, path: str) -> str:
         path: where they are staged, or published.
 
     Raises:
-        CorruptData: the directory is sealed, and does not say what it is.
+        CorruptData: the directory is sealed, and its seal is missing.
     """
     identity = layout.storage_identity("deadLetters", path)
     return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity

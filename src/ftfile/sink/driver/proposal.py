@@ -96,25 +96,17 @@ def make_proposal(
         log: of the directory.
         planner: says which parts end after the record; without one, jobs that are due stay due.
     """
-    first = messages[0]
-    writer = first.identity.writer
+    writer = messages[0].identity.writer
     author = _author(config, writer, log.fs.context)
-    encoding, schema = config.encoding(), config.recorded_schema_json
-    key = definition_key(encoding)
-    definitions: dict[str, Any] = {key: encoding, definition_key(schema): schema}
-    settings = None
-    if isinstance(author, StreamAuthor) and (config.rolling is not None or config.publishing.storage):
-        rolling = (config.rolling or ALL_END).to_json()
-        settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
-        definitions[definition_key(settings)] = settings
+    is_stream = isinstance(author, StreamAuthor)
+    schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
     parts, letters = _parts(messages, key), _letters(messages)
     segments = _segments(messages, key, log.clock.now_ms())
     rewrites = [rewrite_of(assembled) for message in messages for assembled in message.assembled]
     failed = frozenset(job for message in messages for job in message.failed)
-    metrics = _metrics(config, messages)
-    metrics["durability"] = durability_of(config.publishing.durability, log.fs.capabilities)
-    namer = Namer(config.publishing.naming, writer.name_stem, first.planned_ms, writer.owner)
-    success = config.publishing.success if isinstance(author, StreamAuthor) else None
+    metrics = _metrics(config, messages, log.fs.capabilities)
+    namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner)
+    success = config.publishing.success if is_stream else None
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
         check_head(config, head)
@@ -129,16 +121,15 @@ def make_proposal(
             overwrite=config.overwrite,
             dead_letters=letters,
             tasks=len(messages),
-            schema=definition_key(schema),
-            settings=definition_key(settings) if settings is not None else None,
+            schema=schema,
+            settings=settings,
             encoding=key,
             definitions=definitions,
             metrics=metrics | accepted.metrics(metrics.get("partsByReason")),
             tables=named.tables | marks,
         )
-        if planner is None:
-            return body
-        return replace(body, assembly_jobs=planner.plan(head, body, author, log.clock.now_ms(), failed))
+        jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
+        return replace(body, assembly_jobs=jobs)
 
     claims_replay = any(message.found_committed for message in messages)
     return Proposal(author, prepare, _fingerprint(messages), claims_replay)
@@ -198,6 +189,18 @@ def _author(config: SinkConfig, writer: WriterIdentity, context: Context) -> Aut
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
 
 
+def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:
+    """Return the keys of the schema, the encoding and a query's settings, if it has any; and all by key."""
+    encoding, schema = config.encoding(), config.recorded_schema_json
+    key = definition_key(encoding)
+    found: dict[str, Any] = {key: encoding, definition_key(schema): schema}
+    if not is_stream or (config.rolling is None and not config.publishing.storage):
+        return definition_key(schema), key, None, found
+    rolling = (config.rolling or ALL_END).to_json()
+    settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
+    return definition_key(schema), key, definition_key(settings), {**found, definition_key(settings): settings}
+
+
 def _parts(messages: Sequence[TaskCommit], encoding: str) -> tuple[Add, ...]:
     """Return the parts in the order of partitions and of writing; they get their names when they are committed."""
     return tuple(add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts)
@@ -244,7 +247,7 @@ def _fingerprint(messages: Sequence[TaskCommit]) -> Fingerprint:
     return Fingerprint(first.kind, first.digest(), covers_content=first.kind == "strong")
 
 
-def _metrics(config: SinkConfig, messages: Sequence[TaskCommit]) -> dict[str, Any]:
+def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabilities) -> dict[str, Any]:
     written: list[StagedPart | StagedSegment] = []
     for message in messages:
         written += (*message.parts, *message.segments)
@@ -256,5 +259,6 @@ def _metrics(config: SinkConfig, messages: Sequence[TaskCommit]) -> dict[str, An
         "bytes": sum(each.length for each in written),
         **({"partsByReason": {LARGE: large}} if large else {}),
         **({"badRecords": bad} if bad else {}),
+        "durability": durability_of(config.publishing.durability, store),
         "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
     }
