@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogView
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DIRECTORIES_KEPT", "LAYOUT_VERSION", "CommitLog", "KnownPaths")
+__all__ = ("DIRECTORIES_KEPT", "LAYOUT_VERSION", "CommitLog", "KnownPaths", "RecentRecords")
 
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 # Times that reading starts over from a newer base, which others write meanwhile.
