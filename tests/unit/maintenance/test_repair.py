@@ -287,7 +287,7 @@ class TestLeftBehind:
     @pytest.mark.parametrize("is_published", [False, True])
     def test_dead_letters_that_somebody_deleted(self, world: World, is_published: bool) -> None:
         letter = replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
-        record(world, 0, letters=(letter,))
+        record(world, 0, dead_letters=(letter,))
         if is_published:
             world.driver.commit_new(1)
         world.fs.delete((letter.final_path or "") if is_published else letter.path)
