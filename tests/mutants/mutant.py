@@ -72,8 +72,7 @@ def change(mutant: Mutant) -> tuple[Path, str]:
     file, start, end = found[0]
     text = (SOURCES / file).read_bytes()
     margin = " " * (start - text.rfind(b"\n", 0, start) - 1)
-    # The lines of an expression need no margin.
-    new = textwrap.indent(mutant.new, margin).strip() if isinstance(_parsed(mutant.old)[0], ast.stmt) else mutant.new
+    new = textwrap.indent(mutant.new, margin).strip()
     return file, (text[:start] + new.encode() + text[end:]).decode()
 
 
