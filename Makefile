@@ -98,7 +98,7 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
-	$(MAKE) $(NEWER_PYTHONS:%=unit-%) mutants
+	$(MAKE) $(NEWER_PYTHONS:%=unit-%) mutants mutation
 
 .PHONY: kills
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
@@ -134,7 +134,13 @@ trials: environment ## every known mistake in the protocol can be made, and what
 
 .PHONY: mutants
 mutants: environment ## make every known mistake in the protocol, and see each one caught (ten minutes)
-	$(python) -m tests.mutants --junitxml=.reports/mutants.xml
+	$(python) -m tests.mutants
+
+.PHONY: mutation
+mutation: ## change one operator, number or argument after the other where commits are made, and list what no test notices (hours)
+	@.ci/venv .venv-mutation "$(MAIN_PYTHONS)" --editable '.[mutation]'
+	.venv-mutation/bin/mutmut run --max-children 2
+	.venv-mutation/bin/mutmut results
 
 .PHONY: lint
 lint: environment ## ruff, mypy --strict, import contracts
@@ -159,7 +165,7 @@ docs: environment ## write docs/options.md from the option table
 
 .PHONY: clean
 clean: ## remove environments, caches and reports
-	rm -rf .venv* .jars .servers .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv* .jars .servers .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache mutants build dist
 
 .PHONY: environment
 environment:

@@ -72,8 +72,7 @@ def change(mutant: Mutant) -> tuple[Path, str]:
     file, start, end = found[0]
     text = (SOURCES / file).read_bytes()
     margin = " " * (start - text.rfind(b"\n", 0, start) - 1)
-    # The lines of an expression need no margin.
-    new = textwrap.indent(mutant.new, margin).strip() if isinstance(_parsed(mutant.old)[0], ast.stmt) else mutant.new
+    new = textwrap.indent(mutant.new, margin).strip()
     return file, (text[:start] + new.encode() + text[end:]).decode()
 
 
@@ -100,7 +99,7 @@ def _places(file: Path, scope: ast.AST, code: str) -> Iterator[tuple[int, int]]:
     shapes = [_pattern(node) for node in wanted]
     outside = [node for node in ast.iter_child_nodes(scope) if not isinstance(node, ast.ClassDef | ast.FunctionDef)]
     for node in (node for part in (outside if isinstance(scope, ast.Module) else [scope]) for node in ast.walk(part)):
-        bodies = [[node]]
+        bodies = [[node]] if isinstance(node, ast.expr) else []
         if isinstance(wanted[0], ast.stmt):
             found = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
             bodies = [body for body in found if isinstance(body, list)]

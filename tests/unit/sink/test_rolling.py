@@ -22,6 +22,7 @@ from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
 from ftfile.encoding.api import Taken
 from ftfile.encoding.base.segments import RowJoiner
+from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.rolling import plan
 from ftfile.sink.task import spool, task
@@ -445,6 +446,17 @@ class TestFailures:
         head = CommitLog(open_filesystem(out)).read_on()
         assert [segment.rows for segment in head.segments.values()] == [1, 1]
         assert [job.attempts for job in head.assembly_jobs] == [1]
+
+    def test_any_other_fails_no_batch_and_is_tried_again(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        query = stream(out, maxBatchesPerFile="2")
+        query.run(0, [rows_of("a")])
+        query.run(1, [rows_of("b")])
+        with monkeypatch.context() as patch:
+            patch.setattr(Assembler, "assemble", lambda *_: 1 // 0)
+            query.run(2, [[]])
+        assert visible(out) == []
+        query.run(3, [[]])
+        assert visible(out) == [["a", "b"]]
 
     def test_a_file_that_lost_a_row_is_none(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = stream(out, fileFormat="parquet", maxBatchesPerFile="1")
