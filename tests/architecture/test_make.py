@@ -1,4 +1,4 @@
-"""What `make test` does with targets that fail, and says in its last line."""
+"""`make test` continues after targets that fail, and names them in its last lines."""
 
 from __future__ import annotations
 
