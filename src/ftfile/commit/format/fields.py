@@ -157,7 +157,7 @@ def _defaults(make: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
 
 
 def _getter(make: Any, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:  # noqa: ANN401 - attrgetter or itemgetter
-    """Return what gets all of these as a tuple, however few."""
+    """Return a function that gets all of these as a tuple, however few."""
     if len(names) > 1:
         getter: Callable[[Any], tuple[Any, ...]] = make(*names)
         return getter

@@ -51,7 +51,7 @@ __all__ = (
 )
 
 RECORD_FORMAT = 1
-# What comes of fields that are missing, or of another type than they have.
+# Raised for fields that are missing, or of another type than they have.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 COMPANION_FROM_BYTES = 1 << 20
 IS_SEALED = (
