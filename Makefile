@@ -150,9 +150,10 @@ lint: environment ## ruff, mypy --strict, import contracts
 	.venv/bin/lint-imports --no-cache
 
 .PHONY: format
-format: environment ## let ruff rewrite what it can
+format: environment ## let ruff rewrite code, and wrap the prose of the docs
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
+	$(python) .ci/prose.py $(shell find *.md docs -name "*.md")
 
 .PHONY: bench
 bench: java hdfs-jars s3-server azure-server environment ## measure against Spark's own file sink

@@ -1,4 +1,4 @@
-"""What all tests share: the seed, Hypothesis profiles, and that a run leaves nothing in the checkout."""
+"""Shared by all tests: the seed, Hypothesis profiles, and a check that a run leaves nothing in the checkout."""
 
 from __future__ import annotations
 

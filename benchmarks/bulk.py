@@ -45,7 +45,7 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is streamed; the first rounds warm the JVM and are not counted."""
+    """The amount streamed; the first rounds warm the JVM and are not counted."""
 
     files: int
     rows_per_file: int

@@ -122,7 +122,7 @@ def _codecs(settings: Settings) -> Table:
 
 
 def _encryption(settings: Settings) -> Table:
-    """Return what encryption costs, alone and behind a codec."""
+    """Return the cost of encryption, alone and behind a codec."""
     data = _json_lines(SMOKE_ROWS if settings.smoke else ROWS)
     os.environ["FTFILE_KEYS_OF_BENCHMARK"] = f"benchmark {base64.b64encode(bytes(32)).decode()}"
     cipher = AesGcm("benchmark", Keys.from_reference("env:FTFILE_KEYS_OF_BENCHMARK"))
@@ -225,7 +225,7 @@ _LIBRARIES: dict[str, Compress] = {
 
 
 def _small_batches(settings: Settings) -> Table:
-    """Return what becomes of batches of a thousand rows."""
+    """Return the sizes and times of batches of a thousand rows."""
     batches = SMOKE_BATCHES if settings.smoke else BATCHES
     rows = make_rows(batches * BATCH_ROWS, seed=0).combine_chunks()
     lines: list[tuple[Cell, ...]] = []

@@ -1,4 +1,4 @@
-"""What a long life costs: commits, restarts and snapshots of a directory after many batches and files."""
+"""The cost of a long life: commits, restarts and snapshots of a directory after many batches and files."""
 
 from __future__ import annotations
 

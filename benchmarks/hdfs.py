@@ -60,7 +60,7 @@ STREAMS_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything; the first rounds, and the first batches of each query, are not counted."""
+    """The amount of everything; the first rounds, and the first batches of each query, are not counted."""
 
     file_bytes: int
     file_rounds: int
@@ -189,7 +189,7 @@ def _measure_commits(cluster: MiniCluster, size: Size) -> Iterator[tuple[Cell, .
 def _commits(
     root: str, web_root: str, directory: str, files: int, times: int, calls: list[None]
 ) -> Iterator[tuple[float, int]]:
-    """Commit batches of so many files; yield how long each took, in ms, and how many calls."""
+    """Commit batches of `files` files; yield the time of each, in ms, and its number of calls."""
     columns = {"bucket": "long", "word": "string"}
     options = {"fileFormat": "text", "partitionBy": "bucket"}
     # Many files are written faster by WebHDFS, and it makes no difference to the commit.

@@ -90,7 +90,7 @@ def _commits(settings: Settings) -> Table:
 
 
 def _commit(directory: Path, files: int, commits: int) -> tuple[list[float], list[float]]:
-    """Commit batches of so many tasks with a file each; return how long each took, and how many calls."""
+    """Commit batches of `files` tasks with a file each; return the time and the number of calls of each."""
     fs = MeteredFileSystem(open_filesystem(str(directory)))
     times_ms, calls = [], []
     with mounted(fs) as url:

@@ -15,7 +15,7 @@ __all__ = ("machine_facts",)
 
 
 def machine_facts() -> dict[str, Cell]:
-    """Return what a reader needs to judge the figures; the load tells whether the machine was quiet."""
+    """Return the facts that a reader needs to judge the figures; the load shows if the machine was quiet."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "cpu": _cpu_model(),

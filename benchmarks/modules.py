@@ -34,7 +34,7 @@ NOTE = (
 
 @dataclass
 class Trace:
-    """What a step calls.
+    """The calls of a step.
 
     Attributes:
         modules: files of the package whose functions ran.

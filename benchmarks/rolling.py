@@ -51,7 +51,7 @@ READ_NOTE = "Medians of {}: one sum over each of two columns, of all files found
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one sink left, and how long it and its readers took."""
+    """The files of one sink, and the times of the sink and its readers."""
 
     files: int
     size_bytes: int

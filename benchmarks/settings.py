@@ -1,4 +1,4 @@
-"""What every benchmark is told: how much to do, where, and with which sinks."""
+"""The settings of every benchmark: the amount of work, the place, and the sinks."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Sink:
 
     @property
     def in_python(self) -> bool:
-        """Whether its rows go through Python workers."""
+        """True if its rows go through Python workers."""
         return self.spark_format not in {"noop", self.file_format}
 
 

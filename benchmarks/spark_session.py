@@ -32,7 +32,7 @@ _shared: list[ProcessPoolExecutor] = []
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What Spark's progress says of one micro-batch."""
+    """The progress that Spark reports for one micro-batch."""
 
     rows: int
     add_batch_ms: int

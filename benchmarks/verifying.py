@@ -1,4 +1,4 @@
-"""What it takes to verify a large directory, and to ask for its status: time, and the memory of the process."""
+"""Time and memory to verify a large directory, and to ask for its status."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(settings: Settings) -> list[Table]:
 
 
 def _write(path: Path, batches: int, files: int) -> None:
-    """Write a directory as so many commits leave it."""
+    """Write a directory as `batches` batches leave it."""
     fs = open_filesystem(str(path))
     CommitLog(fs).prepare_directory()
     previous = ""

@@ -24,7 +24,7 @@ class _Process:
 
 
 def python_ticks() -> PythonTicks:
-    """Return what each living Python process below this one has used so far, by process id."""
+    """Return the processor time of each living Python process below this one, by process id."""
     processes = _read_processes()
     below = _descendants(processes, os.getpid())
     return {pid: processes[pid].ticks for pid in below if processes[pid].name != "java"}

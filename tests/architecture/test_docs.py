@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,19 @@ def test_every_target_is_there() -> None:
         named |= set(re.findall(r"(?<![\w$(.-])[a-z][a-z-]+(?![\w%)-])", re.sub(r"\$\(.*?\)", "", rule)))
     assert {"test", "bench", "object-store-tests", "environment"} <= named
     assert named <= set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+
+
+def test_prose_has_one_width(tmp_path: Path) -> None:
+    prose = runpy.run_path(str(ROOT / ".ci/prose.py"))
+    wide = [
+        f"{page.relative_to(ROOT)}: {lines[0][:60]}"
+        for page in PAGES
+        for is_prose, lines in prose["blocks"](page.read_text())
+        if is_prose and prose["is_wide"](lines)
+    ]
+    assert not wide, "run `make format`"
+    page = tmp_path / "page.md"
+    line, code = f"- {'word ' * 30}`a b`", f"```\n{'code ' * 30}\n```"
+    page.write_text(f"{line}\n\n{code}\n")
+    prose["main"]([str(page)])
+    assert page.read_text() == f"- {'word ' * 22}word\n  {'word ' * 7}`a b`\n\n{code}\n"

@@ -1,4 +1,4 @@
-"""What `make test` does with targets that fail, and says in its last line."""
+"""`make test` continues after targets that fail, and names them in its last lines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.without import deleted_in
 
 ROOT = Path(__file__).parents[2]
 REPORT = '<testsuites><testsuite tests="{}" failures="{}" errors="0" skipped="0" time="1.5"></testsuite></testsuites>'
@@ -66,3 +69,18 @@ def test_what_fails_without_a_report_counts(tmp_path: Path, tests: int) -> None:
     assert run.returncode == 1
     passed = f", {tests} passed in 1.50s" if tests else " in 0.00s"
     assert run.stdout.splitlines()[-1] == f" 1 failed{passed} ".center(80, "=")
+
+
+def test_every_module_of_crashes_is_marked_slow() -> None:
+    """`make crash` runs by the marker: it would pass over a module without."""
+    modules = list((ROOT / "tests/crash").glob("test_*.py"))
+    assert len(modules) > 3
+    assert not [module.name for module in modules if "\npytestmark = pytest.mark.slow\n" not in module.read_text()]
+
+
+def test_runs_without_either_do_without_each_in_half_of_the_tests() -> None:
+    names = [f"tests/unit/commit/test_log.py::test_{number}" for number in range(100)]
+    halves = Counter(deleted_in(name, "either") for name in names)
+    assert set(halves) == {"hints", "ranges"}
+    assert min(halves.values()) > 30
+    assert {deleted_in(name, "ranges") for name in names} == {"ranges"}

@@ -25,6 +25,22 @@ UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # in piece
 HOMES = ("/home/", "/Users/", f"{Path.home()}/", f"{ROOT}/")
 MACHINE = re.compile(rf"(?<![\w.}}])({'|'.join(map(re.escape, HOMES))})\w")
 
+# Riddles that were a habit: name the thing, and who does what.
+HABITS = (
+    r"\b(?:say|says|said|tell|tells|told) whether\b",  # Return True if …
+    r"\b(?-i:Returns?) whether\b",
+    r"\b(?-i:Returns?) (?:(?:by|with|for|in|from|to|of) )?what\b",  # Return the …
+    r"\b(?-i:Returns?) (?:that|those) (?:of|which|with)\b",
+    r'"""(?:What|Whether|That|Who)\b',  # a noun, or what comes back
+    r"\bwhat (?:becomes|became|comes|came) of\b",  # the fate, the result
+    r"\bso many\b",  # a number of
+    r"\bfor so long\b",
+    r"\bwho(?:so)?ever\b",  # a process that
+    r"\btold of\b",  # reported
+    r"\blook(?:s|ed|ing)? after\b",  # checks, repairs
+)
+HABIT = re.compile("|".join(HABITS), re.IGNORECASE)
+
 
 def files_below(folder: Path) -> Iterator[Path]:
     """Every file that is, or would be, committed."""
@@ -85,6 +101,19 @@ def test_text_is_finished_and_at_home_everywhere() -> None:
         for path in FILES
         for number, line in enumerate(path.read_bytes().decode(errors="replace").splitlines(), start=1)
         if UNFINISHED.search(line) or MACHINE.search(line)
+    ]
+    assert not found
+
+
+def test_words_are_plain() -> None:
+    written = [
+        path for path in FILES if path.suffix == ".md" or path in SOURCES or path.parent.name in {".ci", "benchmarks"}
+    ]
+    found = [
+        f"{short(path)}, line {number}: {line.strip()}"
+        for path in written
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if HABIT.search(line)
     ]
     assert not found
 

@@ -64,7 +64,7 @@ class Daemon:
             )
 
     def wait_for_line(self, pattern: str) -> str:
-        """Return what the log says in the first group of a pattern."""
+        """Return the first group of a pattern in the log."""
 
         def said() -> str | None:
             found = re.search(pattern, self._log.read_text())

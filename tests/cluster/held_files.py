@@ -28,14 +28,14 @@ SCHEMES = ("hdfs", "s3")
 
 @dataclass(frozen=True)
 class Held:
-    """Who waits, and in which file of the directory."""
+    """The process that waits, and its file of the directory."""
 
     process: int
     path: str
 
 
 class Order:
-    """What is ordered for a scheme, and what came of it, in files of a directory."""
+    """Orders for a scheme, and their results, in files of a directory."""
 
     def __init__(self, directory: Path, scheme: str) -> None:
         self._ordered, self._taken, self._told = (directory / f"{scheme}.{end}" for end in ("stop", "taken", "told"))
@@ -50,7 +50,7 @@ class Order:
         return None
 
     def taken(self) -> bool:
-        """Say whether this process is the one to stop: the first that asks."""
+        """Return True if this process must stop: it is the first that asks."""
         with contextlib.suppress(FileNotFoundError):
             self._ordered.rename(self._taken)
             return True

@@ -1,4 +1,4 @@
-"""What the driver knows of HDFS reaches executors that know nothing: name services, the user, delegation tokens."""
+"""The driver's knowledge of HDFS reaches executors without any: name services, the user, delegation tokens."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_executors_that_know_nothing_write_and_read(
     (tmp_path / "in").mkdir()
     for number in range(3):
         (tmp_path / f"in/{number}.json").write_text(f'{{"id": {number}}}\n')
-    # Of anybody's: with a token, and without Kerberos, a NameNode takes whoever asks by HTTP for nobody in particular.
+    # Of anybody's: with a token, and without Kerberos, a NameNode takes every client by HTTP for nobody in particular.
     for directory in ("native", "web"):
         open_filesystem(f"{hdfs.url}/", settings={"directoryPermission": "777"}).make_directories(directory)
     # Not where the application runs: beside the driver, `./tokens` leads nowhere.
@@ -104,4 +104,4 @@ def test_executors_that_know_nothing_write_and_read(
     assert f"ConfigError: the token file '{tmp_path}/tokens', which HADOOP_TOKEN_FILE_LOCATION" in result["missed"]
     assert result["again"] == 3
     assert owners(hdfs, "/native") == {USER}
-    assert owners(hdfs, "/web") == {"dr.who"}, "as whoever shows a token there, and not a name"
+    assert owners(hdfs, "/web") == {"dr.who"}, "like any client that shows a token there, and not a name"

@@ -112,7 +112,7 @@ class Stream:
             raise AssertionError(f"{error}\n{self.app.last_words()}") from error
 
     def rows(self) -> Counter[str]:
-        """What a reader with the keys sees."""
+        """The rows that a reader with the keys sees."""
         found = ftfile.open(self.output, key_provider=f"file:{self.keys}").to_arrow()
         return Counter(json.dumps(row) for row in found.select(["id", "text", "k"]).to_pylist())
 

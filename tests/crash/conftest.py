@@ -1,4 +1,4 @@
-"""What makes thousands of recoveries a minute: records that were decoded already are not decoded again."""
+"""Keeps decoded records, so that thousands of recoveries take a minute."""
 
 from __future__ import annotations
 

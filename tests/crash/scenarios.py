@@ -1,4 +1,4 @@
-"""What is crashed, failed and raced."""
+"""The scenarios that are crashed, failed and raced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of what there is to try: a part, chosen by the seed of the run, and all of it in `make long`."""
+"""The share of all steps that a run tries: a part chosen by its seed, and all of them in `make long`."""
 
 from __future__ import annotations
 

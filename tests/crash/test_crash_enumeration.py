@@ -76,12 +76,12 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Exploration:
-    """What was seen of a scenario: digests of disks, with what Spark had recorded by then.
+    """States seen of a scenario: digests of disks, with the batches that Spark had recorded by then.
 
     Args:
         scenario: what is crashed.
         seed: draws the recoveries that are crashed, too.
-        limit: of one moment at most so many states, and as many of the moments of a recovery; by default all.
+        limit: greatest number of states of one moment, and of moments of a recovery; by default all.
     """
 
     def __init__(self, scenario: Scenario, seed: int, limit: int | None = None) -> None:

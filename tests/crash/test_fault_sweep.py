@@ -143,7 +143,7 @@ def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed:
 
 
 def batches_on(model: str) -> tuple[Callable[[], FileSystem], Scenario]:
-    """Return what makes an empty store, and `BATCHES` as they are written to it."""
+    """Return a function that makes an empty store, and `BATCHES` as they are written to it."""
     store, scenarios = STORES[model]
     scenario = next(each for each in scenarios if each.name == BATCHES.name)
     return lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario
@@ -154,7 +154,7 @@ def checked(scenario: Scenario, fs: FileSystem) -> DirectoryReport:
 
 
 def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, fault: Fault) -> None:
-    """With the same messages: whoever called it may not know how it ended, and their files may be committed."""
+    """With the same messages: the caller may not know how it ended, and their files may be committed."""
     make, scenario = batches_on(model)
     messages: list[TaskCommit] = []
     batch = scenario.batches[0]

@@ -31,7 +31,7 @@ COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")
 
 @dataclass(frozen=True)
 class Race:
-    """What two drivers do at the same time, after a first batch of two parts.
+    """The actions of two drivers at the same time, after a first batch of two parts.
 
     Attributes:
         first: batches of the driver that begins; without any, it flushes what is open.
@@ -138,7 +138,7 @@ class Ring:
         for step, batch in enumerate(batches):
             IDS.start(run, step)
             query = self.scenario.query(own, batch.query, run, driver=name)
-            # A task may find the directory it just made taken away, empty, by whoever committed its batch before.
+            # A task may find the directory it just made taken away, empty, by the committer of its batch.
             query.attempts = 4
             self.scenario.run_batch(batch, query, run=2)
             fs.note(batch.note)

@@ -79,7 +79,7 @@ class Batch:
 
     @property
     def note(self) -> str:
-        """Return what Spark's own log of commits, or who else started it, says when it is over."""
+        """Return the lines that Spark's own log of commits, or another starter, has when it is over."""
         return f"{self.query}/{self.batch_id}"
 
     @property
@@ -229,7 +229,7 @@ class Scenario:
         return rows
 
     def is_bad(self, row: bytes) -> bool:
-        """Say whether a row cannot be written."""
+        """Return True if a row cannot be written."""
         return self.named and row.startswith(b".")
 
     def batch_of(self, author: Author) -> Batch | None:

@@ -24,7 +24,7 @@ JSON_TYPES = {"integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR", "insta
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a plain reader finds: rows are counted as often as they occur."""
+    """The rows that a plain reader finds; each is counted as often as it occurs."""
 
     files: int
     size_bytes: int
@@ -36,7 +36,7 @@ class Verdict:
 
     @property
     def exact(self) -> bool:
-        """Whether the directory holds every row of the source once, nothing else, and can be read whole."""
+        """True if the directory holds every row of the source once, nothing else, and can be read whole."""
         return not (self.missing or self.duplicated or self.foreign or self.unreadable)
 
 

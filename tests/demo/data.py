@@ -83,7 +83,7 @@ def load_flights(connection: DuckDBPyConnection, scratch: Path, rows: int | None
     Args:
         connection: Where the table is created.
         scratch: Directory for the unpacked CSV, which is deleted again.
-        rows: Keep only so many of the first rows; all of them if None.
+        rows: Keep only this number of the first rows; all of them if None.
     """
     with zipfile.ZipFile(locate_archive()) as archive:
         unpacked = Path(archive.extract("flights.csv", scratch))

@@ -45,7 +45,7 @@ class HdfsPath:
         return self.path.rpartition("/")[2]
 
     def exists(self) -> bool:
-        """Tell whether anything is there."""
+        """Return True if a file or directory is there."""
         try:
             self._ask("GETFILESTATUS")
         except FileNotFoundError:

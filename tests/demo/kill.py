@@ -39,7 +39,7 @@ class Moment(Enum):
 
 
 class Victim(Enum):
-    """What dies; all but the application is of the file system below it."""
+    """The victims; all but the application belong to the file system below it."""
 
     APPLICATION = "the application"
     NAMENODE = "the NameNode"
@@ -75,7 +75,7 @@ class Hit:
 
     @property
     def counts(self) -> bool:
-        """Whether the stream really died in the planned moment."""
+        """True if the stream really died in the planned moment."""
         state = self.states[self.kill.target]
         return state.in_window if self.kill.moment is Moment.WINDOW else state.in_flight
 

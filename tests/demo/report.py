@@ -1,4 +1,4 @@
-"""What the demonstration prints: progress while it runs, each kill as it happens, and a table at the end."""
+"""The output of the demonstration: progress while it runs, each kill as it happens, and a table at the end."""
 
 from __future__ import annotations
 

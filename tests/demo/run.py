@@ -49,7 +49,7 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to stream and into what, and the seed of the kills."""
+    """The source, the sinks, and the seed of the kills."""
 
     seed: int
     rows: int | None
@@ -76,7 +76,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class SinkRun:
-    """What became of one sink: its kills, and per stream what each reader found afterwards."""
+    """The result of one sink: its kills, and the rows of each stream that each reader found afterwards."""
 
     sink: str
     hits: tuple[Hit, ...]
@@ -87,7 +87,7 @@ class SinkRun:
 
     @property
     def exact(self) -> bool:
-        """Whether both readers found every row once, and the sink's log holds every batch once, in order."""
+        """True if both readers found every row once, and the sink's log holds every batch once, in order."""
         verdicts = (*self.plain.values(), *self.by_spark.values())
         return self.log_is_complete and all(verdict.exact for verdict in verdicts)
 

@@ -1,4 +1,4 @@
-"""What can be seen of a stream from outside: Spark's checkpoint, and the log that its sink keeps.
+"""The view of a stream from outside: Spark's checkpoint, and the log that its sink keeps.
 
 Nothing here imports Spark or ftfile: names in directories and the JSON of a record are all there is.
 """
@@ -60,12 +60,12 @@ class State:
 
     @property
     def in_window(self) -> bool:
-        """Whether the sink's record of the newest batch exists and Spark's own commit of it does not."""
+        """True if the sink's record of the newest batch exists and Spark's own commit of it does not."""
         return self.recorded == self.begun > self.committed
 
     @property
     def in_flight(self) -> bool:
-        """Whether the newest batch has begun and the sink has not recorded it."""
+        """True if the newest batch has begun and the sink has not recorded it."""
         return self.begun > self.recorded
 
     def describe(self) -> str:
@@ -98,7 +98,7 @@ def recorded_batches(target: Target) -> list[int]:
 
 
 def is_log_complete(target: Target) -> bool:
-    """Tell whether the sink's log holds every batch that Spark has committed once, in order, and no other."""
+    """Return True if the sink's log holds every batch that Spark has committed once, in order, and no other."""
     state = observe(target)
     if target.sink == "spark":
         return state.recorded == state.committed  # drops old entries when it has compacted them

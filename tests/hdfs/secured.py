@@ -59,7 +59,7 @@ class SecuredCluster(MiniCluster):
         core = {
             "hadoop.security.authentication": "kerberos",
             "hadoop.security.authorization": "true",
-            # Whoever runs the servers, and whatever a principal is called.
+            # For any account that runs the servers, and any name of a principal.
             "hadoop.http.authentication.type": "kerberos",
             "hadoop.http.authentication.kerberos.principal": WEB,
             "hadoop.http.authentication.kerberos.keytab": keytab,

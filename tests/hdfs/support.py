@@ -1,4 +1,4 @@
-"""What the tests of the whole sink on HDFS share."""
+"""Helpers of the tests of the whole sink on HDFS."""
 
 from __future__ import annotations
 

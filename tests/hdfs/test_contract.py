@@ -23,7 +23,7 @@ BLOCK_BYTES = 16_384
 
 
 class HdfsContract(FileSystemContract):
-    """What both drivers have in common: the servers, which tell more than the driver does."""
+    """Shared by both drivers: the servers, which show more than the driver does."""
 
     counts_late = True
     syncs_of_blocks = 3

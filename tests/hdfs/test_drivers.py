@@ -1,4 +1,4 @@
-"""What HDFS and the network between do to the drivers: refusals, silence, broken connections, dead servers."""
+"""Faults of HDFS and the network, as the drivers meet them: refusals, silence, broken connections, dead servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hdfs-native` says of a NameNode that asks for a ticket or a token, to a process that has none."""
+"""The errors of `hdfs-native` when a NameNode asks for a ticket or a token, and the process has none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def varint(value: int) -> bytes:
 
 
 def what_it_takes() -> bytes:
-    """Return a NameNode's answer to whoever begins: tokens, or Kerberos."""
+    """Return a NameNode's first answer to any client: tokens, or Kerberos."""
     token = text(1, b"TOKEN") + text(2, b"DIGEST-MD5") + text(3, b"") + text(4, b"default")
     ticket = text(1, b"KERBEROS") + text(2, b"GSSAPI") + text(3, b"nn") + text(4, b"127.0.0.1")
     header = number(1, SASL_CALL) + number(2, 0)

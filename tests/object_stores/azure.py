@@ -43,7 +43,7 @@ class AzureStore(Store):
         return f"abfs://{CONTAINER}"
 
     def settings_at(self, endpoint: str) -> dict[str, str]:
-        """Return what the driver must be told to reach it at another address."""
+        """Return the driver's settings to reach it at another address."""
         name = CONNECTION if endpoint == self.endpoint else PROXIED
         return {"connection_string": f"env:{name}"}
 
@@ -53,7 +53,7 @@ class AzureStore(Store):
 
     @property
     def hadoop_settings(self) -> dict[str, str]:
-        """Return what Hadoop's client must be told: Azurite has blobs alone, no TLS, and an address of its own."""
+        """Return the settings of Hadoop's client: Azurite has blobs alone, no TLS, and an address of its own."""
         return {
             "fs.azure.abfs.endpoint": self.endpoint.removeprefix("http://"),
             f"fs.azure.account.key.{HADOOP_HOST}": KEY,
@@ -65,7 +65,7 @@ class AzureStore(Store):
 
     @property
     def connection(self) -> str:
-        """Return what that variable must hold."""
+        """Return the value of that variable."""
         return self._connection_at(self.endpoint)
 
     def _connection_at(self, endpoint: str) -> str:
@@ -74,12 +74,12 @@ class AzureStore(Store):
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """Return what those who ask must show."""
+        """Return the credentials of its clients."""
         return (self.connection,)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return what of that is told nowhere."""
+        """Return the secrets among these, which no output may show."""
         return (KEY,)
 
     def hadoop_url(self, url: str) -> str:

@@ -41,7 +41,7 @@ class GcsStore(Store):
         return f"gs://{BUCKET}"
 
     def settings_at(self, endpoint: str) -> dict[str, str]:
-        """Return what the driver must be told to reach it at another address."""
+        """Return the driver's settings to reach it at another address."""
         return {"endpoint_url": endpoint, "token": "anon", "project": "project"}
 
     def environment_at(self, endpoint: str) -> dict[str, str]:  # noqa: ARG002 - it is all the same
@@ -73,7 +73,7 @@ class GcsStore(Store):
             token = f"&pageToken={page['nextPageToken']}"
 
     def content(self, name: str) -> bytes:
-        """Return what is in an object, past the driver."""
+        """Return the content of an object, read past the driver."""
         with self._send("GET", f"b/{BUCKET}/o/{urllib.parse.quote(name, safe='')}?alt=media") as answer:
             found: bytes = answer.read()
             return found

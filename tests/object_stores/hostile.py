@@ -64,7 +64,7 @@ class Stream:
         options: of the sink.
         checkpoint: where Spark would keep its own.
         batches: how many there are.
-        large_every: one of so many batches has a large row; 0 for none.
+        large_every: every this many batches one has a large row; 0 for none.
     """
 
     url: str
@@ -156,7 +156,7 @@ class Ordeal:
         self.failures += self.stream.run(between)
 
     def run_killed(self, kills: int) -> None:
-        """Run the stream in a process that is killed so many times; the last one runs to its end."""
+        """Run the stream in a process that is killed `kills` times; the last one runs to its end."""
         environment = os.environ | self.store.environment_at(f"http://{self.proxy.address}")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         command = [sys.executable, "-m", "tests.object_stores.hostile", json.dumps(asdict(self.stream))]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ("FAULTS", "Proxy")
 
-# What becomes of an exchange, which is a request with its reply:
+# The fate of an exchange, which is a request with its reply:
 # - refuse: the connection is reset, and no byte of the request has reached the server;
 # - reset: it is reset when a part of the request, or all of it, has;
 # - swallow: the server replies, and the client sees a reset instead;
@@ -108,7 +108,7 @@ class Proxy:
             self.rate = rate
 
     def draw(self, request: bytes) -> tuple[str | None, float]:  # noqa: ARG002 - for those that choose
-        """Return what becomes of the next exchange, None for nothing, and a number from 0 to 1 that says how.
+        """Return the fault of the next exchange, None for none, and a number from 0 to 1 for its details.
 
         Args:
             request: its beginning.

@@ -57,7 +57,7 @@ PROFILES = "".join(
     for name, secret in {"right": CREDENTIALS["AWS_SECRET_ACCESS_KEY"], "wrong": WRONG}.items()
 )
 BUCKET = "bucket"
-# Nothing builds it: whoever has one can have it tried, too.
+# Nothing builds it; name your own to try it, too.
 MINIO = "FTFILE_MINIO"
 _VERSITY = (str(VERSITY), "--quiet", "--keep-alive", "--port", "127.0.0.1:{port}", "posix", "{data}")
 START_TIMEOUT_S = 300.0
@@ -104,11 +104,11 @@ class Store:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return what the driver must be told."""
+        """Return the driver's settings."""
         return self.settings_at(self.endpoint)
 
     def settings_at(self, endpoint: str) -> dict[str, str]:
-        """Return what the driver must be told to reach it at another address."""
+        """Return the driver's settings to reach it at another address."""
         return {"endpoint": endpoint, "region": "us-east-1"}
 
     def environment_at(self, endpoint: str) -> dict[str, str]:  # noqa: ARG002 - there are those that depend on it
@@ -117,7 +117,7 @@ class Store:
 
     @property
     def hadoop_settings(self) -> dict[str, str]:
-        """Return what Hadoop's client must be told; credentials it finds in the environment."""
+        """Return the settings of Hadoop's client; credentials it finds in the environment."""
         return {
             "fs.s3a.endpoint": self.endpoint,
             "fs.s3a.endpoint.region": "us-east-1",
@@ -126,12 +126,12 @@ class Store:
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """Return what those who ask must show."""
+        """Return the credentials of its clients."""
         return tuple(CREDENTIALS.values())
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return what of that is told nowhere."""
+        """Return the secrets among these, which no output may show."""
         return self.credentials
 
     def hadoop_url(self, url: str) -> str:
@@ -258,7 +258,7 @@ def _wait_until_answers(server: subprocess.Popen[bytes], endpoint: str, log: Pat
 
 
 def _bound() -> socket.socket:
-    """Return what has a port that nobody else is given until it is closed."""
+    """Return a socket that holds a free port until it is closed."""
     found = socket.socket()
     found.bind(("127.0.0.1", 0))
     return found

@@ -108,7 +108,7 @@ class Killed(BaseException):
 
 
 class Mortal(WrapperFileSystem):
-    """Of which a process can use so many changes until it is killed; None for as many as it likes."""
+    """A store that kills its process after a number of changes; None for no limit."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""What the driver of S3 does beyond the contract: large files, long listings, errors, credentials."""
+"""The driver of S3 beyond the contract: large files, long listings, errors, credentials."""
 
 from __future__ import annotations
 

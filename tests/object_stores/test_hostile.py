@@ -86,7 +86,7 @@ def proxy(store: Store, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.fixture
 def begin(what: str, store: Store, proxy: Proxy, seed: int, tmp_path: Path) -> Callable[..., Ordeal]:
-    """Return what begins a stream of so many batches, with options of the sink, and with large rows in some."""
+    """Return a function that begins a stream of some batches, with options of the sink, and large rows in some."""
 
     def begin(batches: int, options: dict[str, str], large_every: int = 0) -> Ordeal:
         stream = Stream(f"{store.url}/{tmp_path.name}", options, str(tmp_path / "checkpoint"), batches, large_every)

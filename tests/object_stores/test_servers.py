@@ -1,4 +1,4 @@
-"""What is missing for the tests on object stores is said aloud, and they go on without it."""
+"""Missing tools of the tests on object stores are reported, and the tests go on without them."""
 
 from __future__ import annotations
 

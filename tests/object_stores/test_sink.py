@@ -132,7 +132,7 @@ def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
 
 
 def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options: str) -> tuple[Wire, Wire]:
-    """Return what the tasks and the commit of a third batch ask the store for."""
+    """Return the requests of the tasks and the commit of a third batch."""
     query = sink.query(**options)
     for batch in range(2):
         query.run(batch, [rows("a")] * parts)

@@ -73,7 +73,7 @@ def plain() -> Iterator[Store]:
 
 
 def refused(url: str, settings: dict[str, str]) -> str:
-    """Return what both kinds of calls say, at once."""
+    """Return the errors of both kinds of calls, made at once."""
     said = []
     for call in ("stat", "create_exclusive"):
         began = time.monotonic()

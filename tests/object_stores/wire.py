@@ -28,7 +28,7 @@ _ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Mess
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of a request.
+    """The fate of a request.
 
     Attributes:
         effect: whether it reaches the store.
@@ -72,7 +72,7 @@ class Wire:
 
     Args:
         store: that the driver talks to.
-        fault: what becomes of a request.
+        fault: the fate of a request.
         at: how many requests go well before.
         times: how many requests meet it.
         settings: options of the sink whose requests it sees.
@@ -152,7 +152,7 @@ class Wire:
 
 
 def kind_of(request: Any) -> str:
-    """Return what a request asks for."""
+    """Return the operation of a request."""
     query = request.url.partition("?")[2]
     if request.method == "GET" and "list-type" in query:
         return "list"

@@ -85,7 +85,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
 
 @pytest.fixture
 def attached(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, looking after open files until the test ends: others restart with files open."""
+    """The session, attached until the test ends: others restart with files open."""
     from ftfile.spark import attach, detach
 
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Deaths:
-    """What is ordered for a directory, and what came of it, in files beside it."""
+    """Orders for a directory, and their results, in files beside it."""
 
     def __init__(self, directory: Path) -> None:
         self._ordered, self._told = directory.with_suffix(".dies"), directory.with_suffix(".died")
@@ -45,7 +45,7 @@ class Deaths:
         return None
 
     def claim(self) -> bool:
-        """Say whether this process is the one to die: the first that asks."""
+        """Return True if this process must die: it is the first that asks."""
         with contextlib.suppress(FileNotFoundError):
             self._ordered.rename(self._told)
             return True

@@ -58,7 +58,7 @@ def assert_nothing_told(secrets: tuple[str, ...], *told: str) -> None:
 
 
 def rows_of_plain_readers(spark: SparkSession, paths: Paths, file_format: str) -> list[Any]:
-    """Return what Spark reads by Hadoop's client of the store, knowing nothing of ftfile."""
+    """Return the rows that Spark reads by Hadoop's client of the store, without ftfile."""
     if not (STORE_JARS / "stamp").exists():
         pytest.fail("Hadoop's clients of S3 and Azure are not here: run .ci/jars stores, as `make spark` does")
     url, settings = paths["hadoop"]

@@ -39,7 +39,7 @@ def drawn(pytestconfig: pytest.Config) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory, drawn: list[str]) -> Tables:
-    """What benchmarks in their smallest form print, in one JVM."""
+    """The output of benchmarks in their smallest form, in one JVM."""
     directory = tmp_path_factory.mktemp("benchmarks")
     figures = directory / "figures.json"
     options = ["--smoke", "--directory", str(directory), "--json", str(figures)]

@@ -1,4 +1,4 @@
-"""What the pages of docs/formats say that Spark makes of our files, where it is not just the same rows."""
+"""The claims of docs/formats on how Spark reads our files, where it does not just get the same rows."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def cases(seed: int, *, thorough: bool) -> list[Case]:
 
 
 def covering(some: list[Case], size: int) -> list[Case]:
-    """Return those of the cases, few of them, in which all combinations occur of so many values that occur in them."""
+    """Return few of the cases that still have all combinations of a number of values that occur in them."""
     missing = {combination for case in some for combination in combinations_of(case, size)}
     chosen: list[Case] = []
     while missing:

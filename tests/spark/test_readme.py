@@ -1,4 +1,4 @@
-"""What the README shows, run as a user would paste it."""
+"""The examples of the README, run as a user would paste them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of files: bytes that change, go or come, and values of JSON in the place of others."""
+"""Damage to files: bytes that change, go or come, and values of JSON in the place of others."""
 
 from __future__ import annotations
 

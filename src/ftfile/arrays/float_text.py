@@ -13,7 +13,7 @@ _POINT_ZERO, _EMPTY = text_scalar(".0", pa.string()), text_scalar("", pa.string(
 
 
 def all_finite(array: pa.Array) -> bool:
-    """Say whether a column of floats has neither NaN nor infinities."""
+    """Return True if a column of floats has neither NaN nor infinities."""
     return pc.all(pc.is_finite(array)).as_py() is not False
 
 

@@ -18,7 +18,7 @@ _OFFSET = re.compile(r"([+-])(0\d|1[0-8]):([0-5]\d)")
 
 
 def is_zone(name: str) -> bool:
-    """Say whether there is such a zone."""
+    """Return True if there is such a zone."""
     if not name or name == "UTC":
         return bool(name)
     try:
@@ -29,7 +29,7 @@ def is_zone(name: str) -> bool:
 
 
 def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
-    """Return what the clocks of a zone show, as timestamps without one."""
+    """Return the local times of a zone, as timestamps without one."""
     # Without the time zone database, which a small container may lack: UTC, and offsets, which older pyarrow refuses.
     if zone == "UTC":
         return instants.cast(_INSTANT).cast(_CLOCK)

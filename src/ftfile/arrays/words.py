@@ -33,12 +33,12 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def is_byte_like(kind: pa.DataType) -> bool:
-    """Say whether values are strings or binary of any length."""
+    """Return True if values are strings or binary of any length."""
     return kind.id in _BYTE_LIKE
 
 
 def is_list_like(kind: pa.DataType) -> bool:
-    """Say whether values are lists."""
+    """Return True if values are lists."""
     return kind.id in _LIST_LIKE
 
 

@@ -1,1 +1,1 @@
-"""What any writer's tasks and driver do: identity, messages, fingerprints, staging, durability, schema change."""
+"""The work of any writer's tasks and driver: identity, messages, fingerprints, staging, durability, schema change."""

@@ -79,12 +79,12 @@ class Encryption:
 
     @property
     def around_parts(self) -> AesGcm | None:
-        """Return what goes around all of a part."""
+        """Return the filter around a whole part; None if the format encrypts it."""
         return None if self.kind == "parquet" else self.around_others
 
     @property
     def around_others(self) -> AesGcm:
-        """Return what goes around all of a segment, or of dead letters."""
+        """Return the filter around a whole segment, or around dead letters."""
         return AesGcm(self.key_id, self.keys)
 
 

@@ -1,4 +1,4 @@
-"""What tasks staged, as it goes into the log; parts get their names when they are committed."""
+"""Staged files of tasks, as entries of the log; parts get their names when they are committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch holds, as a few numbers that depend neither on the order of its rows nor on its partitioning.
+"""The content of a batch, as a few numbers that depend neither on the order of its rows nor on its partitioning.
 
 Two kinds, both sums modulo 2**64, so that those of the tasks are added up:
 

@@ -1,4 +1,4 @@
-"""Who writes: one batch of a streaming query, or one batch-write job; and which attempt of which task."""
+"""The identity of a writer: one batch of a streaming query, or one batch-write job; and which attempt of which task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task tells the driver: data only, no handles."""
+"""The message of a task to the driver: data only, no handles."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StagedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """What a task made of a due job.
+    """The result of a due job in a task.
 
     Attributes:
         job: its id.

@@ -1,4 +1,4 @@
-"""What a Spark checkpoint tells of a query: its id, and the offsets of a batch."""
+"""Facts of a query from its Spark checkpoint: its id, and the offsets of a batch."""
 
 from __future__ import annotations
 

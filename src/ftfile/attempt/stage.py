@@ -60,7 +60,7 @@ class StagedFile:
 
     @property
     def checksum(self) -> str:
-        """Return that of all bytes so far."""
+        """Return the checksum of all bytes so far."""
         return self._crc.text()
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -147,7 +147,7 @@ class OpenPart:
         self._filtered.finish()
 
     def staged(self) -> StagedPart:
-        """Return what the log must know of the ended part."""
+        """Return the log's entry of the ended part."""
         file = self.file
         return StagedPart(
             file.id,

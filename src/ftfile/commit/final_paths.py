@@ -146,7 +146,7 @@ def _may_repeat(add_id: str, final_path: str) -> bool:
 
 
 def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
-    """Return those of the directories at whose paths there are files; the rest are there, or can be made.
+    """Return the directories at whose paths there are files; the rest are there, or can be made.
 
     A process looks each up once, unless something could not be published.
     """

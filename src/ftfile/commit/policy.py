@@ -1,4 +1,4 @@
-"""What the user decides: whether new and interrupted queries go on, and what else would never happen silently."""
+"""The user's decisions: if new and interrupted queries go on, and other cases that are never silent."""
 
 from __future__ import annotations
 

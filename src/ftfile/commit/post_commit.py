@@ -1,4 +1,4 @@
-"""What a committer writes now and then so that restarts and readers have little to read: bases and ranges.
+"""Bases and ranges, which a committer writes now and then so that restarts and readers have little to read.
 
 The batch is committed by then: a failure is harmless and only logged.
 """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Committed", "Prepare", "catch_up", "commit", "record_of")
 
-# Returns what the record after this head says; None if there is nothing to record. It is called for every head that is
+# Returns the body of the record after this head; None if nothing is to be recorded. It is called for every head that is
 # tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
 

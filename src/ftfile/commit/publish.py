@@ -146,7 +146,7 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
-    """Return those of the adds that no record has removed since: read the log again before calling one missing.
+    """Return the adds that no record has removed since: read the log again before calling one missing.
 
     One of a version so long ago that the log's state does not tell is taken for removed.
     """

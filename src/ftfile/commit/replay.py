@@ -127,7 +127,7 @@ def _last(head: LogState, author: Author) -> tuple[int, int]:
 
 
 def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
-    """Return what the log has of a batch or transaction; None if its record is not kept any more."""
+    """Return the log's entry of a batch or transaction; None if its record is no longer kept."""
     if isinstance(author, StreamAuthor) and author.batch_id == (query := head.queries[author.query_id]).last_batch:
         return query.offsets_hash, query.fingerprint
     if isinstance(author, JobAuthor) and author.transaction is not None:
@@ -161,7 +161,7 @@ def _difference(
 
 
 def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str | None:
-    """Return what keeps two fingerprints from proving equal rows; None when they do."""
+    """Return the reason why two fingerprints do not prove equal rows; None if they do."""
     if before is None or after is None:
         return _UNPROVEN
     if before.kind != after.kind:

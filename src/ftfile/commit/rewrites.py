@@ -59,12 +59,12 @@ class Accepted:
 
     @property
     def adds(self) -> tuple[Add, ...]:
-        """Return what the accepted rewrites add."""
+        """Return the adds of the accepted rewrites."""
         return tuple(add for rewrite in self.rewrites for add in rewrite.adds)
 
     @property
     def removes(self) -> tuple[Remove, ...]:
-        """Return what they remove."""
+        """Return the removes of their inputs."""
         return tuple(Remove.of(add) for rewrite in self.rewrites for add in rewrite.inputs)
 
     def metrics(self, others: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a process brings to its work: a clock, a source of names, and how calls are retried."""
+"""A process's surroundings: a clock, a source of names, and the retry policy."""
 
 from __future__ import annotations
 

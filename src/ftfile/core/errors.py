@@ -1,6 +1,6 @@
 """All errors that ftfile raises, as one tree.
 
-Each class says whether trying again can help (`retry`), so that retrying code reads the answer
+Each class states if a retry can help (`retry`), so that retrying code reads the answer
 and nothing else; drivers translate the errors of their SDK at the edge::
 
     FtfileError
@@ -71,7 +71,7 @@ __all__ = (
 
 
 class Retry(enum.Enum):
-    """What trying the same call again can bring."""
+    """The use of trying the same call again."""
 
     NEVER = "never"
     AGAIN = "again"
@@ -245,6 +245,6 @@ class NotPublished(CommitError):
 
 
 class CommitOutcomeUnknown(CommitError):
-    """Whether the record was created could not be found out; nothing was deleted."""
+    """It is unknown if the record was created; nothing was deleted."""
 
     retry = Retry.LOOK

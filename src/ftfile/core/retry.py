@@ -1,4 +1,4 @@
-"""Trying again: the error says whether it can help, a policy says how often and for how long."""
+"""Retries: the error shows if one can help, a policy limits their number and time."""
 
 from __future__ import annotations
 

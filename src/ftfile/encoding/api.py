@@ -1,4 +1,4 @@
-"""What a file format is to the sink and to the readers."""
+"""A file format, as the sink and the readers use it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a part took of a segment: rows, and where its data starts that was not taken.
+    """The share of a segment in a part: rows, and the offset of the data not taken.
 
     `data_start` is 0 where the rest can only be told by rows.
     """
@@ -193,7 +193,7 @@ class Format(ABC):
         return cls()
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - for those with options
-        """Return what a reader needs to know of the options, as plain JSON; kept in the log for each file.
+        """Return the options that a reader needs, as plain JSON; kept in the log for each file.
 
         Where files do not name their columns, their names in `schema`, the files' own, are part of it.
         """

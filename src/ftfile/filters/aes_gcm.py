@@ -103,7 +103,7 @@ class AesGcm(Filter):
 
 
 class Header(NamedTuple):
-    """What stands at the head of an envelope."""
+    """The header of an envelope."""
 
     chunk_bytes: int
     key_id: str
@@ -119,7 +119,7 @@ class Header(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> Header:
-        """Return what the bytes of a whole header say.
+        """Return the header of its bytes.
 
         Raises:
             BadStream: it is none.
@@ -181,7 +181,7 @@ class Opened:
         self._bound = _bound(header, identity)
 
     def decrypt(self, chunk: Buffer, number: int, *, is_last: bool) -> bytes:
-        """Return what is in a chunk.
+        """Return the plain bytes of a chunk.
 
         Raises:
             BadStream: it is not that chunk of that file.
@@ -236,7 +236,7 @@ class AesGcmEncoder:
         # As `_encrypt` does, with as few steps as can be: AES takes no more than 9 us for a chunk.
         encrypt, prefix, bound, step = self._cipher.encrypt, self._prefix, self._bound, self._chunk_bytes
         places = range(start, len(view) - step, step)
-        # Taken before the first comes out: no other call may use these numbers, whoever reads when.
+        # Taken before the first comes out: no other call may use these numbers, at any time.
         first, self._number = self._number, self._number + len(places)
         _nonce(prefix, self._number, is_last=False)  # refuses what would be too many
         for number, place in enumerate(places, first):
@@ -328,7 +328,7 @@ class PieceCipher:
 
 
 def _bound(header: bytes, identity: str) -> bytes:
-    """Return what every chunk is bound to; the header says itself where it ends."""
+    """Return the associated data of every chunk; the header itself marks its end."""
     return header + identity.encode()
 
 

@@ -66,7 +66,7 @@ class Chain:
 
     @property
     def extension(self) -> str:
-        """Return what names of files get appended."""
+        """Return the ending that names of files get."""
         return "".join(each.extension for each in self.filters)
 
     @property
@@ -113,7 +113,7 @@ class Chain:
         return _Composed([each.decoder(identity) for each in reversed(self._envelope)] + frames)
 
     def decode(self, data: bytes, identity: str) -> bytes:
-        """Return what was filtered to `data`.
+        """Return the bytes that were filtered to `data`.
 
         Raises:
             BadStream: it is damaged, not whole, or that of another file.
@@ -137,14 +137,14 @@ class _Composed:
         return bytes(data)
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
-        """Return what `feed` returns, as it comes."""
+        """Return the bytes of `feed`, in pieces."""
         *before, last = self._streams
         for stream in before:
             data = stream.feed(data)
         return last.pieces(data) if isinstance(last, SizedStream) else iter((last.feed(data),))
 
     def size_of(self, fed_bytes: int) -> int | None:
-        """Return how long all of the output is when so many bytes were fed; None where that is not known."""
+        """Return the length of all output for this number of bytes fed; None if it is unknown."""
         size: int | None = fed_bytes
         for stream in self._streams:
             size = stream.size_of(size) if size is not None and isinstance(stream, SizedStream) else None
@@ -164,7 +164,7 @@ def _all_of(stream: Stream, data: bytes) -> bytes:
 def chain_from_options(
     compression: str | None, level: int | None, names: Sequence[str], encryption: Filter | None = None
 ) -> Chain:
-    """Return what the options `compression`, `compressionLevel`, `filters` and `encryption` ask for, in this order.
+    """Return the filters of the options `compression`, `compressionLevel`, `filters` and `encryption`, in this order.
 
     Compression comes first: what another filter has hidden does not get smaller. Encryption comes last: what it has
     made is changed by nothing.

@@ -31,9 +31,9 @@ _PLAIN_BYTES = 4 << 20
 
 
 def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> io.BufferedReader:
-    """Return what a file held before its filters; closing it closes `file`.
+    """Return the content of a file before its filters; closing it closes `file`.
 
-    It is decoded as it is read. Whoever reads to the end has it checked as a whole: its checksum, and whether its
+    It is decoded as it is read. Reading to the end checks it as a whole: its checksum, and whether its
     filters ended with it. To seek is to decode again from the start.
 
     Args:
@@ -50,7 +50,7 @@ def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, 
 
 
 def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
-    """Return what a piece of a file held before its filters.
+    """Return the content of a piece of a file before its filters.
 
     Raises:
         CorruptData: it is not what its filters make; names `path`.

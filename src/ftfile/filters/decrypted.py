@@ -21,7 +21,7 @@ __all__ = ("decrypted_file",)
 
 
 def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> BinaryIO:
-    """Return what an encrypted file holds; closing it closes `file`.
+    """Return the content of an encrypted file; closing it closes `file`.
 
     Its end is looked at first, so that nothing is believed of a file that something is missing of.
 

@@ -2,7 +2,7 @@
 
 Paths are relative to the file system's root, `/`-separated, without a leading or trailing slash;
 the root itself is the empty string. Every method raises a `StorageError` leaf and nothing else; a
-method without a word on retrying may be called again after `Unavailable`, and must be looked after
+method without a word on retrying may be called again after `Unavailable`, and its outcome must be checked
 following `OutcomeUnknown`. All methods may be called from several threads.
 """
 
@@ -39,7 +39,7 @@ Durability = Literal["hsync", "close", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a driver can do, as data: callers branch on this and never on the driver's name.
+    """The capabilities of a driver, as data: callers branch on this and never on the driver's name.
 
     Attributes:
         driver: name for messages.
@@ -98,7 +98,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """What is known of a path without opening it.
+    """The status of a path, known without opening it.
 
     Attributes:
         path: the path asked for, or found by a listing.
@@ -175,7 +175,7 @@ class FileSystem(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """Return what this store can do."""
+        """Return the capabilities of this store."""
 
     def prove(self, directory: str) -> None:
         """Make sure, where that is not certain, that the store keeps what the capabilities say.
@@ -203,7 +203,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`.
+        """Return the status of `path`.
 
         Raises:
             NotFound: nothing is.

@@ -41,7 +41,7 @@ class OutputStream(ABC):
 
     @property
     def closed(self) -> bool:
-        """Return whether the stream takes no more bytes."""
+        """Return True if the stream takes no more bytes."""
         return self._state != "open"
 
     def has_capability(self, name: str) -> bool:

@@ -55,7 +55,7 @@ def shape_fault(path: str) -> str | None:
 
 
 def fault_of(path: str, forbidden: str, *, blank_ends: bool) -> str | None:
-    """Return what is in a path that a store does not keep, as in "it … ", or None; see `Capabilities`."""
+    """Return the defect of a path that a store would not keep, as in "it … ", or None; see `Capabilities`."""
     for character in forbidden:
         if character in path:
             return f"has the character {character!r}, which this store may not keep; replace it"
@@ -65,7 +65,7 @@ def fault_of(path: str, forbidden: str, *, blank_ends: bool) -> str | None:
 
 
 def length_fault(path: str, bytes_max: int | None, more_bytes: int = 0) -> str | None:
-    """Return what makes a path too long, as in "it … ", or None.
+    """Return the reason why a path is too long, as in "it … ", or None.
 
     Args:
         path: as it begins, if more is to come.

@@ -46,7 +46,7 @@ class WrapperFileSystem(FileSystem):
         return call()
 
     def inner_path(self, path: str) -> str:
-        """Return what the inner file system calls a path."""
+        """Return the path in the inner file system."""
         return path
 
     @property

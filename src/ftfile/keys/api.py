@@ -1,4 +1,4 @@
-"""What a key provider is: it makes keys under an id and finds them again, and nobody else knows them."""
+"""A key provider: it makes keys under an id and finds them again, and nobody else knows them."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ class KeyProvider(Protocol):
 
 
 def is_key_id(text: str) -> bool:
-    """Say whether a text can be the id of a key: up to 200 visible ASCII characters without spaces."""
+    """Return True if a text can be the id of a key: up to 200 visible ASCII characters without spaces."""
     return 0 < len(text) <= KEY_ID_BYTES_MAX and all("!" <= character <= "~" for character in text)

@@ -88,7 +88,7 @@ class Keys:
 
     @property
     def may_be_told(self) -> bool:
-        """Say whether a directory may say that its keys are there: nothing is started, and nobody else is trusted."""
+        """Return True if a directory may name this provider: nothing is started, and nobody else is trusted."""
         return self.kind == "file" or (self.kind == "env" and self.reference.startswith("env:FTFILE_"))
 
     def as_told_by(self, directory: str) -> Keys | None:
@@ -210,12 +210,12 @@ def check_key_id(key_id: str) -> None:
 
 
 def looks_like_a_key(text: str) -> bool:
-    """Say whether a text is 16, 24, 32 or 64 bytes in base64 or hexadecimal digits, as keys are written."""
+    """Return True if a text is 16, 24, 32 or 64 bytes in base64 or hexadecimal digits, as keys are written."""
     return _KEY_TEXT.fullmatch(text) is not None
 
 
 def _holds_base64_key(text: str) -> bool:
-    """Say whether a key in base64 stands somewhere in a text; ids of keys and names of files are none."""
+    """Return True if a key in base64 stands somewhere in a text; ids of keys and names of files are none."""
     if _PADDED_KEY.search(text):
         return True
     for match in _BARE_KEY.finditer(text):
@@ -252,7 +252,7 @@ def _load(reference: str) -> KeyProvider:
 
 
 def _path_holds_key(path: str) -> bool:
-    """Say whether a path is a key, or has one in it; directories may be named by digests, in hexadecimal digits."""
+    """Return True if a path is a key, or has one in it; directories may be named by digests, in hexadecimal digits."""
     name = path.strip().rpartition("/")[2]
     return _holds_base64_key(path) or looks_like_a_key(name) or looks_like_a_key(path.strip())
 
@@ -267,7 +267,7 @@ def _words(settings: str) -> Iterator[str]:
 
 
 def _is_within(path: str, directory: str) -> bool:
-    """Say whether a resolved path is in a directory, or below, by whatever name that is called."""
+    """Return True if a resolved path is in a directory, or below, by whatever name that is called."""
     parents = [str(parent) for parent in PurePosixPath(path).parents]
     if os.path.realpath(directory) in parents:
         return True

@@ -38,7 +38,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What a compaction did.
+    """The result of a compaction.
 
     Attributes:
         version: of its record; None when nothing was merged.

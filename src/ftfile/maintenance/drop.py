@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DropReport:
-    """What was dropped.
+    """The result of a drop.
 
     Attributes:
         version: of its record; None when there was nothing to drop.

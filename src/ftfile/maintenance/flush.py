@@ -51,7 +51,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """What a flush did.
+    """The result of a flush.
 
     Attributes:
         files: number of files finished.

@@ -64,7 +64,7 @@ class GarbageFile:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is not needed at a version.
+    """The files not needed at a version.
 
     Attributes:
         log_start: the oldest record that is to be kept.

@@ -35,7 +35,7 @@ class OpenedDirectory(Directory):
         return directory_status(self._log)
 
     def verify(self, *, full: bool = False) -> VerifyReport:
-        """Return what differs between storage and the log, worst first. Writes nothing; safe beside running queries.
+        """Return the differences between storage and the log, worst first. Writes nothing; safe beside running queries.
 
         It compares the records that are kept with bases, ranges and hints, looks for each committed file where it
         belongs, with the length recorded, and for files that no record knows. It takes some 10 s and 90 MB for 100,000

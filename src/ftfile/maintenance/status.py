@@ -93,7 +93,7 @@ class UnpublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStatus:
-    """What `Directory.status()` returns.
+    """The result of `Directory.status()`.
 
     Attributes:
         version: the newest one; -1 when nothing has been committed.
@@ -208,7 +208,7 @@ def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
 
 
 def _entries(fs: FileSystem, head: LogState) -> list[Unpublished]:
-    """Return what the hint does not say to be published."""
+    """Return the unpublished entries beyond the hint."""
     hint = read_published(fs)
     known = hint is not None and head.includes(hint.version, hint.nonce)
     done = hint.version if hint is not None and known else -1

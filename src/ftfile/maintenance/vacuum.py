@@ -49,7 +49,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What a vacuum did, or in a dry run, what it would do.
+    """The result of a vacuum, or of a dry run.
 
     Attributes:
         version: of its record; None when there was nothing to do, or in a dry run.
@@ -143,7 +143,7 @@ def _vacuum(log: CommitLog, author: MaintenanceAuthor, retention_ms: int, *, dry
         return Body(horizon_ms=max(head.horizon_ms, horizon_ms), log_start=log_start)
 
     version = commit(log, author, prepare).version
-    # Whoever commits from here on knows the horizon. What was committed before is found needed at this second look.
+    # Commits from here on know the horizon. This second look finds earlier ones needed.
     head, findings = _look(log, horizon_ms, now_ms, recorded=True)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")

@@ -40,7 +40,7 @@ __all__ = ("SinkConfig", "definition_key")
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """What the options and the schema of a write come to.
+    """The settings of a write, from its options and schema.
 
     Attributes:
         path: normalised URL of the directory.
@@ -135,16 +135,16 @@ class SinkConfig:
 
     @property
     def extension(self) -> str:
-        """Return what the names of parts end in."""
+        """Return the ending of the names of parts."""
         return self.format.extension + self.chain.extension
 
     def path_check(self, store: Capabilities) -> PathCheck:
-        """Return what tells which paths of parts a store would not keep."""
+        """Return the checker for part paths that the store rejects."""
         return PathCheck(self.publishing.naming, self.extension, store)
 
     @property
     def hidden_chain(self) -> Chain:
-        """Return what happens to the bytes of segments and dead letters, which no format encrypts."""
+        """Return the filters of segments and dead letters, which no format encrypts."""
         if self.encryption is None or self.encryption.kind != "parquet":
             return self.chain
         return Chain((*self.chain.filters, self.encryption.around_others))
@@ -180,7 +180,7 @@ class SinkConfig:
         return spark_schema_json(pa.schema(kept))
 
     def encoding(self) -> dict[str, Any]:
-        """Return what a reader must know of the files, for the log."""
+        """Return the log's description of the files for readers."""
         return {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
             "filters": self.chain.definition(),

@@ -167,7 +167,7 @@ class SinkWriter:
             return done
 
     def _planner(self, writer: WriterIdentity, context: Context) -> RollingPlanner | None:
-        """Return what says which open parts end after a record; a batch write leaves those to their queries."""
+        """Return the rules by which open parts end after a record; a batch write leaves those to their queries."""
         if not isinstance(writer, StreamIdentity):
             return None
         key, rolling = (self.config.path, writer.query_id), self.config.rolling or ALL_END
@@ -302,7 +302,7 @@ def _name_of(writer: WriterIdentity) -> str:
 
 
 def _definitions_due(head: LogState) -> dict[str, Any]:
-    """Return what tasks must know to do the due jobs."""
+    """Return the definitions of encodings that the due jobs need."""
     keys = {job.inputs[0].encoding for job in head.assembly_jobs}
     return {key: head.definitions[key] for key in keys if key in head.definitions}
 

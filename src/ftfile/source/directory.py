@@ -133,7 +133,7 @@ class Directory:
 
     @property
     def file_system(self) -> FileSystem:
-        """Return that of the directory, with its keys if it is encrypted."""
+        """Return the file system of the directory, with its keys if it is encrypted."""
         return self._fs
 
     def __repr__(self) -> str:

@@ -38,7 +38,7 @@ def attach(spark: SparkSession) -> None:
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(
-            "attach(spark) looks after streams from within their driver, and a Spark Connect session is only a client "
+            "attach(spark) follows streams from within their driver, and a Spark Connect session is only a client "
             "of it: call ftfile.flush(path) when a stream has ended, or start the streams on the server"
         )
     if spark not in _attached:

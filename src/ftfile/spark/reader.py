@@ -45,7 +45,7 @@ def committed_schema(options: Mapping[str, str]) -> StructType:
 
 @dataclass
 class _Files(InputPartition):
-    """What one task reads.
+    """The share of one task in a read.
 
     `columns` are the names that the log has for the requested ones, in their order.
     """
@@ -72,7 +72,7 @@ class FtFileReader(Shipped, DataSourceReader):
         self._marker = read_marker(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what each task reads."""
+        """Return the share of each task."""
         snapshot = Directory(self._path, self._key_provider, self._storage, SYSTEM).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]).names if snapshot.schema is not None else []
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)

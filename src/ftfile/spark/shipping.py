@@ -1,4 +1,4 @@
-"""What Spark ships from the driver to its executors first asks their Python whether it has the same ftfile."""
+"""Objects shipped from the driver to executors first check that their Python has the same ftfile."""
 
 from __future__ import annotations
 

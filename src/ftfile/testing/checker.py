@@ -44,7 +44,7 @@ RowsOf = Callable[[bytes], Iterable[Hashable]]
 
 @dataclass
 class DirectoryReport:
-    """What a directory holds.
+    """The content of a directory.
 
     Attributes:
         records: the bytes of every record that is kept, by version.
@@ -210,7 +210,7 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
 
 
 def _content_of(fs: FileSystem, add: Add, *, is_vacuumed: bool) -> bytes | None:
-    """Return what an add holds, without its filters; None if a vacuum has deleted it."""
+    """Return the content of an add, without its filters; None if a vacuum has deleted it."""
     try:
         whole = open_add(add, fs.read)
     except CorruptData as error:

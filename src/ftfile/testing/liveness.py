@@ -51,7 +51,7 @@ _PAUSE = "a pause"
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What is known of one row of an open file, by whoever wrote it.
+    """The known facts of one row of an open file, from its writer.
 
     Attributes:
         committed_ms: when its batch was committed.
@@ -88,7 +88,7 @@ class DueWatch:
         facts_of: the rows of a segment; empty for one that cannot be read.
         limit: `k`.
         waited: by id of a segment, the batches for which it has been due.
-        forgotten: ids of segments that were open while the query was away for so many records of others that those no
+        forgotten: ids of segments that were open while the query was away for as many records of others that those no
             longer repeated its jobs: what is due is found out anew, and of earlier pauses nobody knows.
     """
 

@@ -1,4 +1,4 @@
-"""What the log of a directory says, and whether records, bases and ranges tell the same story: I1 and I7."""
+"""The log of a directory, and the agreement of its records, bases and ranges: I1 and I7."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
 
 
 def _own_names(add: Add) -> list[str]:
-    """What belongs to this add alone, for ever."""
+    """Return the names that belong to this add alone, for ever."""
     names = {f"add {add.id}"} if add.kind == "segment" else {f"add {add.id}", add.path, add.final_path or ""}
     return sorted(names)
 

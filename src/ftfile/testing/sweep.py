@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class SweepRun(Generic[Result]):
-    """What one run with one fault came to.
+    """The result of one run with one fault.
 
     Attributes:
         fault: with its position in `at`.

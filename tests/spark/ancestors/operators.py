@@ -153,7 +153,7 @@ class Operator:
         return self.files()
 
     def files(self) -> Files:
-        """Return what a plain reader sees: the parts of each file in order, each a list of records."""
+        """Return the view of a plain reader: the parts of each file in order, each a list of records."""
         found: dict[str, dict[int, list[Any]]] = defaultdict(dict)
         for path, text in self.visible().items():
             stem, _, number = path.rpartition(".")

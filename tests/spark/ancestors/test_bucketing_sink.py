@@ -35,7 +35,7 @@ def in_buckets(*names: str, prefix: str = "") -> list[Record]:
 
 
 def whole(operator: Operator) -> dict[str, list[Any]]:
-    """Return what is in each bucket in the end."""
+    """Return the final content of each bucket."""
     return {name.removesuffix("/part"): found for name, found in joined(operator.end()).items()}
 
 

@@ -100,7 +100,7 @@ def test_gfo_4(operator: Make) -> None:
 
 
 def test_frc_1(operator: Make) -> None:
-    """Others are told of each part: its path, its records, its size."""
+    """Others learn of each part: its path, its records, its size."""
     packing = operator(**SIZE, onPublish="tests.spark.ancestors.user_code:note")
     packing.run([0, 1, 2], [3, 4, 55], [])
     packing.end()

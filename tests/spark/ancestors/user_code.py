@@ -1,4 +1,4 @@
-"""What the cases' users bring with them: a bucketer, and a hook."""
+"""Code of the cases' users: a bucketer, and a hook."""
 
 from __future__ import annotations
 

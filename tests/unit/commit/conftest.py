@@ -33,7 +33,7 @@ def rows(digest: str = "same") -> Fingerprint:
 
 
 class Saying:
-    """What a test's record says; rewrites are accepted, and overwrites found out, as of each head.
+    """The content of a test's record; rewrites are accepted, and overwrites found out, as of each head.
 
     Args:
         log: of the directory.
@@ -159,7 +159,7 @@ class Driver:
         return record
 
     def visible(self) -> set[str]:
-        """Return what a plain lister sees."""
+        """Return the view of a plain lister."""
         return {info.path for info in self.fs.list("") if not info.path.startswith("_")}
 
     def text(self, path: str) -> bytes:

@@ -50,7 +50,7 @@ def names_of(fs: FileSystem, directory: str) -> list[str]:
 
 
 def assert_right(driver: Driver, batches: int) -> None:
-    """Everybody sees the rows of so many batches, new committers and readers too, and goes on."""
+    """All see the rows of `batches` batches, new committers and readers too, and go on."""
     driver.restart()
     assert len(take_snapshot(CommitLog(driver.fs)).adds) == batches
     assert driver.commit(batches - 1, driver.stage(batches - 1)).replayed

@@ -27,7 +27,7 @@ BATCHES = int(os.environ.get("FTFILE_BATCHES", "20000"))
 
 @dataclass(frozen=True)
 class Window:
-    """What so many commits cost, per commit, and how large the state was after them."""
+    """The cost of a number of commits, per commit, and the size of the state after them."""
 
     calls: float
     bytes_read: float
@@ -45,7 +45,7 @@ class Run:
         self.batches = 0
 
     def commits(self, count: int) -> Window:
-        """Commit so many more batches; what staging costs is not counted."""
+        """Commit this number of further batches; the cost of staging is not counted."""
         self.fs.counters.calls.clear()
         self.fs.counters.bytes_read = self.fs.counters.bytes_written = 0
         staged = 0
@@ -76,7 +76,7 @@ def assert_flat(early: Window, late: Window) -> None:
 
 
 def assert_small(run: Run) -> None:
-    """Whoever starts anew, task, driver or reader, reads little; and the directories of the log hold few names."""
+    """A task, driver or reader that starts anew reads little; and the directories of the log hold few names."""
     metered = MeteredFileSystem(run.fs.inner)
     log = CommitLog(metered)
     assert log.read_on().version == run.batches - 1

@@ -1,4 +1,4 @@
-"""What bounds something in the log: beyond each bound things stay right, and go on."""
+"""The bounds of the log: beyond each of them everything stays right, and goes on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def part(name: str) -> Add:
 
 
 def maintained(state: LogState, count: int) -> LogState:
-    """Return a state so many records on."""
+    """Return a state this number of records later."""
     first = state.version + 1
     versions = range(first, first + count)
     return after(state, *(Record(at, f"n{at}", MaintenanceAuthor("test", "x"), 0) for at in versions))
@@ -90,7 +90,7 @@ class TestState:
         assert len(driver.visible()) == 2
 
     def test_recent_changes_of_segments(self) -> None:
-        """Whoever has missed more than that begins anew with all open segments."""
+        """A query that has missed more than that begins anew with all open segments."""
         state = LogState()
         for version in range(fold.RECENT_CHANGES + 5):
             segment = replace(part(f"s{version}"), kind="segment", final_path=None)
@@ -282,7 +282,7 @@ class TestLargeRecords:
 
 class TestRanges:
     def test_records_between_ranges(self, in_memory: Driver) -> None:
-        """At most so many versions, or so many bytes, are read one by one."""
+        """The number of versions and of bytes that are read one by one is bounded."""
         driver = in_memory
         for batch in range(2 * keeping.RANGE_EVERY + 3):
             driver.commit(batch)

@@ -1,4 +1,4 @@
-"""Records behind bases may be gone, or dead: nobody decides by them, and whoever meets them starts over."""
+"""Records behind bases may be gone, or dead: nothing depends on them, and a process that meets them starts over."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class TestCommitters:
         assert [record.version for record in read_records(log)] == [4, 5, 6]
 
     def test_a_removed_part_that_vacuum_took_is_not_missing(self, driver: Driver) -> None:
-        """Whoever publishes a record again, long after, finds the part nowhere."""
+        """A process that publishes a record again, long after, finds the part nowhere."""
         old = driver.commit_new(0)
         entry = CommitLog(driver.fs).read_on().unpublished[0]
         driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))

@@ -54,7 +54,7 @@ class Store(WrapperFileSystem):
 
 class TestDurability:
     def test_both_ends_of_a_retirement_are_durable_before_the_hint(self, driver: Driver) -> None:
-        """Else a power cut could leave the part at both names, or at none, and nobody would look after it."""
+        """Else a power cut could leave the part at both names, or at none, and nothing would repair it."""
         old = driver.stage(0, name="a=1/part")
         driver.commit(0, old)
         watched = FaultyFileSystem(driver.fs)

@@ -212,7 +212,7 @@ class TestCover:
     @settings(max_examples=200)
     @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from("ab")), max_size=9))
     def test_dropping_what_is_contained_leaves_no_gap(self, spans: list[tuple[int, int, str]]) -> None:
-        """Whoever drops, and however little of it all each has seen."""
+        """For any process that drops, and however little each has seen."""
         names = {RangeName(min(a, b), max(a, b), unique) for a, b, unique in spans}
         before = reach(cover(names))
         some = {name for name in names if hash(name) % 3}
@@ -331,7 +331,7 @@ def _renonced(log: RandomLog) -> list[Record]:
 
 
 class TestCommits:
-    """What commits write by themselves."""
+    """The ranges that commits write by themselves."""
 
     @pytest.fixture(autouse=True)
     def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a record rests on: what is checked, and checked again when another took the version; old batches; large ones."""
+"""The conditions of a record: checked, and checked again when another took the version; old batches; large ones."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ FOR_EVER = 10**9
 
 
 def lose_hint(driver: Driver) -> None:
-    """Let the next commit look after every record again."""
+    """Let the next commit check every record again."""
     with contextlib.suppress(NotFound):
         driver.fs.delete(layout.PUBLISHED_HINT)
     driver.restart()
@@ -274,7 +274,7 @@ class TestMissingParts:
 
 
 class TestDurability:
-    """Whoever acts on another's record makes it durable first."""
+    """A process that acts on another's record makes it durable first."""
 
     @pytest.fixture
     def watched(self, driver: Driver) -> FaultyFileSystem:

@@ -1,4 +1,4 @@
-"""What readers see of the log, wherever the files are at that moment."""
+"""The view of readers on the log, wherever the files are at that moment."""
 
 from __future__ import annotations
 

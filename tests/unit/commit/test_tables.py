@@ -1,4 +1,4 @@
-"""What the log remembers for its users: bounded in age and number."""
+"""The tables that the log keeps for its users: bounded in age and number."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files and segments that are not what was written: an error that names the file, or other rows, and nothing else.
 
-What reads Parquet, ORC and Arrow files is pyarrow's, and may end the process of whoever gives it others.
+pyarrow reads Parquet, ORC and Arrow files, and may end a process that gives it others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the pages on formats show is what is written."""
+"""The examples of the pages on formats are the bytes that are written."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_files_end_near_the_limit(limit_bytes: int, compression: str) -> None:
 
 
 class TestNested:
-    """What Arrow's writer gets wrong unless columns are laid out anew."""
+    """Errors of Arrow's writer unless columns are laid out anew."""
 
     def test_slices_of_structs(self) -> None:
         rows = [{"a": 1}, None, {"a": 3}, {"a": 4}]

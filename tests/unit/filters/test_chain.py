@@ -113,7 +113,7 @@ def test_every_flipped_bit_of_a_file_is_detected(names: tuple[str, ...]) -> None
 
 @pytest.mark.parametrize("names", [("zstd",), ("gzip",), ("xz",), ("bzip2",)])
 def test_little_is_decoded_at_a_time(names: tuple[str, ...]) -> None:
-    """Of what is all the same, ten kilobytes are a hundred megabytes."""
+    """Ten kilobytes of equal bytes are a hundred megabytes."""
     chain, sizes = chain_of(names), []
 
     class Spy(Chain):

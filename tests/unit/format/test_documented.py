@@ -1,4 +1,4 @@
-"""docs/format.md says what the code does: its tables are those of the code, its examples are golden files."""
+"""docs/internals/format.md says what the code does: its tables are those of the code, its examples are golden files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.format.make_golden import GOLDEN
 if TYPE_CHECKING:
     from ftfile.commit.format.fields import Fields
 
-PAGE = (Path(__file__).parents[3] / "docs/format.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/internals/format.md").read_text()
 TABLES = re.findall(r"<!-- fields: (\S+) -->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE)
 EXAMPLES = re.findall(r"<!-- golden: (\S+) -->\n```\n(.*?)\n```\n", PAGE, re.DOTALL)
 NAMES = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "array", NoneType: "null"}

@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Answer:
-    """What becomes of one request.
+    """The fate of one request.
 
     Attributes:
         text: of the answer, with its headers.
@@ -46,14 +46,14 @@ class Answer:
 def reply(
     content: bytes = b"", *headers: str, status: str = "200 OK", length: int | None = None, cut: int | None = None
 ) -> bytes:
-    """Return an answer that promises a length, by default the right one, and is cut before so many bytes of its end."""
+    """Return an answer that promises a length, by default the right one, and is cut some bytes before its end."""
     size = len(content) if length is None else length
     head = "\r\n".join([f"HTTP/1.1 {status}", *headers, *([f"Content-Length: {size}"] if size >= 0 else []), "", ""])
     return head.encode() + content[: None if cut is None else len(content) - cut]
 
 
 def listing(*keys: str) -> bytes:
-    """Return what S3 says of keys."""
+    """Return S3's listing of keys."""
     found = "".join(
         f"<Contents><Key>{key}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>"
         for key in keys
@@ -155,6 +155,6 @@ def _lengths(file: BufferedReader, headers: dict[str, str]) -> Iterator[int]:
 
 
 def status_of_file(size_bytes: int) -> bytes:
-    """Return what a NameNode says of a file, for whose checksum nobody asks."""
+    """Return a NameNode's status of a file whose checksum nobody asks for."""
     status = {"type": "FILE", "length": size_bytes, "modificationTime": 0, "fileId": 1, "ecBit": True}
     return json.dumps({"FileStatus": status}).encode()

@@ -180,7 +180,7 @@ class NativeReader:
 
 
 def native_library(names: Names) -> Any:
-    """Return what is imported as `hdfs_native`."""
+    """Return the module that stands in for `hdfs_native`."""
 
     def write_options(block_size: Any, replication: Any, mode: Any, overwrite: Any, create_parent: Any) -> Any:
         del block_size, replication, mode, create_parent

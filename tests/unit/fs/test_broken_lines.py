@@ -175,7 +175,7 @@ def busy() -> int:
 
 
 class TestLeft:
-    """Who waits no longer leaves no thread behind that still does."""
+    """A caller that stops waiting leaves no waiting thread behind."""
 
     @pytest.fixture(autouse=True)
     def soon_nobody_waits(self) -> Callable[[], None]:
@@ -227,7 +227,7 @@ class TestLeft:
 
 
 class TestNothingSent:
-    """What was never sent has done nothing."""
+    """A request that was never sent has done nothing."""
 
     def test_a_datanode_that_cannot_be_reached(self, monkeypatch: pytest.MonkeyPatch) -> None:
         limits: list[float] = []
@@ -262,7 +262,7 @@ class TestHeldUp:
 
     @pytest.fixture
     def opened_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Server], FileSystem]:
-        """What opens the file system of a service with a dead NameNode, which it knows by then."""
+        """A function that opens the file system of a service with a dead NameNode, which it knows by then."""
 
         def opened_at(server: Server) -> FileSystem:
             settings = {

@@ -579,7 +579,7 @@ def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_f
     with pytest.raises(OutcomeUnknown):
         stream.close()
     assert not stream.abort()
-    # Whoever moves takes "nothing is there" for a source that was moved already.
+    # A move takes "nothing is there" for a source that was moved already.
     with pytest.raises(OutcomeUnknown):
         filesystem.rename("file", "moved")
     assert {info.path for info in filesystem.list("")} == {"file", "moved", "other"}

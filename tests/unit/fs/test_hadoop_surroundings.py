@@ -27,7 +27,7 @@ SCHEMA = '{"type": "struct", "fields": [{"name": "value", "type": "string", "nul
 
 
 class Host:
-    """What one host has for Hadoop's clients."""
+    """The files and variables of one host for Hadoop's clients."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._home, self._patch = home, monkeypatch

@@ -25,7 +25,7 @@ def field(data: str) -> bytes:
 
 
 def tokens(*services: str, kind: str = RPC) -> bytes:
-    """Return what is in a file of tokens for these services."""
+    """Return the content of a file of tokens for these services."""
     each = (field("alias") + field("who") + field(f"S3CRET of {name}") + field(kind) + field(name) for name in services)
     return b"HDTS\x00" + bytes([len(services)]) + b"".join(each) + b"\x00"
 

@@ -1,4 +1,4 @@
-"""What the drivers of HDFS ask the servers for, and what they make of the answers; without a server of HDFS.
+"""Requests of the drivers of HDFS, and their reactions to answers; without a server of HDFS.
 
 That real servers do as they are asked is tested in tests/hdfs.
 """

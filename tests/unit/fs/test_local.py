@@ -77,7 +77,7 @@ class TestLocal(FileSystemContract):
 
 
 class TestLocalWithoutAtomicRename(ExclusiveContract):
-    """What NFS and some FUSE mounts are like: `renameat2` answers EINVAL there."""
+    """Like NFS and some FUSE mounts: `renameat2` answers EINVAL there."""
 
     @pytest.fixture
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:

@@ -23,7 +23,7 @@ STANDBY = RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "not 
 
 
 class Servers:
-    """What the NameNodes do; a silent one answers when the test is over."""
+    """The NameNodes' answers; a silent one answers when the test is over."""
 
     def __init__(self) -> None:
         self.active = "nn1"

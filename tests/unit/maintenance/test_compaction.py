@@ -369,7 +369,7 @@ class TestRaces:
 
 
 class TestDamage:
-    """What cannot be merged holds nothing else up, and is named."""
+    """A part that cannot be merged holds nothing else up, and is named."""
 
     def damage(self, path: Path) -> None:
         path.write_bytes(path.read_bytes().replace(b"w", b"v"))

@@ -69,13 +69,13 @@ def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
 
 
 def rows(world: World) -> list[bytes]:
-    """Return what readers of the newest version read."""
+    """Return the rows that readers of the newest version read."""
     snapshot = ftfile.open(world.url).snapshot()
     return sorted(line for add in snapshot.adds.values() for line in open_add(add, world.fs.read).splitlines())
 
 
 def visible(world: World) -> list[bytes]:
-    """Return what plain readers read."""
+    """Return the rows that plain readers read."""
     return sorted(line for path in world.driver.visible() for line in world.fs.read(path).splitlines())
 
 
@@ -671,7 +671,7 @@ def test_a_repair_that_is_killed_is_repeated(after: bool) -> None:
 
 
 def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left is told, and the next repair goes on."""
+    """The report names the findings that are left, and the next repair goes on."""
     add = world.driver.commit_new(0)
     world.move(add.final_path, layout.retired_path(add.id))
     monkeypatch.setattr(run, "ROUNDS", 0)

@@ -1,4 +1,4 @@
-"""What a directory says of itself: queries, open files, jobs, and what is not published."""
+"""The status of a directory: queries, open files, jobs, and unpublished files."""
 
 from __future__ import annotations
 

@@ -524,7 +524,7 @@ class TestLog:
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 12
 
     def test_records_go_before_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Who finds a record without its adds looks whether the record is still there."""
+        """A reader that finds a record without its adds checks that the record is still there."""
         monkeypatch.setattr(
             "ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100)
         )
@@ -649,7 +649,7 @@ class TestNames:
         assert CommitLog(world.fs).read_on().reserved == {}
 
     def test_what_is_still_to_be_hidden_keeps_its_name(self, world: World) -> None:
-        """Hiding it fails for days; whoever succeeds at last must not hide another part of that name."""
+        """Hiding it fails for days; the process that succeeds at last must not hide another part of that name."""
         old = world.driver.stage(0, name="same.txt")
         world.driver.create_record(author=JobAuthor("first"), adds=(old,))
         world.driver.commit_new(0)

@@ -1,4 +1,4 @@
-"""What vacuum believes: records and content of files; not the clock of a moment, hints, or what others delete."""
+"""The inputs that vacuum trusts: records and content of files; not a momentary clock, hints, or deletions by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verifying a directory finds: each case is a state that somebody, or an older version, left behind."""
+"""The findings of verify: each case is a state that somebody, or an older version, left behind."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ class TestParts:
         assert (found.path, found.severity, found.repair) == (adds[0].final_path, "error", "yes")
 
     def test_a_removed_part_is_still_there(self, world: World) -> None:
-        """Its removal is not published yet: whoever commits next goes on with it."""
+        """Its removal is not published yet: the next commit continues it."""
         add = world.driver.commit_new(0)
         world.driver.create_record(author=MaintenanceAuthor("drop", "x"), removes=(Remove.of(add),))
         found = world.the("not-hidden")

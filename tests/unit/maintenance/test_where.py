@@ -33,7 +33,7 @@ def written(path: Path, values: list[Any], kind: str, **options: str) -> str:
 
 
 def found(out: str, where: Mapping[str, object]) -> list[str]:
-    """Return what comes after `key=` in the names of the directories that the filter names."""
+    """Return the values after `key=` in the names of the directories that the filter names."""
     log = open_log(out, current())
     return sorted(add.bucket.partition("=")[2] for add in select(log.read_on(), take_snapshot(log), where))
 

@@ -1,4 +1,4 @@
-"""Who reads what: every claim of the table in docs/compression.md, but for Spark's."""
+"""Readers of each codec: every claim of the table in docs/compression.md, but for Spark's."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ class TestSizes:
 
 
 class TestFrames:
-    """What becomes of the frames of segments when a part is made of them."""
+    """The frames of segments when a part is made of them."""
 
     @pytest.fixture
     def frames_made(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -375,7 +375,7 @@ class TestFrames:
 
 
 def records_of_checkpoints() -> list[tuple[int, Words]]:
-    """What `windows` writes of a parity, when its words are numbered: by checkpoint."""
+    """The words of a parity that `windows` writes, numbered by checkpoint."""
     return [
         (checkpoint, [f"{window} {n}" for window in (2 * checkpoint, 2 * checkpoint + 1) for n in range(1000)])
         for checkpoint in range(5)

@@ -38,7 +38,7 @@ def row(name: str, number: int = 0) -> dict[str, Any]:
 
 
 def path_of(size_bytes: int) -> str:
-    """Return a path of so many bytes, whose last name is short."""
+    """Return a path of this number of bytes, whose last name is short."""
     whole, left = divmod(size_bytes - 2, 200)
     assert left, "a name would be empty"
     return "/".join(["d" * 199] * whole + ["e" * left, "f"])

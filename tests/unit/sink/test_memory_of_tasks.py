@@ -1,4 +1,4 @@
-"""How much memory a task takes that writes to many buckets."""
+"""The memory of a task that writes to many buckets."""
 
 from __future__ import annotations
 

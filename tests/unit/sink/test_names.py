@@ -1,4 +1,4 @@
-"""What files are called, and that no name is used twice."""
+"""Names of files; none is used twice."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ class TestNamesThatAreTaken:
         assert visible(out) == ["part-0.json"]
 
     def test_by_a_part_that_was_removed(self, out: str) -> None:
-        """Whoever is late to retire the old part would take the new one away."""
+        """A process that retires the old part late would take the new one away."""
         from ftfile.commit.protocol import commit
 
         first = query(out, **FIXED)

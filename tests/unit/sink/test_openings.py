@@ -1,4 +1,4 @@
-"""How often a plan opens file systems: the directory once, whatever is asked of it, and the checkpoint once."""
+"""A plan opens file systems once: the directory and the checkpoint, for all its requests."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ SECRET = "a secret that nobody may read"
 
 
 class Kms(pe.KmsClient):  # type: ignore[misc]
-    """What others have: the keys, and parquet-hadoop's way of wrapping with them; no line of ftfile is used."""
+    """Another reader: the keys, and parquet-hadoop's way of wrapping with them; no line of ftfile is used."""
 
     def __init__(self, **keys: bytes) -> None:
         pe.KmsClient.__init__(self)

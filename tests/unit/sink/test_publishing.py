@@ -1,4 +1,4 @@
-"""What happens around publishing: markers, a hook, permissions."""
+"""Publishing: markers, a hook, permissions."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class TestOverwrite:
         assert visible(out) == [*ROWS, *OTHERS]
 
     def test_a_batch_that_comes_in_between_is_replaced_as_well(self, out: str) -> None:
-        """What is removed is what is live at the head, not what was live when the overwrite was planned."""
+        """An overwrite removes the parts live at the head, not those live when it was planned."""
         query, job = append(out), complete(out)
         query.run(0, [ROWS])
         planned = job.plan()
@@ -95,7 +95,7 @@ class TestOverwrite:
 
 
 class TestLayout:
-    """What an overwrite may change, and what it binds who comes after it to."""
+    """Properties that an overwrite may change, and that bind later writers."""
 
     def test_schema_and_partition_columns_may_change(self, out: str) -> None:
         append(out, partitionBy="word").run(0, [ROWS])

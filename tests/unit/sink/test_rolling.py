@@ -312,7 +312,7 @@ class TestLimitsOfWhatIsOpen:
 
 
 class TestChange:
-    """What is open when the query comes back otherwise."""
+    """Open files when the query returns with other options."""
 
     def left_open(self, out: str) -> MicroBatch:
         query = stream(out, rolling="policy")

@@ -171,7 +171,7 @@ class TestQueries:
 
 
 class TestTold:
-    """What the log says without a listener."""
+    """The log's message without a listener."""
 
     def lines(self, caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
         found = [(line.levelno, line.getMessage()) for line in caplog.records if "in progress" in line.getMessage()]
@@ -255,7 +255,7 @@ class TestDeadlines:
 class TestFlush:
     @pytest.fixture
     def meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-        """What is called once, after the first file of a flush was made."""
+        """A hook that is called once, after the first file of a flush was made."""
         calls: list[Any] = []
         assemble = Assembler.assemble
 

@@ -291,7 +291,7 @@ class TestRecords:
 
 
 class TestFingerprints:
-    """What records say of rows, with which a batch that comes again is recognised."""
+    """Fingerprints of rows in records, by which a repeated batch is recognised."""
 
     def fingerprints(self, out: str) -> list[str]:
         lines = [file.read_bytes().splitlines()[0] for file in files_of(out, "_ftfile/log")]

@@ -382,7 +382,7 @@ class TestSchema:
 
 
 class TestNulls:
-    """What one batch promises about nulls says nothing about the next."""
+    """A promise of one batch about nulls does not hold for the next."""
 
     def columns(self, *, nullable: bool) -> str:
         items = {"type": "array", "elementType": "long", "containsNull": nullable}

@@ -1,4 +1,4 @@
-"""What Spark calls, without a JVM: pickling, settings, messages, the worker's sockets."""
+"""The methods that Spark calls, without a JVM: pickling, settings, messages, the worker's sockets."""
 
 from __future__ import annotations
 

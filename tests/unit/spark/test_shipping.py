@@ -1,4 +1,4 @@
-"""What executors with another ftfile, or none, say of what the driver ships to them."""
+"""Errors of executors with another ftfile, or none, about the objects that the driver ships to them."""
 
 from __future__ import annotations
 

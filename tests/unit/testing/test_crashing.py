@@ -85,7 +85,7 @@ def disk_with(*directories: str, durable_names: bool = False) -> CrashingFileSys
 
 
 def last_states(disk: CrashingFileSystem) -> list[CrashState]:
-    """Return what a power cut after the last step may leave."""
+    """Return the states that a power cut after the last step may leave."""
     return [state for state in crash_states(disk) if state.point == len(disk.journal)]
 
 

@@ -45,7 +45,7 @@ FIELDS = [row for row in ADD.rows if not row.is_rare][1:]
 NAMES = [row.name for row in FIELDS]
 _RARE = Fields(Add, *(row for row in ADD.rows if row.is_rare and row.name != "segmentRanges"))
 _attributes_of = operator.attrgetter(*(row.attribute for row in FIELDS))
-# Parts are named after their ids: staged ones wholly, final ones after so many characters. No path has a NUL.
+# Parts are named after their ids: staged ones wholly, final ones after this many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
 # Level 6 takes twice the time and saves a tenth.

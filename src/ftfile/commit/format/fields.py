@@ -1,4 +1,4 @@
-"""Tables of fields: one row says how an attribute of a value is written in JSON. docs/format.md repeats the tables."""
+"""Tables of fields: one row says how an attribute of a value is written in JSON. See docs/internals/format.md."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Fields(Generic[_Value]):
     """The table of a class: a dataclass or a named tuple.
 
     A field at its attribute's default is left out of JSON, and JSON without it gives the default. What JSON has beside
-    the table's fields is passed over: see docs/format.md on versions.
+    the table's fields is passed over: see docs/internals/format.md on versions.
 
     Args:
         make: the class.
@@ -157,7 +157,7 @@ def _defaults(make: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
 
 
 def _getter(make: Any, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:  # noqa: ANN401 - attrgetter or itemgetter
-    """Return what gets all of these as a tuple, however few."""
+    """Return a function that gets all of these as a tuple, however few."""
     if len(names) > 1:
         getter: Callable[[Any], tuple[Any, ...]] = make(*names)
         return getter

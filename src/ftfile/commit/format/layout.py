@@ -101,7 +101,7 @@ class RangeName(NamedTuple):
 
 
 class DeadLetterTask(NamedTuple):
-    """Who wrote a file of dead letters: a query or a job, its batch, and the task's partition."""
+    """The writer of a file of dead letters: a query or a job, its batch, and the task's partition."""
 
     owner: str
     batch: int
@@ -122,7 +122,7 @@ def companion_path(version: int, nonce: str) -> str:
 
 
 def parse_log_name(path: str) -> LogName | None:
-    """Return what the name of a file in the log's directory says, or None for any other file."""
+    """Return the parsed name of a file in the log's directory, or None for any other file."""
     match = _LOG_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return LogName(int(match[1]), match[2]) if match else None
 
@@ -133,7 +133,7 @@ def base_path(name: BaseName) -> str:
 
 
 def parse_base_name(path: str) -> BaseName | None:
-    """Return what the name of a file in the state directory says, or None for any other file."""
+    """Return the parsed name of a file in the state directory, or None for any other file."""
     match = _BASE_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return BaseName(int(match[1]), match[2]) if match else None
 
@@ -144,7 +144,7 @@ def range_path(name: RangeName) -> str:
 
 
 def parse_range_name(path: str) -> RangeName | None:
-    """Return what the name of a file in the directory of ranges says, or None for any other file."""
+    """Return the parsed name of a file in the directory of ranges, or None for any other file."""
     match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return RangeName(int(match[1]), int(match[2]), match[3]) if match else None
 
@@ -175,7 +175,7 @@ def retired_path(add_id: str) -> str:
 
 
 def bucket_key(directory: str, stem: str = "") -> str:
-    """Return what adds call a bucket: its directory and, after two slashes, the beginning of its files' names.
+    """Return the key of a bucket in adds: its directory and, after two slashes, the beginning of its files' names.
 
     Neither has an empty part, so two slashes cannot occur within them.
     """
@@ -227,7 +227,7 @@ def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:
 
 
 def unique_part(add_id: str) -> str:
-    """Return what makes the name of a part unique; a name without it may be wanted again."""
+    """Return the unique piece of a part's name; a name without one may be wanted again."""
     return add_id[:12]
 
 

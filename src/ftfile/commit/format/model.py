@@ -161,7 +161,7 @@ Author = StreamAuthor | JobAuthor | MaintenanceAuthor
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a batch held, independent of the order of rows and of partitioning.
+    """The content of a batch, independent of the order of rows and of partitioning.
 
     Attributes:
         kind: how it was made, with its version; only equal kinds compare.
@@ -180,7 +180,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What a writer has to say to the log: a record, but for its author and its place.
+    """The changes of a writer to the log: a record without its author and its place.
 
     Attributes:
         overwrite: it removes everything that was live.

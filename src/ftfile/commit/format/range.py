@@ -52,7 +52,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What the records of consecutive versions say, without the records.
+    """The sum of the records of consecutive versions, without the records.
 
     Attributes:
         nonce: of the record at `last`.
@@ -78,7 +78,7 @@ class Range:
 
 
 class _Placed(NamedTuple):
-    """What the header says of a document."""
+    """The header's facts of a document."""
 
     adds: int
     ids_length: int
@@ -88,7 +88,7 @@ class _Placed(NamedTuple):
 
 
 class _Contents(NamedTuple):
-    """What lies behind the header, in this order."""
+    """The content behind the header, in this order."""
 
     kept: tuple[_Placed, ...]
     removes_length: int

@@ -1,7 +1,8 @@
 """Records as bytes: pure, bytes in and values out. The tables here are the only spelling of a record's fields.
 
 A record is text: a line of JSON with everything but the adds, removes, dead letters and jobs, a line with those (of a
-large record, the companion file holds that line), and a line with the checksum of all before it. See docs/format.md.
+large record, the companion file holds that line), and a line with the checksum of all before it; see
+docs/internals/format.md.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = (
 )
 
 RECORD_FORMAT = 1
-# What comes of fields that are missing, or of another type than they have.
+# Raised for fields that are missing, or of another type than they have.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 COMPANION_FROM_BYTES = 1 << 20
 IS_SEALED = (

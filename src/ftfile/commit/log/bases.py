@@ -176,7 +176,7 @@ class OwnBases:
         self.useless: set[layout.BaseName] = set()
 
     def names(self) -> list[layout.BaseName]:
-        """Return what is listed and not known to be useless, in the order of versions."""
+        """Return the listed files that may be useful, in the order of versions."""
         return sorted(name for name in list_bases(self._fs) if name not in self.useless)
 
     def newest(self) -> layout.BaseName | None:

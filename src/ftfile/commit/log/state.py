@@ -1,4 +1,4 @@
-"""What a committer must know of the log: small, and independent of the number of files.
+"""A committer's knowledge of the log: small, and independent of the number of files.
 
 A state is the fold of all records up to its version; see `commit.fold`.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished", "has_author")
 
-# Queries that tasks are told of; a batch of another one is written, and the commit finds it again.
+# Queries that tasks learn of; a batch of another one is written, and the commit finds it again.
 VIEW_QUERIES = 256
 
 
@@ -47,7 +47,7 @@ class TransactionState:
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """What publishing a record has to do, as far as it is not known to be done."""
+    """The adds and removes of a record that are not known to be published."""
 
     version: int
     query_id: str | None
@@ -57,7 +57,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True)
 class SegmentChange:
-    """What the record (version, nonce) did to the live segments."""
+    """The changes of the record (version, nonce) to the live segments."""
 
     version: int
     nonce: str
@@ -105,7 +105,7 @@ class LogState:
         reserved: names of removed parts that lack what makes them unique, and the version that removed each: no part
             may be called so again while that record is kept, since a late publisher would retire the new one.
         tables: what the use case remembers; see `commit.log.tables`.
-        recent: (version, nonce) of the last records: tells whether a record of ours is part of a base.
+        recent: (version, nonce) of the last records: shows if a record of ours is part of a base.
         unpublished: records to roll forward, by version; publishing a version takes it out.
         whole: whether all records stand behind it, or only a view.
     """
@@ -140,7 +140,7 @@ class LogState:
         return tuple(job for job in self.assembly_jobs if ended.isdisjoint(add.id for add in job.inputs))
 
     def includes(self, version: int, nonce: str) -> bool | None:
-        """Return whether this very record is part of the log up to here; None when it is too long ago to tell."""
+        """Return True if this very record is part of the log up to here; None if it is too long ago to tell."""
         at = version - self.recent[0][0] if self.recent else -1
         if at < 0:
             return None
@@ -153,7 +153,7 @@ class LogState:
         return read_version >= self.removed_since - 1 and add.id not in self.removed
 
     def view(self, app_id: str | None = None) -> LogView:
-        """Return what tasks need; of very many queries the ones that wrote last, of applications the one named."""
+        """Return the part that tasks need: the queries that wrote last, and the one application named."""
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
         last_batches = {query_id: query.last_batch for query_id, query in newest}
         transactions = {app: found.last for app, found in self.transactions.items() if app == app_id}

@@ -1,4 +1,4 @@
-"""What a use case remembers in the log: small tables by key, changed by records, bounded in age and number."""
+"""The memory of a use case in the log: small tables by key, changed by records, bounded in age and number."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TablesDraft:
             _change(self._changed[name], change, now_ms)
 
     def finish(self) -> Tables:
-        """Return what they have become; the draft is used no more."""
+        """Return the changed tables; do not use the draft afterwards."""
         if not self._changed:
             return self._tables
         changed = {name: draft.finish() for name, draft in self._changed.items()}

@@ -106,7 +106,7 @@ class OwnRanges:
         return False
 
     def _told(self, content: Range) -> bool | None:
-        """Return what the state and the records that are kept tell; None if nothing."""
+        """Return True if the log has this range, False if it has another; None if that is unknown."""
         included = self._head.includes(content.last, content.nonce)
         if included is not None:
             return included

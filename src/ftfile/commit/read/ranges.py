@@ -1,6 +1,6 @@
 """Ranges on storage: immutable files that stand for the records of consecutive versions, for readers.
 
-A range is right whoever wrote it and whatever else is there, so several may overlap. One that lies within another is
+A range of any writer is right, with or without others, so several may overlap. One that lies within another is
 not needed and goes; no committer's deletion can open a gap, since what is within nothing else is never deleted.
 """
 

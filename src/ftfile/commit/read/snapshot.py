@@ -209,7 +209,7 @@ class _Builder:
             self._add_record(record)
 
     def snapshot(self) -> Snapshot:
-        """Return what was put together.
+        """Return the snapshot.
 
         Raises:
             CorruptData: something was removed that was not live.

@@ -35,7 +35,7 @@ _ADVICE = "Restore it from a copy. Nobody without a key of the directory can hav
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What a sealed directory says of itself; nothing of it is secret, or believed without a MAC that fits.
+    """A sealed directory's statement of itself; nothing of it is secret, or believed without a MAC that fits.
 
     Attributes:
         directory_id: no other directory has it, but copies of this one.
@@ -47,7 +47,7 @@ class Seal:
 
     @classmethod
     def of(cls, content: bytes) -> Seal:
-        """Return what the format file says behind its first line.
+        """Return the format file's lines after the first one.
 
         Raises:
             CorruptData: it is damaged, or none that this version knows.
@@ -65,13 +65,13 @@ class Seal:
         raise CorruptData(layout.FORMAT_FILE, "the line of a sealed directory", repr(line[:80]), _ADVICE)
 
     def to_text(self) -> bytes:
-        """Return what the format file says of it."""
+        """Return the format file's statement of it."""
         text = {"sealed": 1, "directoryId": self.directory_id, "keyProvider": self.key_provider}
         return to_checked_text([json.dumps(text).encode()])
 
 
 def read_seal(fs: FileSystem) -> Seal | None:
-    """Return what a directory says of itself; None for one that is not sealed.
+    """Return a directory's statement of itself; None for one that is not sealed.
 
     Raises:
         NotFound: it is no ftfile directory.
@@ -207,7 +207,7 @@ class SealedFileSystem(WrapperFileSystem):
 
     @property
     def directory_id(self) -> str:
-        """Return what no other directory has, but copies of this one.
+        """Return an identity that only this directory and its copies have.
 
         Raises:
             CorruptData: the directory does not say it.
@@ -264,7 +264,7 @@ def _version_of(path: str) -> int | None:
 
 
 def _told(keys: Keys) -> str | None:
-    """Return what may be told of keys: what readers may follow without being told to, and what holds no secret."""
+    """Return the key provider that may be recorded: readers may follow it unasked, and it holds no secret."""
     return keys.reference if keys.may_be_told else None
 
 

@@ -40,7 +40,7 @@ def open_with_keys(
 
     Raises:
         ConfigError: it is encrypted, and nothing says where the keys are.
-        CorruptData: it does not say whether it is encrypted as this version would.
+        CorruptData: it does not state its encryption as this version would.
     """
     fs = open_filesystem(url, context, dict(settings))
     try:

@@ -1,4 +1,4 @@
-"""What values an option takes: text in, value out, and the sentence that says so."""
+"""Kinds of option values: text in, value out, and the sentence that describes them."""
 
 from __future__ import annotations
 

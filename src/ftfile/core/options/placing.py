@@ -33,8 +33,8 @@ PLACING: tuple[Option, ...] = (
         "options `bucketer.<name>`.",
         "buckets",
     ),
-    Option("partPrefix", TEXT, "part", "How file names begin, where `fileNameColumn` does not say it.", "names"),
-    Option("partSuffix", TEXT, "", "What stands before the ending of file names.", "names", default_text="nothing"),
+    Option("partPrefix", TEXT, "part", "The beginning of file names, unless `fileNameColumn` gives it.", "names"),
+    Option("partSuffix", TEXT, "", "The text before the ending of file names.", "names", default_text="nothing"),
     Option(
         "partFileName",
         TEXT,
@@ -57,7 +57,7 @@ PLACING: tuple[Option, ...] = (
         "bucketStateTtl",
         DURATION,
         7 * 86_400.0,
-        "How long `{number}` goes on counting after a bucket's last file; then it begins at 0 again, "
+        "The time for which `{number}` goes on counting after a bucket's last file; then it begins at 0 again, "
         "or with `ifExists=fail` at the next free one.",
         "names",
     ),
@@ -89,7 +89,7 @@ PLACING: tuple[Option, ...] = (
         "durability",
         one_of("auto", "hsync", "close"),
         "auto",
-        "What is done to every file of rows before its batch is committed: `hsync` syncs it; `close` only closes it, "
+        "The treatment of every file of rows before its batch is committed: `hsync` syncs it; `close` only closes it, "
         "which is faster, and on local disks and `hdfs://` a power cut may then tear what is committed; `auto` does "
         "the most that the store can. The log itself always gets the most.",
         "publishing",
@@ -98,8 +98,8 @@ PLACING: tuple[Option, ...] = (
         "publish",
         one_of("auto", "rename", "copy", "direct"),
         "auto",
-        "How files get their names once their batch is committed: `rename`, in one step; `copy`, within an object "
-        "store, which cannot rename; `auto` is what the file system can do. `direct` writes files under their names at "
+        "The way in which files get their names after the commit: `rename`, in one step; `copy`, within an object "
+        "store, which cannot rename; `auto` is the one of the file system. `direct` writes files under their names at "
         "once, before the commit: for readers by ftfile alone; see [object stores](object-stores.md#direct).",
         "publishing",
     ),
@@ -115,7 +115,7 @@ PLACING: tuple[Option, ...] = (
         "directoryPermission",
         PERMISSION,
         None,
-        "Permissions of new directories, likewise.",
+        "Permissions of new directories, in the same way.",
         "publishing",
         default_text="`777` less the umask; `755` on HDFS",
     ),
@@ -123,7 +123,7 @@ PLACING: tuple[Option, ...] = (
         "replication",
         COUNT,
         None,
-        "On how many machines HDFS keeps each block of new files.",
+        "The number of machines on which HDFS keeps each block of new files.",
         "publishing",
         default_text="that of HDFS",
     ),
@@ -131,7 +131,7 @@ PLACING: tuple[Option, ...] = (
         "blockSize",
         SIZE,
         None,
-        "How long the blocks of new files are in HDFS: a multiple of 512 bytes.",
+        "The length of the blocks of new files in HDFS: a multiple of 512 bytes.",
         "publishing",
         default_text="that of HDFS",
     ),

@@ -16,13 +16,13 @@ RECORDS: tuple[Option, ...] = (
         "format",
         formats=("csv",),
     ),
-    Option("sep", CHARACTER, ",", "What separates fields.", "format", formats=("csv",)),
-    Option("quote", CHARACTER, '"', "What stands around fields that need it.", "format", formats=("csv",)),
+    Option("sep", CHARACTER, ",", "The separator of fields.", "format", formats=("csv",)),
+    Option("quote", CHARACTER, '"', "The quote around fields that need one.", "format", formats=("csv",)),
     Option(
         "escape",
         CHARACTER,
         "\\",
-        'What stands before a quote within quotes. The default is what Spark reads by default; `"` doubles quotes, as '
+        'The character before a quote within quotes. Spark reads the default by default; `"` doubles quotes, as '
         "RFC 4180, pandas and DuckDB have it, and Spark reads with `escape='\"'`.",
         "format",
         formats=("csv",),
@@ -39,7 +39,7 @@ RECORDS: tuple[Option, ...] = (
         "nullValue",
         TEXT,
         "",
-        "What stands for null; an empty string is written as two quotes.",
+        "The text for null; an empty string is written as two quotes.",
         "format",
         formats=("csv",),
         default_text="nothing",
@@ -48,7 +48,7 @@ RECORDS: tuple[Option, ...] = (
         "delimiter",
         BYTES,
         b"\n",
-        "What stands after each record. A record with it inside is one that cannot be written.",
+        "The bytes after each record. A record with it inside is one that cannot be written.",
         "format",
         formats=("binary",),
         default_text=r"`\n`, but none with `lengthPrefix`",
@@ -57,7 +57,7 @@ RECORDS: tuple[Option, ...] = (
         "lengthPrefix",
         one_of("int32", "int32le", "varint"),
         None,
-        "What stands before each record instead of a delimiter after it: its length, as four bytes, the highest or "
+        "The bytes before each record instead of a delimiter after it: its length, as four bytes, the highest or "
         "the lowest first, or as Protobuf has it.",
         "format",
         formats=("binary",),
@@ -75,7 +75,7 @@ RECORDS: tuple[Option, ...] = (
         "recordName",
         TEXT,
         "topLevelRecord",
-        "What the schema in the files calls a row.",
+        "The name of a row in the schema of the files.",
         "format",
         formats=("avro",),
     ),

@@ -70,7 +70,7 @@ ROLLING: tuple[Option, ...] = (
         "rollingPolicy",
         TEXT,
         None,
-        "A class of your own that says when files end, as `module:Class`; see docs/rolling.md.",
+        "A class of your own that ends files, as `module:Class`; see docs/rolling.md.",
         "rolling",
     ),
     Option(

@@ -52,7 +52,7 @@ OPTIONS: tuple[Option, ...] = (
         "fileFormat",
         FORMAT,
         "parquet",
-        "How rows are encoded. Options `format.<name>` are settings of a format of your own; see "
+        "The encoding of rows. Options `format.<name>` are settings of a format of your own; see "
         "[extending](extending.md#a-format).",
         "where",
     ),
@@ -77,7 +77,7 @@ OPTIONS: tuple[Option, ...] = (
         "maxOpenBytes",
         SIZE,
         64 << 20,
-        "How much memory a task takes for records that it has not written yet.",
+        "The memory of a task for records that it has not written yet.",
         "files",
         default_text="`64MiB`",
     ),
@@ -127,7 +127,7 @@ OPTIONS: tuple[Option, ...] = (
         "timeZone",
         TEXT,
         "UTC",
-        "Whose clocks show TIMESTAMP values as text, in json, in csv, and in directory names, and the time in file "
+        "The zone whose clocks show TIMESTAMP values as text, in json, csv and directory names, and the time in file "
         "names: `UTC`, `Europe/Berlin`, `+02:00`. Timestamps without time zone (NTZ) have none.",
         "format",
     ),
@@ -135,7 +135,7 @@ OPTIONS: tuple[Option, ...] = (
         "timestampFormat",
         TEXT,
         "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-        "How TIMESTAMP values are written, in Spark's pattern letters `yyyy MM dd HH mm ss`, `S` to `SSSSSS`, `XXX`.",
+        "The form of TIMESTAMP values, in Spark's pattern letters `yyyy MM dd HH mm ss`, `S` to `SSSSSS`, `XXX`.",
         "format",
         formats=("json", "csv"),
     ),
@@ -143,7 +143,7 @@ OPTIONS: tuple[Option, ...] = (
         "timestampNTZFormat",
         TEXT,
         "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-        "How TIMESTAMP_NTZ values are written.",
+        "The form of TIMESTAMP_NTZ values.",
         "format",
         formats=("json", "csv"),
     ),
@@ -151,7 +151,7 @@ OPTIONS: tuple[Option, ...] = (
         "dateFormat",
         TEXT,
         "yyyy-MM-dd",
-        "How DATE values are written.",
+        "The form of DATE values.",
         "format",
         formats=("json", "csv"),
     ),
@@ -167,7 +167,7 @@ OPTIONS: tuple[Option, ...] = (
         "lineSep",
         TEXT,
         "\n",
-        "What ends a record. csv takes line feed, carriage return, or both.",
+        "The end of a record. csv takes line feed, carriage return, or both.",
         "format",
         formats=("json", "csv", "text"),
     ),
@@ -176,7 +176,7 @@ OPTIONS: tuple[Option, ...] = (
         "onNewQuery",
         one_of("fail", "continue"),
         "fail",
-        "What happens when a query writes for the first time where other queries have written: a deleted checkpoint "
+        "The reaction to a query's first write where other queries have written: a deleted checkpoint "
         "looks just like it. `continue` lets several queries share the directory.",
         "guarantees",
     ),
@@ -184,29 +184,29 @@ OPTIONS: tuple[Option, ...] = (
         "onGap",
         one_of("fail", "accept"),
         "fail",
-        "What happens when a batch does not follow the last one recorded. `accept` records a new start.",
+        "The reaction to a batch that does not follow the last one recorded. `accept` records a new start.",
         "guarantees",
     ),
     Option(
         "onReplayMismatch",
         one_of("fail", "keep"),
         "fail",
-        "What happens when a batch that is committed comes again with other content: a copied or restored checkpoint. "
-        "`keep` keeps what is recorded.",
+        "The reaction to a committed batch that is repeated with other content: a copied or restored checkpoint. "
+        "`keep` keeps the recorded rows.",
         "guarantees",
     ),
     Option(
         "onMissingPart",
         one_of("warn", "fail"),
         "warn",
-        "What happens when a published file is found missing: another program moved or deleted it.",
+        "The reaction to a published file that is missing: another program moved or deleted it.",
         "guarantees",
     ),
     Option(
         "onSchemaChange",
         one_of("fail", "widen", "any"),
         "fail",
-        "What happens when the schema is not the recorded one. `widen` takes new columns and wider types, `any` "
+        "The reaction to a schema other than the recorded one. `widen` takes new columns and wider types, `any` "
         "everything that each file can hold.",
         "guarantees",
     ),
@@ -214,7 +214,7 @@ OPTIONS: tuple[Option, ...] = (
         "fingerprint",
         one_of("content", "strong"),
         None,
-        "How rows are compared when a batch comes again: `strong` hashes rows, and proves that they are the same; "
+        "The way to compare rows of a repeated batch: `strong` hashes rows, and proves that they are the same; "
         "`content` sums columns, costs a quarter of that, and only shows that they are not. Where Spark's offsets tell "
         "(`checkpointLocation` is set on the writer), `content` is enough, and only warns.",
         "guarantees",
@@ -224,7 +224,7 @@ OPTIONS: tuple[Option, ...] = (
         "badRecords",
         one_of("fail", "deadLetter", "drop"),
         "fail",
-        "What happens to a record that cannot be written: it names no file or directory, a value has no text in the "
+        "The treatment of a record that cannot be written: it names no file or directory, a value has no text in the "
         "format, or it is larger than `maxRecordBytes`. `fail` fails the batch, `deadLetter` keeps it in "
         "`_ftfile/deadLetters` for `ftfile.open(path).dead_letters()`, `drop` only counts it.",
         "guarantees",
@@ -241,7 +241,7 @@ OPTIONS: tuple[Option, ...] = (
         "publishTimeout",
         DURATION,
         60.0,
-        "How long publishing a committed batch is tried again when the store fails for a while.",
+        "The time for which publishing a committed batch is retried while the store fails.",
         "guarantees",
     ),
     *VERSIONS,
@@ -290,9 +290,9 @@ ELSEWHERE: dict[str, str] = {
     "errors.tolerance": "records that cannot be written are badRecords",
     "errors.deadletterqueue.topic.name": "records that cannot be written are badRecords=deadLetter",
     "avroschema": "the schema is that of the rows; recordName and recordNamespace name its record",
-    "tupleseparator": "what stands after each record is lineSep for text, delimiter for binary",
+    "tupleseparator": "the bytes after each record are lineSep for text, delimiter for binary",
     "getbytesfortuple": "a class that makes the bytes of records is encoder, with fileFormat=binary",
-    "format.bytearray.separator": "what stands after each record is delimiter",
+    "format.bytearray.separator": "the bytes after each record are delimiter",
     "avro.codec": "the codec is compression",
     "codec": "the codec is compression",
     "compression.codec": "the codec is compression",

@@ -12,7 +12,7 @@ VERSIONS: tuple[Option, ...] = (
         "txnAppId",
         TEXT,
         None,
-        "Who writes this batch, in your own words; with `txnVersion`, a batch write that is repeated is written once, "
+        "The writer of this batch, in your own words; with `txnVersion`, a repeated batch write is written once, "
         "as in `foreachBatch`. Not for streams, which are exactly once by themselves.",
         "guarantees",
     ),
@@ -20,7 +20,7 @@ VERSIONS: tuple[Option, ...] = (
         "txnVersion",
         VERSION,
         None,
-        "Which write of `txnAppId` this is, such as the batch id. A version not above the last one recorded counts as "
+        "The number of this write of `txnAppId`, such as the batch id. One not above the last recorded counts as "
         "written already: equal rows are not written again, and other rows are an error, unless "
         "`onReplayMismatch=keep` drops them.",
         "guarantees",

@@ -36,7 +36,7 @@ def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:
 
 
 def block(rows: int, data: bytes | memoryview, marker: bytes) -> bytes:
-    """Return a block of so many rows from their compressed bytes."""
+    """Return a block of this number of rows from their compressed bytes."""
     return b"".join([_long(rows), _long(len(data)), data, marker])
 
 

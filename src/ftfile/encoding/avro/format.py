@@ -142,7 +142,7 @@ class _AvroEncoder(CollectingEncoder):
 
 
 def _reader(avro: Any) -> Callable[[int, bytes], pa.Array]:  # noqa: ANN401 - JSON
-    """Return what reads the rows of a block, in the types of `raw_schema`."""
+    """Return a reader of the rows of a block, in the types of `raw_schema`."""
     try:
         import fastavro  # noqa: PLC0415 - needed for reading alone
     except ImportError as error:

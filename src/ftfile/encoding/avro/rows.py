@@ -41,7 +41,7 @@ def _joined(pieces: list[pa.Array]) -> pa.BinaryArray:
 
 
 def _pieces(array: pa.Array) -> list[pa.Array]:
-    """Return what is to be joined to the values of a column, each with its branch."""
+    """Return the pieces to join to the values of a column, each with its branch."""
     kind, valid = array.type, is_valid(array)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return [_numbers(_sizes(array), valid), array.view(pa.binary())]
@@ -100,7 +100,7 @@ def _fixed(array: pa.Array) -> NDArray[np.uint8]:
 def _with_branch(
     matrix: NDArray[np.uint8], sizes: NDArray[np.integer] | int, valid: NDArray[np.bool_]
 ) -> pa.BinaryArray:
-    """Return the branch of each value and, where it is present, so many bytes of its row."""
+    """Return the branch of each value and, if it is present, this number of bytes of its row."""
     with_branch = np.empty((len(valid), 1 + matrix.shape[1]), np.uint8)
     with_branch[:, 0] = np.where(valid, _PRESENT, _NULL)
     with_branch[:, 1:] = matrix

@@ -51,17 +51,17 @@ _ARROW = {
 
 
 def is_name(text: str) -> bool:
-    """Say whether Avro takes a text for a name."""
+    """Return True if Avro takes a text for a name."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_type_name(text: str) -> bool:
-    """Say whether Avro has a type of that name: records, in whichever namespace, may not be called so."""
+    """Return True if Avro has a type of that name: records, in whichever namespace, may not be called so."""
     return text in _TYPE_NAMES
 
 
 def is_namespace(text: str) -> bool:
-    """Say whether Avro takes a text for a namespace: nothing, or names with dots between them."""
+    """Return True if Avro takes a text for a namespace: nothing, or names with dots between them."""
     return not text or all(map(is_name, text.split(".")))
 
 

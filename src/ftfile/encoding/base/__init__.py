@@ -1,1 +1,1 @@
-"""What formats share: writers and readers of lines and columns, segments, checks."""
+"""Shared by formats: writers and readers of lines and columns, segments, checks."""

@@ -15,7 +15,7 @@ __all__ = ("CODECS", "Codec", "codec_from_options")
 
 
 class Codec(NamedTuple):
-    """What a format makes of a codec.
+    """A codec in a format.
 
     Attributes:
         label: what files of the format call it: in their names, but in Avro within.

@@ -267,7 +267,7 @@ class _Sink:
         return self._target.position
 
     def flush(self) -> None:
-        """Durability is the business of whoever made the target."""
+        """The maker of the target is responsible for durability."""
 
     def close(self) -> None:
         """So is closing it."""

@@ -82,7 +82,7 @@ class Lines(LineFormat):
         """
 
     def head(self, schema: pa.Schema) -> bytes:  # noqa: ARG002 - for those that have one
-        """Return what stands before the first row of a file."""
+        """Return the bytes before the first row of a file."""
         return b""
 
     def without_head(self, schema: pa.Schema) -> Lines:  # noqa: ARG002 - for those that have one

@@ -71,12 +71,12 @@ class TimeFormats:
         return TimePattern.parse(_OPTIONS[name], getattr(self, name), kind)
 
     def is_iso(self, kind: pa.DataType) -> bool:
-        """Say whether values of this type are written in the default pattern, which every parser reads."""
+        """Return True if values of this type are written in the default pattern, which every parser reads."""
         name = self._name(kind)
         return bool(getattr(self, name) == getattr(_DEFAULT, name))
 
     def is_default(self, kind: pa.DataType) -> bool:
-        """Say whether values of this type are written in the default pattern, instants in UTC."""
+        """Return True if values of this type are written in the default pattern, instants in UTC."""
         return self.is_iso(kind) and (self.zone == "UTC" or self._name(kind) != "timestamp")
 
     def _name(self, kind: pa.DataType) -> str:

@@ -57,7 +57,7 @@ class Framing(ABC):
 
 
 def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
-    """Return what the options `delimiter` and `lengthPrefix` say; a line feed after each record if they say nothing.
+    """Return the framing of the options `delimiter` and `lengthPrefix`; by default a line feed after each record.
 
     Raises:
         ConfigError: both are given, or the delimiter cannot be found again.
@@ -75,7 +75,7 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
 
 
 def framing_from_definition(definition: Mapping[str, Any]) -> Framing:
-    """Return what `definition()` described."""
+    """Return the framing that `definition()` described."""
     delimiter, prefix = definition.get("delimiter"), definition.get("lengthPrefix")
     return framing_from_options(None if delimiter is None else bytes.fromhex(delimiter), prefix)
 

@@ -62,7 +62,7 @@ class UserEncoder:
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> UserEncoder:
-        """Return what `definition()` described; nothing is loaded."""
+        """Return the encoder that `definition()` described; nothing is loaded."""
         return cls(definition["name"], tuple(sorted(definition["options"].items())), definition["extension"])
 
     def definition(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class _Ending:
         return data
 
     def close(self) -> None:
-        """Leave the file to whoever opened it."""
+        """Leave the file open; its opener closes it."""
 
     def check(self) -> None:
         """Look whether the last line is whole.

@@ -111,7 +111,7 @@ class JsonLines(Lines):
                 raise corrupt(file, f"{expected} JSON objects, one a line", rows)
 
     def is_text(self, arrow: pa.DataType) -> bool:
-        """Say whether values of this type become strings before the encoder sees them."""
+        """Return True if values of this type become strings before the encoder sees them."""
         return pa.types.is_binary(arrow) or (pa.types.is_temporal(arrow) and not self.times.is_default(arrow))
 
     def text(self, array: pa.Array) -> pa.StringArray:
@@ -208,7 +208,7 @@ def _with_text(
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Say whether arro3 writes a column as Spark does.
+    """Return True if arro3 writes a column as Spark does.
 
     It writes NaN and infinities as null, leaves out map entries without a value, and writes an error message
     for a year of five digits.

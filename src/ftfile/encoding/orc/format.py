@@ -178,7 +178,7 @@ class _Tail:
 
 
 def _stored_as(arrow: pa.DataType) -> pa.DataType:
-    """Return what a type is in the file: what a clock shows is a number, as Spark's own writer has it."""
+    """Return the type in the file: local times are numbers, as in Spark's own writer."""
     return pa.int64() if arrow == _WALL_CLOCK else arrow
 
 

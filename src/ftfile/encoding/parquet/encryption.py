@@ -122,7 +122,7 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
         return base64.b64encode(nonce + sealed)
 
     def unwrap_key(self, wrapped_key: bytes | str, master_key_identifier: str) -> bytes:
-        """Return what was wrapped.
+        """Return the unwrapped key.
 
         Raises:
             ConfigError: the master key is not there, or is another one of this name, or the wrapped key was changed.

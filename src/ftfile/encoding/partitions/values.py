@@ -37,7 +37,7 @@ class _Conversion(NamedTuple):
 
 
 def has_text(kind: pa.DataType) -> bool:
-    """Say whether values of this type have a text that is read back as the same value."""
+    """Return True if values of this type have a text that is read back as the same value."""
     return any(conversion.applies(kind) for conversion in _CONVERSIONS)
 
 
@@ -98,7 +98,7 @@ def _float_value(text: str, _kind: pa.DataType, _time_zone: str) -> float:
 
 
 def _java_text(value: np.floating[Any]) -> str:
-    """Return what Java's `toString` does as of JDK 19: the shortest text that is read as the same number.
+    """Return the text of Java's `toString` as of JDK 19: the shortest text that is read as the same number.
 
     Older JDKs now and then give one digit more; both texts are read as the same number.
     """

@@ -79,7 +79,7 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _Cuttable:
-    """What connections do besides."""
+    """Cancellation, added to a connection."""
 
     response_class = _Answer
     timeout: Any
@@ -108,7 +108,7 @@ def _line_of_this_thread() -> CancellableConnection | None:
 
 
 def hasten(silence_s: float) -> None:
-    """Let answers that this thread's call waits for from now on be silent for so long at most."""
+    """Limit the silence of answers that this thread's call waits for from now on."""
     if (line := _line_of_this_thread()) is not None:
         line.silence_s = min(line.silence_s, silence_s)
 

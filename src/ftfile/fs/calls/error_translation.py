@@ -43,4 +43,4 @@ class ErrorTranslator(ABC):
 
     @abstractmethod
     def _translated(self, error: Exception) -> StorageError:
-        """Return what an error means to callers of the port."""
+        """Return the port's error for an error."""

@@ -129,11 +129,11 @@ class FsspecClient:
         return found if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
 
     def _shown(self, error: Exception) -> Exception | None:
-        """Return what may stand below an error as its cause: nothing that shows a secret."""
+        """Return an error's cause without secrets."""
         return error if self._settings.hidden(str(error)) == str(error) else None
 
     def info(self, operation: str, path: str) -> FileInfo:
-        """Return what is at a path, or raise `NotFound`."""
+        """Return the status of a path, or raise `NotFound`."""
         name = self.name(operation, path)
         return self.call(operation, path, lambda store: _file_info(path, _anew(store).info(name)))
 
@@ -145,7 +145,7 @@ class FsspecClient:
         return info
 
     def children(self, operation: str, path: str) -> list[FileInfo]:
-        """Return what is in a directory; nothing where there is none."""
+        """Return the entries of a directory; none if it does not exist."""
         name = self.name(operation, path)
         try:
             return self.call(operation, path, lambda store: _children(path, name, _anew(store).ls(name, detail=True)))

@@ -1,4 +1,4 @@
-"""What errors of fsspec's file systems, and of the libraries below them, mean to callers of the port."""
+"""Translation of errors of fsspec's file systems, and of the libraries below them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError)
 def remote_error(
     operation: str, path: str, where: str, error: Exception, text: str | None = None, *, is_upload: bool = False
 ) -> StorageError:
-    """Return what an error means; of one that is not known, a change may or may not have taken effect.
+    """Return the port's error; after an unknown one, a change may or may not have taken effect.
 
     Args:
         operation: the port's method.

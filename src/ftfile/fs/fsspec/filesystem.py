@@ -27,7 +27,7 @@ _STREAM_CAPABILITIES = frozenset({"abort"})
 
 
 class FsspecFileSystem(FileSystem):
-    """What is below the URL of a store that takes whole files where there are none, as object stores do."""
+    """The files below a URL of a store that only makes whole new files, as object stores do."""
 
     def __init__(self, url: str, settings: FsspecSettings, context: Context) -> None:
         self.context = context
@@ -59,7 +59,7 @@ class FsspecFileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what the probe shows; a rename is a copy and a deletion."""
+        """Return the capabilities that the probe shows; a rename is a copy and a deletion."""
         return self._capabilities
 
     def prove(self, directory: str) -> None:

@@ -1,4 +1,4 @@
-"""What an implementation of fsspec must have shown before anything is committed by it."""
+"""The trial that an implementation of fsspec must pass before anything is committed by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file system of fsspec is told: settings of the location, handed to its constructor. Secrets are named only."""
+"""Settings of a location for the constructor of a file system of fsspec. Secrets are named only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both drivers of HDFS have in common: its rules, whoever carries the requests."""
+"""Shared by both drivers of HDFS: its rules, for any carrier of the requests."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class HadoopFileSystem(FileSystem):
         _proven.add((self.where, asked))
 
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`."""
+        """Return the status of `path`."""
         full = self._full("stat", path)
         return dataclasses.replace(self.do("stat", path, lambda: self._status(full)), path=path)
 
@@ -191,7 +191,7 @@ class HadoopFileSystem(FileSystem):
         return True
 
     def discard(self, full: str) -> bool:
-        """Delete what may be there, and say whether nothing is left of it."""
+        """Delete any file there; return True if nothing is left of it."""
         try:
             self.run("delete", full, lambda: self._remove(full))
         except NotFound:
@@ -214,11 +214,11 @@ class HadoopFileSystem(FileSystem):
 
     @abstractmethod
     def _status(self, full: str) -> FileInfo:
-        """Return what is there."""
+        """Return the status there."""
 
     @abstractmethod
     def _children(self, full: str) -> Sequence[FileInfo]:
-        """Return what is in a directory, by name; of a file, itself with an empty name."""
+        """Return the entries of a directory, by name; of a file, itself with an empty name."""
 
     @abstractmethod
     def _make(self, full: str, mode: int) -> bool:
@@ -238,7 +238,7 @@ class HadoopFileSystem(FileSystem):
 
     @abstractmethod
     def _remove(self, full: str) -> bool:
-        """Delete a file, or an empty directory, and say whether something was there."""
+        """Delete a file, or an empty directory; return True if one was there."""
 
     @abstractmethod
     def _write_whole(self, full: str, content: bytes) -> None:
@@ -252,7 +252,7 @@ class HadoopFileSystem(FileSystem):
             raise Unavailable("create_exclusive", path, error.detail) from error
 
     def _look(self, operation: str, path: str, full: str) -> FileInfo:
-        """Return what is there, for another operation: looking that failed has changed nothing."""
+        """Return the status there, for another operation: a failed look has changed nothing."""
         try:
             return self.do("stat", path, lambda: self._status(full))
         except StorageError as error:

@@ -1,4 +1,4 @@
-"""What Hadoop's clients find around them: configuration, user, token. The driver hands its own over to executors.
+"""The environment of Hadoop's clients: configuration, user, token. The driver hands its own over to executors.
 
 These run elsewhere, and may find something else there, or nothing. Spark does the same for its own Hadoop client.
 """
@@ -34,7 +34,7 @@ _AUTHENTICATION = "hadoop.security.authentication"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What was handed over to this process; nothing by default.
+    """The environment handed over to this process; empty by default.
 
     Attributes:
         handed: properties of Hadoop's configuration; they count more than those that are found here.
@@ -91,7 +91,7 @@ def _may_travel(name: str) -> bool:
 
 
 def is_kerberos(configuration: Mapping[str, str]) -> bool:
-    """Say whether the cluster asks for Kerberos."""
+    """Return True if the cluster asks for Kerberos."""
     return configuration.get(_AUTHENTICATION, "simple").lower() == "kerberos"
 
 
@@ -107,7 +107,7 @@ def current_user() -> str | None:
 
 
 def _read_configuration() -> dict[str, str]:
-    """Return what core-site.xml and hdfs-site.xml of HADOOP_CONF_DIR say, else of HADOOP_HOME/etc/hadoop, else nothing.
+    """Return the properties of core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR, else in HADOOP_HOME/etc/hadoop.
 
     Raises:
         ConfigError: one of them is no XML.

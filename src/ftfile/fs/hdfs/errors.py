@@ -1,4 +1,4 @@
-"""What Hadoop's exceptions mean to callers of the port; both HDFS drivers learn of them by name."""
+"""Translation of Hadoop's exceptions, which both HDFS drivers know by name."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
 
 
 def expired(where: str, text: str) -> str:
-    """Return what to say of a Kerberos ticket that has ended; `text`: of the library."""
+    """Return the error text for a Kerberos ticket that has ended; `text`: of the library."""
     return f"the ticket of this process has expired, and {where} asks for one: renew it (kinit -R) or get one: {text}"
 
 
 def no_ticket(where: str, text: str) -> str:
-    """Return what to say where there is neither a ticket nor a token; `text`: of the library."""
+    """Return the error text for a process without ticket and token; `text`: of the library."""
     return (
         f"{where} asks for Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The driver "
         f"needs one of them (kinit); executors need tokens: {text}"
@@ -101,7 +101,7 @@ def no_ticket(where: str, text: str) -> str:
 
 
 def remote_error(operation: str, path: str, where: str, java_class: str, message: str) -> StorageError:
-    """Return what an exception of a server means to callers of the port.
+    """Return the port's error for an exception of a server.
 
     Args:
         operation: the port's method.

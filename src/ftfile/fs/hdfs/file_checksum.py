@@ -20,7 +20,7 @@ __all__ = ("HadoopChecksum", "checksum_for", "digest_of")
 
 CHUNK_BYTES = 512
 BUFFER_BYTES = 32
-# So many chunks are taken apart at once: from here on it is not faster.
+# Chunks taken apart at once; more are not faster.
 PIECE_CHUNKS = 512
 
 # As in "MD5-of-0MD5-of-512CRC32C": of a block's CRCs, where there is more than one block, and of a chunk's bytes.
@@ -92,7 +92,7 @@ class HadoopChecksum:
 
 
 def checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
-    """Return what computes the checksum of a file with such a status, or None where HDFS has one of other bytes.
+    """Return a computation of a file's checksum by its status, or None if HDFS has one of other bytes.
 
     Those of an encryption zone are of the encrypted content, those of erasure coding of stripes.
     """

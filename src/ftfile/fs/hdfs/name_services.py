@@ -60,7 +60,7 @@ class NameService:
 
 
 def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
-    """Return what the authority of a URL means.
+    """Return the name service of a URL's authority.
 
     Raises:
         ConfigError: it lists several addresses, or is a name service with a port.

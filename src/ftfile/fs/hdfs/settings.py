@@ -1,4 +1,4 @@
-"""What both HDFS drivers are told: settings of the location, and what was handed over by the driver of Spark."""
+"""Settings of both HDFS drivers: of the location, and of the environment that Spark's driver hands over."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class HadoopSettings:
 
     @property
     def of_files(self) -> tuple[int | None, int | None, int] | None:
-        """Return what new files are to have, or None where nothing was asked for."""
+        """Return the setting for new files, or None if none was given."""
         asked = self.replication, self.block_size, self.file_mode
         return None if asked == (None, None, _FILE_MODE) else asked
 

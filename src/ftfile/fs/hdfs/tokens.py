@@ -198,7 +198,7 @@ def _read_number(stream: io.BytesIO) -> int:
 
 
 def _number(value: int) -> bytes:
-    """Return what `_read_number` reads."""
+    """Return the bytes that `_read_number` reads."""
     if value <= _ONE_BYTE_MAX:
         return bytes([value])
     size = (value.bit_length() + 7) // 8

@@ -69,7 +69,7 @@ _MEANINGS: dict[int, tuple[type[StorageError], str]] = {
 
 
 def storage_error(error: OSError, operation: str, path: str, root: str) -> StorageError:
-    """Return what `error` of `operation` on `path`, relative to `root`, means to callers of the port."""
+    """Return the port's error for `error` of `operation` on `path`, relative to `root`."""
     kind, advice = _MEANINGS.get(error.errno or 0, (None, ""))
     if kind is None:
         # EIO, ESTALE, ETIMEDOUT ...: a read changed nothing, of a change nobody knows.

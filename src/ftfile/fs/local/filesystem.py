@@ -73,7 +73,7 @@ class LocalFileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what local disks can do; `atomic_rename` turns false once a mount has refused it."""
+        """Return the capabilities of local disks; `atomic_rename` turns false once a mount has refused it."""
         return self._capabilities
 
     def create(self, path: str) -> OutputStream:
@@ -280,7 +280,7 @@ def _info(path: str, status: os.stat_result) -> FileInfo:
 
 
 def _make_directories(full: str, mode: int) -> list[str]:
-    """Create what is missing and return what was created here, outermost first; others may be at it too."""
+    """Create the missing directories and return those created here, outermost first; others may create them too."""
     made = []
     waiting = [full]
     while waiting:

@@ -1,4 +1,4 @@
-"""The objects below a prefix of an S3 bucket: requests that are sent until it is certain what became of them.
+"""The objects below a prefix of an S3 bucket: requests that are sent until their outcome is certain.
 
 Who made an object is known by an id in its metadata, which copies keep: so a reply that was lost, or said "exists" of
 an own earlier try, is settled by a look.
@@ -27,7 +27,7 @@ ID = "ftfile-id"
 KEY_BYTES_MAX = 1024
 # The condition that nothing is there.
 NEW = {"IfNoneMatch": "*"}
-# Answers that say what became of the earlier tries as well; others, as of a token that expired, say it of one alone.
+# Answers that settle the earlier tries as well; others, as of a token that expired, settle one alone.
 _OF_ALL_TRIES = (AlreadyExists, NotFound, TooLargeToCopy)
 
 Result = TypeVar("Result")

@@ -83,7 +83,7 @@ class S3Client:
             # Who cannot connect is to say so before the time of the request is over.
             connect_timeout=min(_CONNECT_TIMEOUT_S, settings.timeout_s / 2),
             read_timeout=settings.timeout_s,
-            # Trying again is the driver's business: it must know of each try what became of it.
+            # Retries are the driver's business: it must know the outcome of each try.
             retries={"mode": "standard", "total_max_attempts": 1},
             max_pool_connections=CONCURRENCY + PARTS_AT_ONCE,
             tcp_keepalive=True,

@@ -1,4 +1,4 @@
-"""What answers of an S3 store, and their absence, mean to callers of the port."""
+"""Translation of an S3 store's answers, and of their absence."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _SERVER_FAILED = 500
 
 
 def remote_error(operation: str, path: str, where: str, *, code: str, status: int, message: str) -> StorageError:
-    """Return what an answer that is no success means.
+    """Return the port's error for an answer that is no success.
 
     Args:
         operation: the port's method.

@@ -61,7 +61,7 @@ class S3FileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what S3 can do: a rename is a copy and a deletion."""
+        """Return the capabilities of S3: a rename is a copy and a deletion."""
         return self._capabilities
 
     def prove(self, directory: str) -> None:
@@ -198,7 +198,7 @@ class S3FileSystem(FileSystem):
             raise
 
     def _copies_on_condition(self, directory: str) -> bool:
-        """Return whether the store also keeps conditions of copies; the first time, try it in a directory.
+        """Return True if the store also keeps conditions of copies; the first time, try it in a directory.
 
         Raises:
             Unsupported: it keeps no conditions.
@@ -214,7 +214,7 @@ class S3FileSystem(FileSystem):
         return proven[self._bucket.name]
 
     def _try_conditions(self, one: str, other: str) -> bool:
-        """Return whether conditions of copies are kept; see `_copies_on_condition`."""
+        """Return True if conditions of copies are kept; see `_copies_on_condition`."""
         for path in (one, other):
             self.create_exclusive(path, b"")
         try:

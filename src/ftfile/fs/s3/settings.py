@@ -1,4 +1,4 @@
-"""What the S3 driver is told: settings of the location. Secrets are named there, never given."""
+"""Settings of the S3 driver. Secrets are named there, never given."""
 
 from __future__ import annotations
 

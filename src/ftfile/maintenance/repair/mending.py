@@ -103,7 +103,7 @@ def _tried(act: Callable[[], object]) -> str:
 
 
 def _left(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
-    """Return what publishing a record has to do still; None where none of its files is at one of the paths."""
+    """Return the entry without adds that are no longer live; None if none of its files is at one of the paths."""
     names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
     if names.isdisjoint(paths):
         return None
@@ -188,6 +188,6 @@ MENDS: dict[str, Mend] = {
     "start-log": _start_log,
     "rebuild-base": _rebuild_base,
     "rebuild-ranges": _rebuild_ranges,
-    # Whoever publishes next writes the hint, and so does `save_published`.
+    # The next publisher writes the hint, and so does `save_published`.
     "rebuild-hint": lambda _mender, _action: None,
 }

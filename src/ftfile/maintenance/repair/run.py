@@ -55,7 +55,7 @@ class RepairStep:
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair did.
+    """The result of a repair.
 
     Attributes:
         dry_run: nothing was changed.
@@ -143,7 +143,7 @@ def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender,
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the caller asks for beyond what loses nothing."""
+    """The caller's requests beyond steps that lose nothing."""
 
     give_up: frozenset[str]
     quarantine: frozenset[str]

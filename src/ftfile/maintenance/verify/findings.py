@@ -1,4 +1,4 @@
-"""What verifying a directory finds: one table of kinds, and one of what `ftfile.repair` can do about them."""
+"""Findings of verify: one table of their kinds, and one of their repairs by `ftfile.repair`."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _path_of(add: Add) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `Directory.verify()` found.
+    """The result of `Directory.verify()`.
 
     Attributes:
         version: the newest version that can be read; -1 for none.

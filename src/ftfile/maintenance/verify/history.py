@@ -40,7 +40,7 @@ _FIELDS = attrgetter(
 
 @dataclass
 class History:
-    """What the records that are kept say.
+    """The history in the kept records.
 
     Attributes:
         records: how many were read.
@@ -81,7 +81,7 @@ def _with(found: int, *versions: int) -> int:
 
 @dataclass(slots=True)
 class _RangeSums:
-    """What a range should say: sums over the adds it keeps, those it ended, and those it removes."""
+    """The expected content of a range: sums over the adds it keeps, those it ended, and those it removes."""
 
     name: layout.RangeName
     log_start: int

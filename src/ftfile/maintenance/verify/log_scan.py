@@ -32,7 +32,7 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class LogScan:
-    """What the files of the log say.
+    """The content of the log's files.
 
     Attributes:
         state: at the newest version that can be read; its list of unpublished records is empty.
@@ -119,7 +119,7 @@ def advance(state: LogState, *records: Record) -> LogState:
 
 
 def _anew(path: str, kind: str) -> tuple[Action, Action]:
-    """Return what puts a derived file aside and makes it anew."""
+    """Return the actions that put a derived file aside and make it anew."""
     return Action("move-aside", path), Action(f"rebuild-{kind}")
 
 

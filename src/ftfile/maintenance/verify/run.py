@@ -35,7 +35,7 @@ TRIES = 5
 
 
 def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
-    """Return what differs between storage and the log. Nothing is written; safe beside running queries.
+    """Return the differences between storage and the log. Nothing is written; safe beside running queries.
 
     Args:
         fs: of the directory.

@@ -171,7 +171,7 @@ class Assembler:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What kind of parts are made."""
+    """The kind of parts to make."""
 
     format: Format
     schema: pa.Schema

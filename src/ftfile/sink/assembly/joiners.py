@@ -49,7 +49,7 @@ class Target:
 def make_joiner(
     file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
 ) -> PartJoiner:
-    """Return what takes in the segments of a new part.
+    """Return a joiner that takes in the segments of a new part.
 
     `take(reader, start, rows, skip_rows)` takes rows until the part is full, and returns what it took: `start` is where
     the data of the `rows` that are in no part begins, `skip_rows` of them are in another part.

@@ -89,7 +89,7 @@ class SegmentReaders:
         self._seen: list[SegmentReader] = []
 
     def sample(self, size_bytes: int) -> list[bytes]:
-        """Return what the first segments are that somebody must read, until they come to that size; at least one."""
+        """Return the first segments that must be read, until they reach that size; at least one."""
         sample: list[bytes] = []
         taken = 0
         for reader in self._rest():

@@ -1,4 +1,4 @@
-"""What a bucketer is: many rows in, the bucket of each out."""
+"""A bucketer: many rows in, the bucket of each out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Assignment:
 
 
 class Refuse(Protocol):
-    """What becomes of rows that cannot be written."""
+    """The treatment of rows that cannot be written."""
 
     def __call__(self, rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
         """Take rows with the fault of each; may raise."""

@@ -80,7 +80,7 @@ class Bucketing:
         return not (self.partition_by or self.pattern or self.user_class or self.file_name)
 
     def definition(self) -> dict[str, Any]:
-        """Return what readers must know to find these columns in a bucket."""
+        """Return the definition by which readers find these columns in a bucket."""
         definition: dict[str, Any] = {"partitionBy": list(self.partition_by), "timeZone": self.time_zone}
         if self.file_name:
             above = len(self.partition_by) + (self.pattern.depth if self.pattern else 0)
@@ -108,7 +108,7 @@ class Bucketing:
         return None if only is None else only.directory
 
     def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
-        """Return what deals the rows of one task.
+        """Return the router of one task's rows.
 
         Args:
             refuse: see `Router`.

@@ -88,7 +88,7 @@ class Proposal:
 def make_proposal(
     config: SinkConfig, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None = None
 ) -> Proposal:
-    """Return what checked messages ask the log to record.
+    """Return the changes that checked messages propose to the log.
 
     Args:
         config: of the writer.

@@ -1,1 +1,1 @@
-"""What parts are called."""
+"""Names of parts."""

@@ -1,4 +1,4 @@
-"""What is known of a part when it gets its name."""
+"""Facts of a part when it gets its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MORE_DIGITS = 20
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """What a name may be made of; a naming function of the user's is given one.
+    """The facts that make a name; the user's naming function gets one.
 
     Attributes:
         name: what the records say in `fileNameColumn` or a bucketer of the user's; else `partPrefix`.

@@ -188,7 +188,7 @@ class _Round:
         return path in self._live or path in self._head.reserved
 
     def _extension(self, encoding: str) -> str:
-        """Return that of the format in which the part was written, which need not be today's."""
+        """Return the ending of the format in which the part was written, which need not be today's."""
         if encoding not in self._extensions:
             self._extensions[encoding] = extension_of(self._definitions[encoding])
         return self._extensions[encoding]

@@ -1,4 +1,4 @@
-"""Whether the files of a bucket will get names that the store keeps: known before rows are written."""
+"""Checks, before rows are written, that the files of a bucket will get names that the store keeps."""
 
 from __future__ import annotations
 

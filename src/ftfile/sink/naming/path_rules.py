@@ -25,7 +25,7 @@ _OF_CODECS = (".gz", ".zst", ".lz4", ".snappy", ".bz2", ".deflate", ".xz")
 
 
 def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
-    """Return what is wrong with a path below the directory, as in "it … ", or None.
+    """Return the defect of a path below the directory, as in "it … ", or None.
 
     Args:
         path: `/`-separated, relative.
@@ -43,7 +43,7 @@ def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
-    """Return what is wrong with the name of a file or directory, as in "it … ", or None."""
+    """Return the defect of the name of a file or directory, as in "it … ", or None."""
     if not name:
         return "has an empty part"
     if name in {".", ".."}:
@@ -74,7 +74,7 @@ def check_extension(extension: str, chain: Chain) -> None:
 
 
 def ending_fault(name: str, extension: str) -> str | None:
-    """Return what is wrong with the end of a name, as in "it … ", or None.
+    """Return the defect of the end of a name, as in "it … ", or None.
 
     Args:
         name: of a file.

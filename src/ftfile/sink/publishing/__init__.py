@@ -1,1 +1,1 @@
-"""What happens when parts become visible."""
+"""Steps when parts become visible."""

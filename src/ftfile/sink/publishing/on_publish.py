@@ -105,7 +105,7 @@ def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> N
 
 
 def note_untold(version: int, query_id: str) -> dict[str, Any]:
-    """Return what the record of a flush changes in the log's tables."""
+    """Return the changes of a flush's record to the log's tables."""
     return {UNTOLD: {"set": {str(version): query_id}}}
 
 

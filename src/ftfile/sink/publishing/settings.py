@@ -1,4 +1,4 @@
-"""What happens to finished parts: names, markers, a hook, permissions."""
+"""Treatment of finished parts: names, markers, a hook, permissions."""
 
 from __future__ import annotations
 

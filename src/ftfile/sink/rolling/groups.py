@@ -63,7 +63,7 @@ def size_of(segment: Add) -> int:
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """What a rolling policy may know of a group.
+    """A group's facts for a rolling policy.
 
     Attributes:
         bucket: output sub-directory.

@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What a record does to the groups of its query.
+    """The changes of a record to the groups of its query.
 
     Attributes:
         new: segments of its own batch, by group.

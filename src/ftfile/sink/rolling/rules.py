@@ -99,7 +99,7 @@ def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answe
 
 
 def _limits(settings: RollingSettings, totals: GroupTotals) -> dict[str, bool]:
-    """Return what ends a group whatever the time is, by reason."""
+    """Return for each reason True if it ends the group at any time."""
     reached = {
         "batches": (settings.max_batches, totals.batches),
         "size": (settings.max_bytes, totals.size_bytes),

@@ -42,13 +42,13 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What was known of the log when the batch was planned; at most 64 KiB pickled.
+    """The planned view of the log; at most 64 KiB pickled.
 
     Attributes:
         time_ms: the driver's clock: the time of all tasks of the batch, whenever they run.
         definitions: of the encodings of the due jobs, by key.
         marker: by what a task knows the driver's directory; None where it cannot see another.
-        offsets_known: whether the driver sees the checkpoint: then offsets tell whether a batch comes again.
+        offsets_known: whether the driver sees the checkpoint: then offsets identify a repeated batch.
     """
 
     view: LogView
@@ -145,7 +145,7 @@ def _write(
 def _run_task_jobs(
     fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any]
 ) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
-    """Do every job of the stage's query that falls to its partition; return what came of it, and the ids of failures.
+    """Run the jobs of the stage's query that fall to its partition; return the results, and the ids of failures.
 
     Of the tasks that wrote the query's last record, each takes an equal share; what nobody takes stays due. Jobs of
     other queries are left to those, who know what their files are called and who hears of them. Raises nothing.

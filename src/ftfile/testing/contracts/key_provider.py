@@ -91,7 +91,7 @@ class KeyProviderContract:
             assert not any(form in str(caught.value).encode() for each in issued.values() for form in _forms(each.key))
 
     def test_what_was_never_issued_is_refused(self, make_provider: Callable[[], KeyProvider]) -> None:
-        """What is made with a key that is found is believed."""
+        """Data made with a key that is found is believed."""
         provider = make_provider()
         for key_id, issued in _issued(provider).items():
             for forged in (b"garbage", issued.wrapped + b"\0", issued.wrapped[:-1] or b"\0", bytes(100)):

@@ -189,7 +189,7 @@ class OutputStreamContract(WritingContract):
         for change in (lambda path: filesystem.rename(path, f"{path}-moved"), filesystem.delete):
             stream = filesystem.create(f"file-{change.__name__}")
             stream.write(b"data")
-            # Allowed or refused, and what becomes of the writer is open: but nothing else may happen, and nothing hang.
+            # May be allowed or refused, with any fate of the writer; nothing else may happen, and nothing hang.
             with contextlib.suppress(StorageError):
                 change(stream.path)
             with contextlib.suppress(StorageError):

@@ -1,4 +1,4 @@
-"""What the contract suites share: other clients, a look past the driver, failures of the store, random numbers."""
+"""Shared by the contract suites: other clients, a look past the driver, failures of the store, random numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTLED_S = 0.12
 
 
 class ContractSupport:
-    """What a driver's tests may override, and helpers."""
+    """Methods that a driver's tests may override, and helpers."""
 
     # How far the store's clock may be away from ours.
     clock_slack_ms = 5_000
@@ -44,11 +44,11 @@ class ContractSupport:
         return copy
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:
-        """Return what the store holds at `path`, if possible without help of the driver under test."""
+        """Return the store's content of `path`, if possible without help of the driver under test."""
         return self.second_client(filesystem).read(path)
 
     def seen_lengths(self, filesystem: FileSystem, path: str) -> set[int]:
-        """Return what each way to look at a file says of its length, by another client; nothing where it is not."""
+        """Return the length of a file by each way to look at it, from another client; empty if it is not there."""
         client = self.second_client(filesystem)
         listed = {info.path: info.size_bytes for info in client.list(path.rpartition("/")[0])}
         if not client.exists(path):
@@ -62,7 +62,7 @@ class ContractSupport:
         return (5 << 20) + filesystem.capabilities.stream_bytes
 
     def is_stored(self, filesystem: FileSystem, path: str, content: bytes) -> bool:
-        """Say whether the store holds this content there."""
+        """Return True if the store holds this content there."""
         return self.stored(filesystem, path) == content
 
     def reader(self, filesystem: FileSystem) -> FileSystem:

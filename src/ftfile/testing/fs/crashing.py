@@ -117,7 +117,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
         )
 
     def after_kill(self, point: int) -> CrashingFileSystem:
-        """Return what a process killed after `point` steps leaves: all of it, no more durable than it was."""
+        """Return the disk that a process killed after `point` steps leaves: complete, no more durable than it was."""
         return CrashingFileSystem(
             clock=self._volume.clock,
             store=self._store,
@@ -129,7 +129,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
 
 @dataclass(frozen=True, slots=True)
 class CrashState:
-    """What one power cut may leave.
+    """A disk that one power cut may leave.
 
     Attributes:
         point: how many steps of the journal had been done.
@@ -166,7 +166,7 @@ class CrashState:
 
 @dataclass(frozen=True, slots=True)
 class KillState:
-    """What a killed process leaves while the machine goes on: everything, as durable as it was.
+    """The disk that a killed process leaves while the machine goes on: complete, as durable as it was.
 
     Attributes:
         point: how many steps of the journal had been done.
@@ -196,7 +196,7 @@ def crash_states(
 
     Args:
         file_system: after the run; it is not changed.
-        limit_per_point: at most so many states of one moment: where there are more, half of them are the
+        limit_per_point: greatest number of states of one moment: if there are more, half of them are the
             first of the enumeration and half are drawn at random, the same in each run.
         seen: digests with notes of states to skip; those yielded are added. The notes belong to it because
             what is a loss after an acknowledgement is none before.

@@ -1,4 +1,4 @@
-"""What a disk may hold after a power cut: a model that keeps content of files and names in directories apart.
+"""A disk after a power cut: a model that keeps content of files and names in directories apart.
 
 The weakest reading of POSIX that file systems of today still keep:
 
@@ -105,7 +105,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a power cut took: directory changes, and bytes of files (path and `lost`, `torn`, `kept` ...)."""
+    """The losses of a power cut: directory changes, and bytes of files (path and `lost`, `torn`, `kept` ...)."""
 
     changes: tuple[Operation, ...]
     contents: tuple[tuple[str, str], ...]

@@ -34,7 +34,7 @@ class Call:
 class Fault:
     """Which calls fail, and how.
 
-    A caller may repeat after `Unavailable` and must look after `OutcomeUnknown`; a fault that comes after the
+    A caller may repeat after `Unavailable` and must check after `OutcomeUnknown`; a fault that comes after the
     effect of a change is therefore an `OutcomeUnknown` in any store that keeps the port's promises.
 
     Attributes:
@@ -54,7 +54,7 @@ class Fault:
     path: str = "*"
 
     def matches(self, call: Call) -> bool:
-        """Say whether this fault counts the call."""
+        """Return True if this fault counts the call."""
         named = self.operations is None or call.operation in self.operations
         return named and fnmatch.fnmatchcase(call.path, self.path)
 

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Counters:
-    """What a file system was asked so far, by method names of the port, its streams and its files.
+    """The calls of a file system so far, by method names of the port, its streams and its files.
 
     Attributes:
         calls: calls begun.

@@ -37,7 +37,7 @@ class RootedFileSystem(WrapperFileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return those of the inner file system, below the prefix."""
+        """Return the capabilities of the inner file system, below the prefix."""
         inner = self.inner.capabilities
         if inner.path_bytes_max is None:
             return inner
@@ -64,7 +64,7 @@ class RootedFileSystem(WrapperFileSystem):
         return self.inner.read(self.inner_path(path))
 
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`."""
+        """Return the status of `path`."""
         return dataclasses.replace(self.inner.stat(self.inner_path(path)), path=path)
 
     def list(self, path: str) -> list[FileInfo]:

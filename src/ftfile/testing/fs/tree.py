@@ -123,7 +123,7 @@ class Tree:
         self.directories.setdefault(path, {})
 
     def removable(self, operation: str, path: str) -> bool:
-        """Return whether there is such a directory and it is empty; the root stays.
+        """Return True if there is such a directory and it is empty; the root stays.
 
         Raises:
             NotADirectory: a file is there.

@@ -37,7 +37,7 @@ class VolumeFileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return those of a local disk, or of a store whose names need no sync."""
+        """Return the capabilities of a local disk, or of a store whose names need no sync."""
         return self._capabilities
 
     def create(self, path: str) -> OutputStream:
@@ -60,7 +60,7 @@ class VolumeFileSystem(FileSystem):
             return self._volume.content_of("open", path)
 
     def stat(self, path: str) -> FileInfo:
-        """Return what is at `path`."""
+        """Return the status of `path`."""
         with self._volume.lock:
             number = self._volume.live.tree.number_at("stat", path)
             if number == DIRECTORY and not self._is_there(path):

@@ -1,4 +1,4 @@
-"""What the user's function of `onPublish` was told."""
+"""The calls of the user's function of `onPublish`."""
 
 from __future__ import annotations
 

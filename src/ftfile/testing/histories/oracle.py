@@ -1,4 +1,4 @@
-"""What must be in the directory, followed record by record."""
+"""The expected content of the directory, followed record by record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines_of(content: bytes) -> list[Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a writer is about to commit: rows, each once, each beginning with its bucket and a bar."""
+    """The rows that a writer is about to commit: rows, each once, each beginning with its bucket and a bar."""
 
     rows: frozenset[bytes]
     overwrite: bool = False

@@ -1,4 +1,4 @@
-"""What a history does: drawn from a seed at once, so that any part of it can be left out."""
+"""The steps of a history: drawn from a seed at once, so that any of them can be left out."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _SETTLE = Step("batch", 0, (0,) * 6)
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a history came to.
+    """The result of a history.
 
     Attributes:
         steps: that were done.

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What fails: calls of one operation whose source, or target where it has one, begins so."""
+    """A failure: calls of one operation whose source, or target if it has one, begins with a prefix."""
 
     operation: str
     begins: str

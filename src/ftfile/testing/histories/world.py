@@ -130,7 +130,7 @@ class World:
         return PlayedQuery(query, plan, DueWatch(self.facts_of), rules_of(options))
 
     def facts_of(self, segment: Add) -> Sequence[RowFacts]:
-        """Return what is known of the rows of a segment."""
+        """Return the known facts of the rows of a segment."""
         batches = range(segment.origin.first_batch, segment.origin.last_batch + 1)
         times = self.oracle.times_ms
         committed = times.get((segment.origin.query_id, batches[-1]), 0)
@@ -146,7 +146,7 @@ class World:
         return self.fs.trouble is not None
 
     def open_segments(self) -> dict[str, Add]:
-        """Return what is open by the records."""
+        """Return the segments that are open by the records."""
         return {add.id: add for add in self.oracle.live.values() if add.kind == "segment"}
 
     def live_parts(self) -> list[Add]:
@@ -181,7 +181,7 @@ class World:
         return of_damage and any(path in text for path in self.damaged_paths)
 
     def call(self, what: str, action: Any, *args: Any, of_damage: bool = False, **more: Any) -> Any:
-        """Return what the action returns, or the error that has a reason; any other is a violation of L3."""
+        """Return the action's result, or the error that has a reason; any other is a violation of L3."""
         self.fs.failed = False
         try:
             return action(*args, **more)

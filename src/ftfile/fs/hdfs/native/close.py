@@ -58,7 +58,7 @@ def close_early(client: hdfs_native.Client, full: str, writer: RawFileWriter, si
 
 
 def _is_released(client: hdfs_native.Client, full: str, size_bytes: int, closing: Future[None]) -> bool:
-    """Return whether the file was closed here, and not by the library."""
+    """Return True if the file was closed here, and not by the library."""
     space_bytes = None
     for wait_s in WAITS_S:
         wait([closing], wait_s)

@@ -1,4 +1,4 @@
-"""What `hdfs-native`'s errors mean to callers of the port."""
+"""Translation of `hdfs-native`'s errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed 
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Return whether the library's Rust code panicked: a class that is no `Exception`, and that nothing exports."""
+    """Return True if the library's Rust code panicked: a class that is no `Exception`, and that nothing exports."""
     kind = type(error)
     return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
 
@@ -75,7 +75,7 @@ class NativeErrorTranslator(ErrorTranslator):
         return kind(operation, path, detail)
 
     def _meaning(self, text: str) -> tuple[type[StorageError], str]:
-        """Return what an error of the library itself is to callers."""
+        """Return the port's error for an error of the library itself."""
         if _EXPIRED.search(text):
             return PermissionDenied, expired(self._where, text)
         if _NO_TICKET.search(text):

@@ -39,7 +39,7 @@ class OpenFile(NamedTuple):
 
 
 class _Driver(Protocol):
-    """What files need of the driver; see there."""
+    """The driver's methods that files use; see there."""
 
     def run(
         self,
@@ -130,7 +130,7 @@ class NativeStream(OutputStream):
             raise Unavailable(operation, self.path, error.detail) from error
 
     def _work(self, call: Callable[[OpenFile], object], begun: threading.Event) -> Callable[[], OpenFile]:
-        """Return what calls the writer, or one that begins anew, and returns it; `begun` is set when it has one."""
+        """Return a function that calls the writer, or a new one, and returns it; `begun` is set when it has one."""
         file, sent = self._file, self._sent
 
         def work() -> OpenFile:

@@ -88,7 +88,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what HDFS can do."""
+        """Return the capabilities of HDFS."""
         return self.within_limits(_CAPABILITIES)
 
     def create(self, path: str) -> OutputStream:

@@ -40,7 +40,7 @@ _NOT_ACTIVE = frozenset({"RetriableException", "StandbyException"})
 
 
 class _ReplyLost(Exception):
-    """A change was sent, and nobody knows what became of it."""
+    """A change was sent, and its outcome is unknown."""
 
 
 class _ShortError(requests.RequestException):
@@ -153,7 +153,7 @@ class _Session(requests.Session):
     def _content(self, response: requests.Response, line: CancellableConnection, promised: str | None) -> bytes:
         if promised is not None:
             return run_within(limit_s(self._timeout_s, int(promised)), lambda: response.content, cut=line.cut)
-        # However many there are, each so many bytes have their time.
+        # Each portion of this number of bytes has its own time limit.
         pieces, content = response.iter_content(PIECE_BYTES), bytearray()
         while more := run_within(limit_s(self._timeout_s, DATA_BYTES), lambda: _join(pieces, DATA_BYTES), cut=line.cut):
             content += more
@@ -162,7 +162,7 @@ class _Session(requests.Session):
 
 
 def _join(pieces: Iterator[bytes], size_bytes: int) -> bytes:
-    """Return so many bytes, or a little more; fewer at the end."""
+    """Return this number of bytes, or a little more; fewer at the end."""
     joined = bytearray()
     while len(joined) < size_bytes and (piece := next(pieces, b"")):
         joined += piece
@@ -249,7 +249,7 @@ class WebClient:
         return _boolean(self._ask("PUT", "MKDIRS", path, permission=f"{mode:o}"))
 
     def remove(self, path: str) -> bool:
-        """Delete a file, or an empty directory, and return whether something was there."""
+        """Delete a file, or an empty directory; return True if one was there."""
         return _boolean(self._ask("DELETE", "DELETE", path, recursive="false"))
 
     def move(self, source: str, target: str) -> bool:
@@ -334,5 +334,5 @@ class WebErrorTranslator(ErrorTranslator):
 
 
 def _boolean(response: requests.Response) -> bool:
-    """Return what the server said; nothing means yes."""
+    """Return the server's answer; an empty one means success."""
     return bool(response.json()["boolean"]) if response.content else True

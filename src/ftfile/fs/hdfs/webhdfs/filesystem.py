@@ -95,7 +95,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what WebHDFS can do: every block is synced when a file is closed, and nothing before."""
+        """Return the capabilities of WebHDFS: every block is synced when a file is closed, and nothing before."""
         return self.within_limits(_CAPABILITIES)
 
     def create(self, path: str) -> OutputStream:
@@ -132,7 +132,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self.do("read_at", path, lambda: self._client.content(full, offset, length))
 
     def file_number(self, full: str) -> int:
-        """Return what tells the file from another of its name."""
+        """Return an identity that tells the file from another of its name."""
         return int(self._client.status(full)["fileId"])
 
     def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload]:

@@ -24,7 +24,7 @@ __all__ = ("SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
 BELIEVED_S = 2.0
 # A call of a DataNode to a silent NameNode ends after two minutes, and until then it may hold up others.
 HELD_UP_S = 180.0
-# Of the first word of a DataNode meanwhile, in seconds; it doubles so many times.
+# Seconds for the first word of a DataNode meanwhile, and the number of times that they double.
 FIRST_WORD_S = 0.5
 UNHEARD_MAX = 5
 

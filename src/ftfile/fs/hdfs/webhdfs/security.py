@@ -1,4 +1,4 @@
-"""What WebHDFS needs for Kerberos and TLS; neither a ticket nor a token comes into a log."""
+"""Kerberos and TLS for WebHDFS; neither a ticket nor a token comes into a log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ for _name in _LOGGERS:
 
 
 def kerberos_auth() -> requests.auth.AuthBase:
-    """Return what answers for this process by its ticket.
+    """Return the authentication of this process by its ticket.
 
     Raises:
         ConfigError: what it needs is not installed.
