@@ -199,7 +199,8 @@ class _Flush:
             if inputs & self._stale:
                 advice = (
                     "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
-                    "longer retention"
+                    "longer retention. If its horizon lies in the future, ftfile.vacuum(path, dry_run=False) takes it "
+                    "back"
                 )
                 self._leave_open(rewrite.inputs, StaleFiles(advice))
             self._stale |= inputs
