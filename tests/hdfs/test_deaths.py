@@ -35,24 +35,24 @@ def url(cluster: MiniCluster, request: pytest.FixtureRequest) -> str:
 
 KILLED = """\
 import os, signal, sys
-from ftfile.fs import {module}
+from ftfile.fs.hdfs.{module}.filesystem import {name}
 from ftfile.testing.micro_batch import MicroBatch
 query = MicroBatch(sys.argv[1], {{"value": "string"}}, {{"fileFormat": "text"}}, checkpoint=sys.argv[1] + "-checkpoint")
 left = int(sys.argv[2])
-def killed_at(self, operation, path, call, *more, real={module}.{name}.run, **limits):
+def killed_at(self, operation, path, call, *more, real={name}.run, **limits):
     global left
     left -= 1
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(self, operation, path, call, *more, **limits)
-{module}.{name}.run = killed_at
+{name}.run = killed_at
 query.run(1, [[{{"value": "b"}}], [{{"value": "c"}}]])
 """
 
 
 def test_a_process_killed_at_any_call_loses_and_doubles_nothing(url: str, seed: int) -> None:
     native = url.startswith("hdfs:")
-    names = ("hdfs_native", "NativeHdfsFileSystem") if native else ("webhdfs", "WebHdfsFileSystem")
+    names = ("native", "NativeHdfsFileSystem") if native else ("webhdfs", "WebHdfsFileSystem")
     code = KILLED.format(module=names[0], name=names[1])
     # Every twentieth call, of another twenty in each run; the seed of a failure is printed.
     step = 2 if THOROUGH else 20

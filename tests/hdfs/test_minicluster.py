@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -76,6 +77,8 @@ class Started:
             env=os.environ | {"TMPDIR": str(directory)},
             stdout=subprocess.PIPE,
             text=True,
+            # A shell has its background processes ignore it, and theirs as well.
+            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs
         )
 
     def read_addresses(self) -> None:
