@@ -157,7 +157,7 @@ def test_what_a_commit_asks_the_store_for(sink: Sink, parts: int) -> None:
     assert writing.counts() == {"list": parts, "read": 3 * parts, "put": parts, "look": parts}
     assert committing.counts() == PROTOCOL + Counter({"copy": parts, "delete": parts})
     assert {prefix.rpartition("_ftfile/")[2] for prefix in committing.listed} == {
-        "state/",
+        "bases/",
         "staged/00000000-0000-0000-0000-000000000001/2/",
     }
 
@@ -265,7 +265,7 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
     with pytest.raises(ConnectionError):
         query.run_task(query.plan(), query.identity(1), 0, rows("b"), error=ConnectionError("executor lost"))
     # What tells vacuum of them is left to it.
-    assert {key.rpartition(".")[2] for key in sink.names() - before} == {"direct"}
+    assert {key.rpartition(".")[2] for key in sink.names() - before} == {"finalPath"}
 
 
 @pytest.mark.parametrize(
