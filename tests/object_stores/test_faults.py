@@ -43,7 +43,7 @@ class Stream:
         self.sink = Sink(store, checkpoint)
         self.direct = publish == "direct"
         self.query = self.sink.query(publish=publish, **options)
-        self.dead_letters: list[str] = []
+        self.letters: list[str] = []
         self.run()
 
     def run(self, wire: Wire | None = None) -> FtfileError | None:
@@ -64,15 +64,15 @@ class Stream:
 
     def steps(self) -> Iterator[Callable[[], object]]:
         """Yield what may be repeated: a batch."""
-        batch = len(self.dead_letters) // 2
-        self.dead_letters += [f"{batch}a", f"{batch}b"]
+        batch = len(self.letters) // 2
+        self.letters += [f"{batch}a", f"{batch}b"]
         tasks = itertools.cycle(([rows(f"{batch}a"), rows(f"{batch}b")], [rows(f"{batch}b"), rows(f"{batch}a")]))
         yield lambda: self.query.run(batch, next(tasks))
 
     def check(self) -> None:
         self.query.restart()
         self.run()
-        self.sink.checked(*self.dead_letters, direct=self.direct)
+        self.sink.checked(*self.letters, direct=self.direct)
 
 
 class RollingStream(Stream):
@@ -90,7 +90,7 @@ class RollingStream(Stream):
     def check(self) -> None:
         ftfile.flush(self.sink.url, storage=self.sink.store.settings, context=current())
         self.query.restart()
-        self.sink.checked(*self.dead_letters)
+        self.sink.checked(*self.letters)
         assert "compact" in {version.operation for version in self.sink.open().history()}
 
 
