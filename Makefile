@@ -50,7 +50,7 @@ test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server 
 	@.ci/each $(TESTED)
 
 .PHONY: unit
-unit: environment ## the tests without a JVM (about a minute)
+unit: environment ## the tests without a JVM (a minute and a half)
 	$(call pytest,.venv,unit) -n 2 -m "not slow" tests/unit tests/architecture
 
 .PHONY: crash

@@ -39,7 +39,7 @@ def write_marker(fs: FileSystem) -> DirectoryMarker | None:
         return marker
     for directory in ("", layout.META):
         fs.make_directories(directory)
-    with contextlib.suppress(AlreadyExists):  # another driver's: what is there counts
+    with contextlib.suppress(AlreadyExists):  # another driver wrote it first, and its marker holds
         fs.create_exclusive(layout.MARKER, fs.context.ids.unique().encode())
     return read_marker(fs)
 

@@ -117,7 +117,7 @@ class TestPrepare:
         assert commit(driver.log, JobAuthor("j"), lambda *_: None) == Committed(0, replayed=False)
         assert driver.log.read_on().version == 0
 
-    def test_what_it_adds_is_checked_whoever_prepared_it(self, driver: Driver) -> None:
+    def test_the_protocol_checks_the_adds_of_every_caller(self, driver: Driver) -> None:
         lost, taken = driver.stage(0), driver.stage(0, name="taken")
         driver.fs.delete(lost.path)
         driver.fs.create_exclusive("taken", b"foreign")

@@ -49,7 +49,7 @@ class _Worker:
             call, future = self._calls.get()
             try:
                 answer = functools.partial(future.set_result, call())
-            except BaseException as error:
+            except BaseException as error:  # whatever it is, the caller's thread raises it
                 answer = functools.partial(future.set_exception, error)
             # Idle before its caller hears of it, so that one call after the other takes one thread.
             _idle.append(self)

@@ -50,7 +50,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
             one whose writer dies in between is short, and looks complete. In `s3` a file is there as a whole, and
             durable, in one step, directories are there with what is in them, a rename is a copy and a deletion, and
             ranges of any length are copied.
-        disk: what is there from the beginning, durable.
+        disk: its durable content at the start.
         history: steps done since, which need not be durable; see `first_point`.
         notes: that belong to the time before.
     """

@@ -66,7 +66,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         url: of the NameNode or name service, such as `hdfs://namenode:8020`.
         root: absolute path of the directory; it need not exist yet.
         settings: see there.
-        clock: for waiting.
+        context: clock, ids and retries of the process.
     """
 
     def __init__(self, url: str, root: str, settings: HadoopSettings, context: Context) -> None:

@@ -74,7 +74,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         authority: of the URL: `host:port` of a NameNode's web server, or a name service.
         root: absolute path of the directory; it need not exist yet.
         settings: see there.
-        clock: for waiting.
+        context: clock, ids and retries of the process.
     """
 
     def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, context: Context) -> None:

@@ -66,7 +66,7 @@ def kerberos_auth() -> requests.auth.AuthBase:
 
         def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
             try:
-                # One after the other: a server takes two authenticators of one moment for a replay.
+                # The threads of a client take turns: a server takes two authenticators of one moment for a replay.
                 with self.making:
                     return str(super().generate_request_header(response, *more, **named))
             except requests_kerberos.exceptions.KerberosExchangeError as error:
