@@ -28,7 +28,7 @@ STEP_S = 0.05
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.hdfs.figures", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="silences by each driver; kills and hand-overs: a third")
+    parser.add_argument("--rounds", type=int, default=10, help="of each kind of fault, by each driver")
     parser.add_argument("--without", choices=("processes", "host"), help="leave out faults of processes, or of a host")
     options = parser.parse_args()
     if options.without != "processes":
@@ -38,8 +38,7 @@ def main() -> None:
 
 
 def _measure_processes(rounds: int) -> None:
-    fewer = -(-rounds // 3)
-    kinds = {"silent": (silence, rounds), "killed": (kill, fewer), "handed over": (HaCluster.hand_over, fewer)}
+    kinds = {"silent": (silence, rounds), "killed": (kill, rounds), "handed over": (HaCluster.hand_over, rounds)}
     with HaCluster() as ha:
         for scheme in ("hdfs", "webhdfs"):
             _measure(ha, scheme, kinds)

@@ -80,6 +80,12 @@ def test_tiny(tables: Tables) -> None:
         assert rows[0]["over floor ms"] == 0
 
 
+def test_first(tables: Tables) -> None:
+    (rows,) = tables["first"]
+    assert {row["sink"] for row in rows} == SINKS | {"null, acknowledging"}
+    assert all(row["addBatch p50 ms"] > 0 and row["applications"] == 1 for row in rows)
+
+
 def test_commit(tables: Tables) -> None:
     (rows,) = tables["commit"]
     assert [row["step"].split(":")[0] for row in rows] == ["alone", "alone", "beside Spark"]
