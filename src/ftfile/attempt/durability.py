@@ -21,15 +21,7 @@ _MEANINGS: dict[Durability, str] = {
 
 
 def durability_of(asked: str, capabilities: Capabilities) -> Durability:
-    """Return the durability of files of rows before the driver hears of them.
-
-    Args:
-        asked: `auto` for the strongest that the store has, or what is wanted.
-        capabilities: of the store.
-
-    Raises:
-        ConfigError: the store has less than is asked for.
-    """
+    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
     if asked == "auto":
         return capabilities.durability
     found = next((each for each in _BY_STRENGTH if each == asked), None)

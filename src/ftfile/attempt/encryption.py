@@ -26,20 +26,15 @@ __all__ = ("Encryption", "open_to_write")
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """How what is written is encrypted; holds no key.
+    """How what is written is encrypted; holds no key."""
 
-    Attributes:
-        kind: `aes-gcm` for an envelope around every file, `parquet` for one around all but parts.
-        key_id: of the key-encryption key.
-    """
-
-    kind: str
-    key_id: str
+    kind: str  # `aes-gcm` for an envelope around every file, `parquet` for one around all but parts
+    key_id: str  # of the key-encryption key
     keys: Keys
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
-        """Check the options, and that the key can be had here; None where nothing is to be encrypted.
+        """Check the options, and that the key is available here; None where nothing is to be encrypted.
 
         Raises:
             ConfigError: something is missing or contradicts something else, or there is no such key.
@@ -70,11 +65,7 @@ class Encryption:
         return cls(kind, key.key_id, keys)
 
     def format_of(self, file_format: Format) -> Format:
-        """Return the format of parts.
-
-        Raises:
-            ConfigError: it does not encrypt by itself, and was asked to.
-        """
+        """Return the format of parts."""
         return file_format.encrypted(self.key_id, self.keys) if self.kind == "parquet" else file_format
 
     @property

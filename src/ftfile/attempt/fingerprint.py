@@ -36,14 +36,7 @@ _WRAP = (1 << 64) - 1
 
 
 class FingerprintAccumulator:
-    """Takes in record batches; one for each task, merged for the batch.
-
-    Args:
-        kind: `content` or `strong`.
-
-    Raises:
-        ValueError: the kind is not known to this version.
-    """
+    """Sums the rows of record batches, as `content` or `strong`; one for each task, merged for the batch."""
 
     __slots__ = ("_rows", "_sums", "kind")
 
@@ -60,11 +53,7 @@ class FingerprintAccumulator:
         return self._rows
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Take in the rows of `batch`; a batch without rows changes nothing.
-
-        Raises:
-            SchemaError: a column's type has no fingerprint.
-        """
+        """Add the rows of a batch; a SchemaError says that a column's type has no fingerprint."""
         chunk_rows = _CHUNK_ROWS[self.kind]
         for start in range(0, batch.num_rows, chunk_rows):
             chunk = batch.slice(start, chunk_rows)
@@ -77,7 +66,7 @@ class FingerprintAccumulator:
             self._add(chunk.num_rows, sums)
 
     def merge(self, other: FingerprintAccumulator) -> None:
-        """Take in what `other` did, which is of the same kind."""
+        """Add the sums of another one of the same kind."""
         if other.kind != self.kind:
             raise ValueError(f"fingerprints of the kinds {self.kind!r} and {other.kind!r} cannot be merged")
         self._add(other._rows, other._sums)
@@ -96,11 +85,7 @@ class FingerprintAccumulator:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> FingerprintAccumulator:
-        """Build from `to_json()`.
-
-        Raises:
-            ValueError: the kind or the version is not known to this version.
-        """
+        """Return the accumulator of `to_json()`; a ValueError says that this version does not know it."""
         version = document["version"]
         if version != _VERSION:
             raise ValueError(f"unknown version of a fingerprint {version!r}: read it with a newer ftfile")

@@ -37,11 +37,7 @@ _TAIL_MASKS = np.array([(1 << 8 * size_bytes) - 1 for size_bytes in range(8)], n
 
 
 def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
-    """Return the hashes of the rows of `batch`, in order.
-
-    Raises:
-        SchemaError: a column's type cannot be hashed.
-    """
+    """Return the hashes of the rows of a batch, in order; a SchemaError says that a column's type has none."""
     return _mixed(_combined(zip(batch.schema.names, batch.columns, strict=True), batch.num_rows))
 
 

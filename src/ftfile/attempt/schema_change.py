@@ -23,10 +23,9 @@ _WIDER = {
 
 
 def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen", "any"]) -> None:
-    """Compare Spark schemas in their JSON form; nullability, metadata and order of columns do not matter.
+    """Raise a SchemaError that names the columns that may not follow the recorded ones.
 
-    Raises:
-        SchemaError: names every column that differs in a way that the policy does not take.
+    Both are Spark schemas in their JSON form; nullability, metadata and order of columns do not matter.
     """
     if recorded == new or policy == "any":
         return

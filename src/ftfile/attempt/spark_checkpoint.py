@@ -28,7 +28,7 @@ class BatchOffsets:
 
 
 def read_query_id(checkpoint: str | None, context: Context) -> str | None:
-    """Return the id in the checkpoint's `metadata` file, or None when there is none (yet) or it cannot be read."""
+    """Return the id in the checkpoint's `metadata` file, or None if it is missing or cannot be read."""
     content = _read(checkpoint, "metadata", context)
     if content is None:
         return None
@@ -39,7 +39,7 @@ def read_query_id(checkpoint: str | None, context: Context) -> str | None:
 
 
 def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> BatchOffsets | None:
-    """Return the offsets of a batch, or None when the checkpoint is not known or cannot be read here.
+    """Return the offsets of a batch, or None if the checkpoint is unknown or cannot be read here.
 
     The file is a version line, a line of batch metadata with its time, and one line per source. The hash covers the
     whole file: a file source's offset alone is equal for other data.

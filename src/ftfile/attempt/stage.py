@@ -69,7 +69,7 @@ class StagedFile:
         return self._stream.write(data)
 
     def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
-        """Append a range of another file, whose checksum is known; see `CopyingStream.copy_from`."""
+        """Append a range of another file, whose checksum is known."""
         copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 
@@ -164,16 +164,8 @@ class OpenPart:
 class Stage:
     """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
 
-    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them.
-
-    Args:
-        fs: rooted at the directory; its ids name the files.
-        identity: of the attempt.
-        durability: as it was asked for; see `durability_of`.
-        final_path: the final path of a part in a bucket with a file id, where parts are written there; None to stage.
-
-    Raises:
-        ConfigError: the store has less.
+    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them. Where parts
+    are written under their final names, `final_path` makes one of a bucket and a file id.
     """
 
     def __init__(
@@ -202,7 +194,7 @@ class Stage:
         return self.fs.capabilities.stream_bytes
 
     def create(self, ending: str) -> StagedFile:
-        """Start a file; see `StagedFile`."""
+        """Start a file."""
         file_id = self.fs.context.ids.unique()
         name = f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}.{ending}"
         file = StagedFile(file_id, self._create(f"{self._directory}/{name}"))
@@ -210,11 +202,7 @@ class Stage:
         return file
 
     def end(self, file: StagedFile) -> None:
-        """End a file and look whether the store has all of it.
-
-        Raises:
-            CorruptData: the store's length is another than what was written.
-        """
+        """End a file; raise CorruptData if the store has another length than was written."""
         self._opened.remove(file)
         self._ended.append(file.path)
         self._close(file)
@@ -247,7 +235,7 @@ class Stage:
         return file
 
     def finish(self, part: OpenPart) -> None:
-        """End a part; see `end`, whose errors may come later, from `settle`."""
+        """End a part; errors of closing it may come later, from `settle`."""
         part.end()
         file = part.file
         self.finished.append(part.staged())
@@ -261,7 +249,7 @@ class Stage:
         self._closing.append(start(functools.partial(self._close, file)))
 
     def settle(self) -> None:
-        """Wait until all finished parts are closed; raises as `end`."""
+        """Wait until all finished parts are closed; raise as `end`."""
         try:
             while self._closing:
                 self._closing.popleft().result()

@@ -32,13 +32,7 @@ FOLLOWED_MAX = 256
 
 
 class FinalPaths:
-    """The final paths of one record.
-
-    Args:
-        log: of the directory.
-        head: the state that the record follows.
-        adds: every add that may be claimed; the store is asked about all of them at once.
-    """
+    """The final paths of one record; the store is asked once about those of all adds that may be claimed."""
 
     def __init__(self, log: CommitLog, head: LogState, adds: Iterable[Add]) -> None:
         store = log.fs.capabilities
@@ -108,11 +102,7 @@ class FinalPaths:
 
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
-    """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow.
-
-    Raises:
-        CorruptData: see `snapshot_at`.
-    """
+    """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
     known = log.known_paths
     if not _read_on(log, head, known):
         adds = snapshot_at(log, head).adds.values()

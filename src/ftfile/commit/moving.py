@@ -48,11 +48,8 @@ class _Step(enum.Enum):
 def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) -> None:
     """Move removed parts out of sight. Another file at the name of one stays; a warning names it.
 
-    Args:
-        fs: of the directory.
-        removes: parts.
-        first: nobody has done it before: a file of the recorded length is the part. Otherwise the content is
-            compared, since the part may be gone for long, and the file another program's.
+    With `first`, nobody has done it before: a file of the recorded length is the part. Otherwise the content is
+    compared, since the part may be gone for long, and the file another program's.
     """
     steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes)
     for step, told in (
@@ -66,10 +63,9 @@ def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) ->
 
 
 def place(fs: FileSystem, adds: Sequence[Add]) -> list[tuple[Add, NameCollision | None]]:
-    """Move staged parts to their final names.
+    """Move staged parts to their final names; return those that are not there.
 
-    Returns:
-        Those that are not there, with the error where another file is; without one they are at neither place.
+    Each comes with the error where another file has its name; without one it is at neither place.
     """
 
     def attempt(add: Add) -> tuple[Add, NameCollision | None] | None:
@@ -106,14 +102,7 @@ def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
 
 
 def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read: bool = True) -> bool:
-    """Return True if a file is the recorded part.
-
-    Args:
-        fs: of the directory.
-        found: the file.
-        recorded: length and checksum.
-        read: compare the checksum as well. A file that goes meanwhile is not the part.
-    """
+    """Return True if a file is the recorded part, by its length and, if `read`, by its checksum."""
     if found.is_directory or found.size_bytes != recorded.length:
         return False
     if not read:
@@ -176,7 +165,7 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
 
 
 def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
-    """Both names exist: fine when they are one file, or when the final one has the recorded content."""
+    """Accept two names that are of one file, or whose final one has the recorded content."""
     source, target = stat_or_none(fs, add.path), stat_or_none(fs, final_path)
     if target is None:
         raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")

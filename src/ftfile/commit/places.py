@@ -33,16 +33,11 @@ class Place(enum.Enum):
 
 
 class Whereabouts(NamedTuple):
-    """Where the file of a part is.
-
-    Attributes:
-        found: the file that is there, or the one that is in its way; None for none.
-        fault: why its final name is impossible, as in "it …".
-    """
+    """Where the file of a part is."""
 
     place: Place
-    found: FileInfo | None = None
-    fault: str | None = None
+    found: FileInfo | None = None  # the file that is there, or the one that is in its way
+    fault: str | None = None  # why its final name is impossible, as in "it …"
 
 
 def find_part(fs: FileSystem, add: Add) -> Whereabouts:

@@ -50,11 +50,7 @@ def post_commit(log: CommitLog, head: LogState) -> None:
 
 
 def extend_ranges(log: CommitLog, head: LogState) -> int:
-    """Write a range of the records that no range stands for yet, of a gap as many as may be read again.
-
-    Returns:
-        The last version that ranges stand for now.
-    """
+    """Write a range of the records that no range covers yet; return the last version that ranges cover now."""
     found = list_ranges(log.fs)
     log.known_ranges &= found.keys()
     own = OwnRanges(log, head, found).cover()
@@ -78,7 +74,7 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
 
 
 def keep_base(log: CommitLog, state: LogState) -> None:
-    """Write a base when one is due; failing is harmless and only logged, the batch is committed."""
+    """Write a base when one is due."""
     if log.delta_bytes <= max(bases.BASE_MIN_BYTES, log.base_bytes // 2):
         return
     log.delta_bytes = 0

@@ -38,17 +38,11 @@ _SAID = tuple(each.name for each in fields(Body))
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How a commit ended.
+    """The result of a commit."""
 
-    Attributes:
-        version: of the log then.
-        replayed: the batch had been there before.
-        record: what was created; None if nothing was.
-    """
-
-    version: int
-    replayed: bool
-    record: Record | None = field(default=None, compare=False, repr=False)
+    version: int  # of the log then
+    replayed: bool  # the batch had been there before
+    record: Record | None = field(default=None, compare=False, repr=False)  # None if none was created
 
 
 def commit(
@@ -62,13 +56,7 @@ def commit(
 ) -> Committed:
     """Make what an author prepares part of the directory exactly once, and publish it; repeatable for the same batch.
 
-    Args:
-        log: of the directory.
-        author: of the record.
-        prepare: see `Prepare`.
-        policy: the user's decisions.
-        fingerprint: of the batch's rows.
-        claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
+    With `claims_replay`, a task found the batch in the log and wrote nothing: there must be a record.
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
@@ -103,11 +91,7 @@ def commit(
 
 
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
-    """Publish all records, as every commit does first, for callers that may find nothing to commit.
-
-    Returns:
-        The head, and what could not be published.
-    """
+    """Publish all records, as every commit does first; return the head, and what could not be published."""
     head = log.read_on(durable=True)
     problems = roll_forward(log, head, Policy(), author)
     raise_own(problems, author)
@@ -123,13 +107,7 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
 
 
 def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
-    """Check the files and final paths of all that is added; nothing is committed that could not be published.
-
-    Raises:
-        CommitError: see `check_staged`.
-        ConfigError: see `FinalPaths.claim`.
-        NameCollision: likewise.
-    """
+    """Check the files and final paths of all that is added; nothing is committed that cannot be published."""
     adds = (*body.adds, *body.dead_letters)
     parts = [add for add in adds if add.kind == "part"]
     assert len({add.id for add in adds}) == len(adds), "two adds with one id"

@@ -44,7 +44,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something of a record that could not be published."""
+    """A part of a record that could not be published."""
 
     version: int
     query_id: str | None
@@ -60,13 +60,10 @@ def roll_forward(
     tried: Sequence[Problem] = (),
     created: int | None = None,
 ) -> list[Problem]:
-    """Publish everything up to the head that is not known to be published, oldest first.
+    """Publish the records up to the head that are not known to be published, oldest first; return what failed.
 
     Records of the author's own query, and the one just `created`, are tried until `publishTimeout`, others once; those
-    `tried` a moment ago are passed over.
-
-    Returns:
-        What could not be published; it stays on the list of the state, and so of the next base.
+    `tried` a moment ago are skipped. What failed stays in the state, and so in the next base.
     """
     skip_published(log, head)
     if not head.unpublished:
@@ -91,10 +88,7 @@ def roll_forward(
 
 
 def skip_published(log: CommitLog, head: LogState) -> None:
-    """Believe the hint if the record it names is part of the log; one behind the newest base may be a dead one.
-
-    The state tells of the last records only: an older hint saves little work.
-    """
+    """Believe the hint if the state knows the record it names; an older hint saves little work."""
     hint = read_published(log.fs) if head.unpublished else None
     if hint is not None and head.includes(hint.version, hint.nonce):
         for version in [version for version in head.unpublished if version <= hint.version]:
@@ -118,13 +112,10 @@ def require_removed_published(problems: Sequence[Problem], record: Record) -> No
 
 
 def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool = False) -> Problem | None:
-    """Retire what the record removed, place what it added, make the names durable; repeat what may pass.
+    """Retire the parts a record removed, place those it added, make the names durable; repeat what may pass.
 
-    Args:
-        log: of the directory.
-        entry: of the record.
-        timeout_s: how long failures that may pass are tried again.
-        first: the caller has just created the record, and nobody has published it before.
+    Failures that may pass are repeated for `timeout_s`. With `first`, the caller has just created the record, and
+    nobody has published it before.
     """
     deadline = log.clock.monotonic_s() + timeout_s
     wait_s = FIRST_WAIT_S
@@ -146,9 +137,9 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
-    """Return the adds that no record has removed since: read the log again before calling one missing.
+    """Return the adds that no later record removed: read the log again before calling one missing.
 
-    One of a version so long ago that the log's state does not tell is taken for removed.
+    An add of a version older than the state knows counts as removed.
     """
     if not adds:
         return []
@@ -157,10 +148,9 @@ def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[A
 
 
 def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:
-    """Return the live parts that are nowhere. Dead letters may be deleted, and a removed part has no name any more.
+    """Return the live parts that are nowhere; a NameCollision says that another file has the name of a live part.
 
-    Raises:
-        NameCollision: another file has the name of a live part.
+    Dead letters may be deleted, and a removed part has no name any more.
     """
     letters = {add.id for add, _ in unplaced if layout.is_dead_letters(add.final_path or "")}
     if any(error is not None for _, error in unplaced):

@@ -50,7 +50,7 @@ def check_replay(
 
 
 def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
-    """Return the record of a batch or transaction, or None when there is none or it is not kept any more."""
+    """Return the record of a batch or transaction, or None if there is none or it is deleted."""
     wanted = _numbered(author)
     if wanted is None or not head.has(author):
         return None
@@ -85,14 +85,7 @@ def fingerprint_mac(
 ) -> Fingerprint | None:
     """Return a fingerprint as records have it: in an encrypted directory under a MAC, so that it confirms no guess.
 
-    Args:
-        fs: of the directory.
-        fingerprint: of a batch's rows.
-        author: of the batch.
-        recorded: the fingerprint it is to be compared with; None for a new record.
-
-    Raises:
-        ConfigError: the key is not to be had.
+    To compare it with a `recorded` one, the same key is used; a ConfigError says that it is not available.
     """
     if fingerprint is None or not isinstance(fs, SealedFileSystem):
         return fingerprint
@@ -107,7 +100,7 @@ def fingerprint_mac(
 
 
 def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:
-    """Return whose number an author has, and the number, which only goes up; None for one that has none."""
+    """Return the query or application of an author, and its number, which only goes up; None if it has none."""
     if isinstance(author, StreamAuthor):
         return ("query", author.query_id), author.batch_id
     if isinstance(author, JobAuthor) and author.transaction is not None:
@@ -185,7 +178,6 @@ def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
 
 
 def _overtaken(head: LogState, author: StreamAuthor) -> str:
-    """Return the error text for a run that comes with a batch of long ago."""
     last = head.queries[author.query_id]
     fate = (
         "was committed, and its record is not kept any more"

@@ -25,12 +25,7 @@ _ADVICE = (
 
 
 def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
-    """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable.
-
-    Raises:
-        CorruptData: a file is missing or has another length than its writer counted.
-        StaleFiles: vacuum may delete a file at any moment.
-    """
+    """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable."""
     adds = tuple(adds)
     found = find_files(fs, adds)
     for add in adds:
@@ -43,7 +38,7 @@ def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
 
 
 def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
-    """Return the files there are of the adds, by path, beside others of the stage."""
+    """Return the files of the adds that exist, by path; also others of the stage."""
     paths = [add.path for add in adds]
     directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
     # Directories of data are never listed: they grow.
@@ -53,11 +48,11 @@ def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
 
 
 def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
-    """Check the file of one add; see `check_staged`.
+    """Check the file of one add.
 
     Raises:
-        CorruptData: see `check_staged`.
-        StaleFiles: likewise.
+        CorruptData: it is missing or has another length than its writer counted.
+        StaleFiles: vacuum may delete it at any moment.
     """
     end = add.offset + add.length
     expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"

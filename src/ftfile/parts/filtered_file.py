@@ -30,13 +30,8 @@ class FilteredFile:
     """A file, or a piece of one, that takes plain bytes.
 
     They are collected to frames, so that no file being written needs a compressor of its own, files can be joined, and
-    how large a file has become is known after every frame. What goes around the frames of a file sees all of them as
-    one stream. Without filters, bytes go straight to the target.
-
-    Args:
-        target: where the filtered bytes go.
-        chain: the filters.
-        identity: of the file or piece; see `Filter.encoder`.
+    the length of a file is known after every frame. The envelope around the frames of a file sees them as one stream.
+    Without filters, bytes go straight to the target. For the identity, see `Filter.encoder`.
     """
 
     def __init__(self, target: ByteWriter, chain: Chain, identity: str) -> None:
@@ -74,10 +69,7 @@ class FilteredFile:
         return self._target.position - self._start + self._held_bytes + framed_bytes if size is None else size
 
     def framed_room(self, limit_bytes: int) -> int:
-        """Return the bytes of frames that fit below that size; less than 0 for too long a file.
-
-        No frame is open.
-        """
+        """Return the bytes of frames that fit below that size, below 0 for too long a file; no frame is open."""
         room = limit_bytes - self.size_bytes
         return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room
 
@@ -117,23 +109,13 @@ class FilteredFile:
         return view.nbytes
 
     def write_frames(self, frames: bytes, plain_bytes: int) -> None:
-        """Append whole frames of other files of this chain.
-
-        Args:
-            frames: what they are.
-            plain_bytes: how much is in them.
-        """
+        """Append whole frames of other files of this chain, with that many plain bytes in them."""
         self.flush()
         self._append(frames)
         self._count_moved(plain_bytes, len(frames))
 
     def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
-        """Count what `append` writes to the target itself, in no envelope: plain bytes, or whole frames of this chain.
-
-        Args:
-            append: does it.
-            plain_bytes: how much is in it.
-        """
+        """Count the bytes, plain or frames of this chain, that `append` writes to the target around the envelope."""
         self.flush()
         before = self._target.position
         append()
@@ -146,7 +128,7 @@ class FilteredFile:
             self._write_frame(frame)
 
     def finish(self) -> None:
-        """End the open frame and what goes around all frames; the target stays open."""
+        """End the open frame and the envelope; the target stays open."""
         self.flush()
         if self._envelope is not None:
             self._target.write(self._envelope.finish())

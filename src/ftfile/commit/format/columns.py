@@ -54,21 +54,16 @@ COMPRESSION_LEVEL = 1
 
 @dataclass(slots=True)
 class Columns:
-    """Adds; lists of one length.
-
-    Attributes:
-        added: the version of the record that brought each.
-        removed: the version of the record that ended each; empty when they are live.
-        fields: attributes by the field's name; under `rare` a dictionary as JSON has it, or None.
-    """
+    """Adds; lists of one length."""
 
     ids: list[str] = field(default_factory=list)
-    added: list[int] = field(default_factory=list)
-    removed: list[int] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)  # version of the record that brought each
+    removed: list[int] = field(default_factory=list)  # version of the record that ended each; empty when they are live
+    # By the name of the field; under `rare` a dictionary as JSON has it, or None.
     fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*NAMES, "rare")})
 
     def append(self, add: Add, added: int, removed: int | None = None) -> None:
-        """Take in one add. Where its rows come from in segments is left to its record: nobody reads by it."""
+        """Append one add, without the ranges of segments that a part was made from: nobody reads by them."""
         self.ids.append(add.id)
         self.added.append(added)
         if removed is not None:
@@ -79,7 +74,7 @@ class Columns:
         self.fields["rare"].append(_RARE.to_json(add) or None)
 
     def extend(self, other: Columns, chosen: Sequence[bool] | None = None) -> None:
-        """Take in those adds of another that are chosen, by default all."""
+        """Append the chosen adds of another, by default all."""
         pairs: list[tuple[list[Any], list[Any]]]
         pairs = [(self.ids, other.ids), (self.added, other.added), (self.removed, other.removed)]
         pairs += [(self.fields[name], values) for name, values in other.fields.items()]
@@ -106,7 +101,7 @@ def decode_ids(content: bytes) -> Columns:
 
 
 def decode_columns(ids: bytes, rest: bytes) -> Columns:
-    """Return everything."""
+    """Return the adds with all their fields."""
     columns = decode_ids(ids)
     columns.fields = _fields(unpack_json(rest), len(columns.ids))
     return columns
@@ -136,11 +131,7 @@ def pack_json(value: object) -> bytes:
 
 
 def unpack_json(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return the value that `pack_json` wrote.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Return the value that `pack_json` wrote; a ValueError says that it is damaged."""
     try:
         return json.loads(zlib.decompress(content))
     except zlib.error as error:

@@ -175,7 +175,7 @@ def retired_path(add_id: str) -> str:
 
 
 def bucket_key(directory: str, stem: str = "") -> str:
-    """Return the key of a bucket in adds: its directory and, after two slashes, the beginning of its files' names.
+    """Return the key of a bucket: its directory and, after two slashes, the beginning of its files' names.
 
     Neither has an empty part, so two slashes cannot occur within them.
     """
@@ -215,12 +215,9 @@ def is_dead_letters(path: str) -> bool:
 
 
 def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:
-    """Return how byte filters know the piece of storage that begins there; a move and publishing do not change it.
+    """Return the identity that byte filters give to the piece of storage that begins at a path and an offset.
 
-    Args:
-        kind: pieces of another kind have another identity.
-        path: of a staged file, or of published dead letters.
-        offset: of a segment in its spool.
+    It stays when a file is published. Dead letters are named by their published path or by their staged one.
     """
     stem = path.rpartition("/")[2].partition(".")[0]
     return f"{kind} {unique_part(stem.rpartition('-')[2])}@{offset}"

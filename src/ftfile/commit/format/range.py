@@ -52,29 +52,18 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The sum of the records of consecutive versions, without the records.
-
-    Attributes:
-        nonce: of the record at `last`.
-        previous_nonce: of the record before `first`, empty for none; None when it is not known.
-        log_start: adds removed at this version or before are not in it any more.
-        schemas: version and key of each change of the rows' schema.
-        definitions: all that the records brought.
-        kept: adds of these versions that are live after the last of them.
-        ended: adds of these versions that one of them removed; None when they were not read.
-        removes: id of each older add that one of these versions removed, and which.
-    """
+    """The sum of the records of consecutive versions, without the records."""
 
     first: int
     last: int
-    nonce: str
-    log_start: int = 0
-    schemas: tuple[tuple[int, str], ...] = ()
+    nonce: str  # of the record at `last`
+    log_start: int = 0  # adds removed at this version or before are left out
+    schemas: tuple[tuple[int, str], ...] = ()  # version and key of each change of the rows' schema
     definitions: dict[str, Any] = field(default_factory=dict)
-    kept: tuple[Document, ...] = ()
-    ended: tuple[Document, ...] | None = ()
-    removes: dict[str, int] = field(default_factory=dict)
-    previous_nonce: str | None = None
+    kept: tuple[Document, ...] = ()  # adds of these versions that are live after the last of them
+    ended: tuple[Document, ...] | None = ()  # adds of these versions that one of them removed; None: not read
+    removes: dict[str, int] = field(default_factory=dict)  # older adds that one of these versions removed, and which
+    previous_nonce: str | None = None  # of the record before `first`, empty for none; None: unknown
 
 
 class _Placed(NamedTuple):
@@ -138,15 +127,9 @@ def encode_range(content: Range) -> bytes:
 
 
 def decode_range(file: InputFile, path: str, *, ended: bool | None) -> Range:
-    """Read and check a range.
+    """Read and check a range from a file.
 
-    Args:
-        file: open on it.
-        path: for messages.
-        ended: whether to read also the adds that it removed itself; None to read no adds at all.
-
-    Raises:
-        CorruptData: a checksum does not match, or the format is not known.
+    With `ended`, the adds that the range itself removed are read, too; with None, no adds at all.
     """
     try:
         header, end = _read_header(file, path)
@@ -171,8 +154,6 @@ def decode_range(file: InputFile, path: str, *, ended: bool | None) -> Range:
 
 
 class _Streams:
-    """Hands out what lies one after the other, checked."""
-
     def __init__(self, content: bytes, path: str) -> None:
         self._left = memoryview(content)
         self._path = path

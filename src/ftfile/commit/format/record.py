@@ -196,11 +196,7 @@ def encode_record(record: Record, companion_path: str, companion_from: int = COM
 
 
 def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
-    """Return the record; `read_companion` is called at most once, with the companion's path.
-
-    Raises:
-        CorruptData: a checksum does not match, or the text is no record of a known format.
-    """
+    """Return the record; `read_companion` is called at most once, with the companion's path."""
     lines = from_checked_text(content, path)
     try:
         header = json.loads(lines[0])
@@ -221,11 +217,7 @@ def _checked(companion: dict[str, Any], content: bytes) -> bytes:
 
 
 def check_format(header: dict[str, Any], name: str, known: int, path: str) -> None:
-    """Refuse the header of a file that a newer ftfile wrote.
-
-    Raises:
-        CorruptData: the field `name` is not the number of the format that is known here.
-    """
+    """Refuse a header whose field `name` is not the `known` number: a newer ftfile wrote the file."""
     if header.get(name) != known:
         found = f"{name} {header.get(name)!r}"
         raise CorruptData(path, f"{name} {known}", found, "A newer ftfile wrote it: read it with that one")
@@ -243,7 +235,7 @@ def to_checked_text(lines: list[bytes]) -> bytes:
 
 
 def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:
-    """Check the last line against all before it and return the lines before it.
+    """Return the lines before the last one, which is their checksum.
 
     Raises:
         ConfigError: it ends in the MAC of an encrypted directory, and no keys are known here.

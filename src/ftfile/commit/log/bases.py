@@ -157,17 +157,10 @@ _log = get_logger(__name__)
 
 
 class OwnBases:
-    """The bases of a log: those that can be read, and whose record is there.
+    """The bases of a log that can be read and whose record is there.
 
     Vacuum keeps the records of the last bases, so that a base without its record was written by another history of the
     directory, or the log was restored from an older copy.
-
-    Args:
-        fs: of the directory.
-        read_record: the log's.
-
-    Attributes:
-        useless: the names of those that were found to be damaged, or not of this log.
     """
 
     def __init__(self, fs: FileSystem, read_record: Callable[[int], Record | None]) -> None:
@@ -176,7 +169,7 @@ class OwnBases:
         self.useless: set[layout.BaseName] = set()
 
     def names(self) -> list[layout.BaseName]:
-        """Return the listed files that may be useful, in the order of versions."""
+        """Return the bases that may be useful, in the order of versions."""
         return sorted(name for name in list_bases(self._fs) if name not in self.useless)
 
     def newest(self) -> layout.BaseName | None:
@@ -215,16 +208,9 @@ class OwnBases:
 
 
 def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.BaseName] = ()) -> int:
-    """Write a base of the state, then drop those that newer ones make useless; later ones may be another committer's.
+    """Write a base of the state and return its length in bytes; drop the bases that it makes useless.
 
-    Args:
-        fs: of the directory.
-        ids: for its name.
-        state: what it says.
-        useless: bases that replace nothing.
-
-    Returns:
-        Its length in bytes.
+    Those of later versions may be another committer's. The `useless` replace nothing.
     """
     name = layout.BaseName(state.version, ids.unique()[:16])
     content = encode_base(state)
@@ -244,11 +230,7 @@ def encode_base(state: LogState) -> bytes:
 
 
 def decode_base(content: bytes, path: str) -> LogState:
-    """Return the state that `encode_base` wrote.
-
-    Raises:
-        CorruptData: the checksum does not match, or the format is not known.
-    """
+    """Return the state that `encode_base` wrote."""
     lines = from_checked_text(content, path, _ADVICE)
     try:
         text = json.loads(lines[0])

@@ -28,11 +28,7 @@ DEFINITIONS_KEPT = 64
 
 
 def after(state: LogState, *records: Record) -> LogState:
-    """Return the state after some more records.
-
-    Raises:
-        CorruptData: see `Fold.apply`.
-    """
+    """Return the state after some more records."""
     fold = Fold(state)
     for record in records:
         fold.apply(record)
@@ -40,11 +36,7 @@ def after(state: LogState, *records: Record) -> LogState:
 
 
 class Fold:
-    """Takes in records, one after the other; the state that it began with stays as it is.
-
-    Args:
-        state: to begin with.
-    """
+    """Applies records one after the other; the state that it began with stays as it is."""
 
     def __init__(self, state: LogState) -> None:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
@@ -63,7 +55,7 @@ class Fold:
         self._unpublished = dict(state.unpublished)
 
     def finish(self) -> LogState:
-        """Return the state after all that was taken in; the fold is used no more."""
+        """Return the state after all records; the fold is used no more."""
         return LogState(
             version=self.version,
             nonce=self.nonce,
@@ -87,7 +79,7 @@ class Fold:
         )
 
     def apply(self, record: Record) -> None:
-        """Take in the next record.
+        """Apply the next record.
 
         Raises:
             CorruptData: it is not the next, ends an add twice, or is a second record of one batch or transaction;
@@ -125,7 +117,6 @@ class Fold:
             self._unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
 
     def _check(self, record: Record) -> None:
-        """Refuse a record that the log could not be read with."""
         path = layout.record_path(record.version)
         if record.version != self.version + 1:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")

@@ -37,24 +37,16 @@ DIRECTORIES_KEPT = 100_000
 
 @dataclass(slots=True)
 class RecentRecords:
-    """Consecutive records up to the newest, of which ranges are made; none in a process that creates none.
+    """Consecutive records up to the newest, of which ranges are made; none in a process that creates none."""
 
-    Attributes:
-        records: by version.
-        is_kept: whether records are remembered.
-        size_bytes: of the records on storage.
-        failures: how often in turn no range could be made of them.
-        paused_to: the version before which that is not tried again.
-    """
-
-    records: dict[int, Record] = field(default_factory=dict)
+    records: dict[int, Record] = field(default_factory=dict)  # by version
     is_kept: bool = False
-    size_bytes: int = 0
-    failures: int = 0
-    paused_to: int = -1
+    size_bytes: int = 0  # of the records on storage
+    failures: int = 0  # how often in turn no range could be made of them
+    paused_to: int = -1  # the version before which that is not tried again
 
     def append(self, record: Record, size_bytes: int) -> None:
-        """Take in the next record."""
+        """Remember the next record."""
         if self.is_kept:
             self.records[record.version] = record
             self.size_bytes += size_bytes
@@ -67,19 +59,12 @@ class RecentRecords:
 
 @dataclass(slots=True)
 class KnownPaths:
-    """Final paths that are known from one commit to the next.
+    """Final paths that are known from one commit to the next."""
 
-    Attributes:
-        directories: those seen in the store, oldest first.
-        live: names of the parts that were live at `version`, and that may repeat.
-        version: of these names; -1 if nothing is known.
-        nonce: of its record.
-    """
-
-    directories: dict[str, None] = field(default_factory=dict)
-    live: set[str] = field(default_factory=set)
-    version: int = -1
-    nonce: str = ""
+    directories: dict[str, None] = field(default_factory=dict)  # seen in the store, oldest first
+    live: set[str] = field(default_factory=set)  # of the parts that were live at `version`, the names that may repeat
+    version: int = -1  # -1 if nothing is known
+    nonce: str = ""  # of the record at `version`
 
     def remember(self, directory: str) -> None:
         """Remember a directory; beyond the bound, forget the oldest half."""
@@ -91,17 +76,8 @@ class KnownPaths:
 class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
-    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit.
-
-    Args:
-        fs: rooted at the directory; its clock gives the time in records and waits, its ids are nonces and names.
-        start: what the caller knows already; used when its record still exists and no base is newer.
-
-    Attributes:
-        recent: the last records, of which ranges are made.
-        known_ranges: names of ranges that were found to be of this log.
-        base_bytes: length of the base that reading began with.
-        delta_bytes: what reading the records since that base costs.
+    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit. A view to
+    `start` with is used while its record exists and no base is newer.
     """
 
     def __init__(self, fs: FileSystem, start: LogView | None = None) -> None:
@@ -123,7 +99,7 @@ class CommitLog(Records):
         Raises:
             CorruptData: the directory has a layout that this version does not know.
             NotADirectory: a file is in the way.
-            Unsupported: the store does not keep what the protocol stands on.
+            Unsupported: the store lacks what the protocol needs.
         """
         if self._prepared:
             return
@@ -158,9 +134,8 @@ class CommitLog(Records):
     def read_on(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; it does not change when the log goes on.
 
-        Args:
-            durable: for callers that act on the log: make it durable first, since its writer may have died before
-                that, and make sure that none of it is lost.
+        Callers that act on the log make it `durable` first, since its writer may have died before that, and make sure
+        that none of it is lost.
 
         Raises:
             CorruptData: a record is damaged, or missing among later ones; or before acting, the last ones are missing.

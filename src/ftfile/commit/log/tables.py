@@ -16,22 +16,16 @@ ENTRIES_MAX = 100_000  # of a table
 
 
 class TablesDraft:
-    """Changes of the tables; those that it begins with stay as they are.
-
-    Args:
-        tables: each table is in the order in which its entries were set.
-    """
+    """Changes of the tables; those that it begins with stay as they are."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._changed: dict[str, Draft[str, list[Any]]] = {}
 
     def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
-        """Apply the changes of a record; whatever was not set for longest is forgotten first.
+        """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
 
-        Args:
-            changes: by table, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be).
-            now_ms: the record's time: what is forgotten too early or too late must do no harm.
+        By table there are, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be).
         """
         for name, change in changes.items():
             if name not in self._changed:

@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def created_ms(log: CommitLog, version: int) -> int | None:
-    """Return the store's modification time of a record, or None when it is not in the log (any more)."""
+    """Return the store's modification time of a record, or None if it is not in the log."""
     try:
         return log.fs.stat(layout.record_path(version)).modified_ms
     except NotFound:
@@ -30,11 +30,7 @@ def created_ms(log: CommitLog, version: int) -> int | None:
 
 
 def version_at(log: CommitLog, time: datetime) -> int:
-    """Return the newest version that was created at or before a time; looks at few of the records.
-
-    Raises:
-        ConfigError: none was, as far as the log goes back.
-    """
+    """Return the newest version that was created at or before a time; reads the times of few records."""
     head = log.read_on()
     versions = range(head.log_start, head.version + 1)
     time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
@@ -52,13 +48,8 @@ def version_at(log: CommitLog, time: datetime) -> int:
 def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:
     """Return the newest version that, with all kept ones before it, was created at a time or before; or None.
 
-    A record of the future was created while the store's clock was ahead, and before those that follow it.
-
-    Args:
-        listed: the files of the log.
-        head: its state.
-        time_ms: by the store's clock.
-        now_ms: likewise.
+    Times are the store's. A record of the future was created while its clock was ahead, and before those that follow
+    it.
     """
     names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
     created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}

@@ -21,20 +21,14 @@ __all__ = ("AddTable", "Block")
 
 @dataclass(slots=True)
 class Block:
-    """The adds of a document, or those of it that are chosen.
+    """The adds of a document, or the chosen ones."""
 
-    Attributes:
-        ids: of all adds of the document.
-        rest: its second stream.
-        chosen: a flag for each; None for all.
-    """
-
-    ids: Sequence[str]
-    rest: bytes
-    chosen: Sequence[bool] | None = None
+    ids: Sequence[str]  # of all adds of the document
+    rest: bytes  # the second stream of the document
+    chosen: Sequence[bool] | None = None  # a flag for each id; None for all
 
     def without(self, removed: AbstractSet[str]) -> int:
-        """Take adds out and return how many they were."""
+        """Take adds out and return their number."""
         if removed.isdisjoint(self.ids):
             return 0
         before = self.count()
@@ -43,26 +37,21 @@ class Block:
         return before - self.count()
 
     def count(self) -> int:
-        """Return how many adds are chosen."""
+        """Return the number of chosen adds."""
         return len(self.ids) if self.chosen is None else sum(self.chosen)
 
     def chosen_ids(self) -> Iterator[str]:
-        """Yield their ids."""
+        """Yield the ids of the chosen adds."""
         return iter(self.ids) if self.chosen is None else itertools.compress(self.ids, self.chosen)
 
     def adds(self) -> Iterator[Add]:
-        """Yield them."""
+        """Yield the chosen adds."""
         adds = decode_adds(self.ids, self.rest)
         return adds if self.chosen is None else itertools.compress(adds, self.chosen)
 
 
 class AddTable(Mapping[str, "Add"]):
-    """Adds by id, in their order. Going through them makes them anew each time; looking one up keeps its block.
-
-    Args:
-        blocks: the first of them.
-        others: those that follow.
-    """
+    """Adds by id, those of blocks first. Iterating makes them anew each time; looking one up keeps its block."""
 
     def __init__(self, blocks: Sequence[Block] = (), others: Mapping[str, Add] | None = None) -> None:
         self._blocks = blocks
@@ -101,7 +90,6 @@ class AddTable(Mapping[str, "Add"]):
         yield from self._others.values()
 
     def _home(self) -> dict[str, int]:
-        """Return in which block each add is."""
         if self._homes is None:
             numbered = enumerate(self._blocks)
             self._homes = {add_id: number for number, block in numbered for add_id in block.chosen_ids()}

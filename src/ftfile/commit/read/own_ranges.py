@@ -26,16 +26,9 @@ _log = get_logger(__name__)
 
 
 class OwnRanges:
-    """Tells ranges of a log from those of other histories.
+    """The ranges of a log, apart from those of other histories.
 
-    Args:
-        log: of the directory; it is read on only if there are ranges beyond the head.
-        head: its state.
-        names: of the ranges there are.
-
-    Attributes:
-        names: without those that were found to be of no use.
-        damaged: those that cannot be read.
+    `names` loses those that are of no use; `damaged` are those that cannot be read.
     """
 
     def __init__(self, log: CommitLog, head: LogState, names: Iterable[RangeName]) -> None:
@@ -58,7 +51,7 @@ class OwnRanges:
             self.names.discard(foreign)
 
     def foreign(self, contents: Sequence[Range], chosen: Sequence[RangeName]) -> RangeName | None:
-        """Return a range of a cover that is not of this log, or None; it is left out from here on."""
+        """Return a range of a cover that is not of this log, and drop it from `names`; None if there is none."""
         following: Range | None = None
         for content, name in zip(reversed(contents), reversed(chosen), strict=True):
             if not (_joins(content, following) or self._is_own(content)):
@@ -122,5 +115,4 @@ class OwnRanges:
 
 
 def _joins(content: Range, following: Range | None) -> bool:
-    """Return True if a range says that it follows on another."""
     return following is not None and following.first == content.last + 1 and following.previous_nonce == content.nonce

@@ -56,12 +56,9 @@ def list_ranges(fs: FileSystem) -> dict[layout.RangeName, int]:
 
 
 def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int = -1) -> list[layout.RangeName]:
-    """Return the fewest ranges that stand for all versions after `end`, as far as they go, in order; they may overlap.
+    """Return the fewest ranges that stand for all versions after `end` to `last`, as far as they go, in order.
 
-    Args:
-        names: of the ranges there are.
-        last: leave out what stands for later versions only.
-        end: the version before the first that is looked for.
+    They may overlap.
     """
     waiting = sorted(names)
     chosen: list[layout.RangeName] = []
@@ -86,12 +83,7 @@ def reach(chosen: Sequence[layout.RangeName]) -> int:
 
 
 def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool | None) -> Range:
-    """Read a range.
-
-    Args:
-        fs: of the directory.
-        name: which.
-        ended: whether to read also the adds that it removed itself; None to read which versions it stands for alone.
+    """Read a range; see `decode_range`.
 
     Raises:
         NotFound: a larger one has replaced it: list again.
@@ -120,19 +112,10 @@ def write_merged(
     own: Sequence[layout.RangeName],
     found: Mapping[layout.RangeName, int],
 ) -> layout.RangeName:
-    """Write a new range, merged with those before it as soon as four are of one size; then drop what is within it.
+    """Write a new range, merged with those before it as soon as four are of one size; return its name.
 
-    So each add is written again as often as the ranges grow fourfold, and there are few ranges.
-
-    Args:
-        fs: of the directory.
-        ids: for its name.
-        new: stands for what comes after the cover.
-        own: the cover of this log; others are not believed.
-        found: the ranges there are.
-
-    Returns:
-        The name of what was written.
+    So each add is written again as often as the ranges grow fourfold, and there are few ranges. What is within the new
+    range is dropped.
     """
     older = _mergeable(own, found, new)
     if older:

@@ -37,22 +37,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The live adds of a version, in the order of their records.
+    """The live adds of a version, in the order of their records."""
 
-    Attributes:
-        version: -1 for a log without records.
-        schema: key of the newest schema, None when no record had one.
-        definitions: all that the adds refer to, and more.
-        adds: by id; where their rows come from in segments is left to their records.
-        ranges_to: the last version for which ranges stood in, were found whole, and are known to be of this log also
-            without the records before it.
-    """
-
-    version: int = -1
-    schema: str | None = None
-    definitions: dict[str, Any] = field(default_factory=dict)
+    version: int = -1  # -1 for a log without records
+    schema: str | None = None  # key of the newest one
+    definitions: dict[str, Any] = field(default_factory=dict)  # all that the adds refer to, and more
+    # By id, without the ranges of segments that parts were made from.
     adds: Mapping[str, Add] = field(default_factory=AddTable)
-    ranges_to: int = -1
+    ranges_to: int = -1  # the last version covered by ranges known to be whole and of this log without earlier records
 
 
 def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
@@ -83,11 +75,7 @@ def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
 def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
     """Return the snapshot of a version of a log whose head is known.
 
-    Args:
-        log: of the directory.
-        head: its state.
-        version: by default that of the head.
-        since: take in also what was live at this version, or since then.
+    With `since`, it has also what was live at that version or since then.
 
     Raises:
         CorruptData: see `take_snapshot`; or the head is not the newest, and its records are not kept any more.
@@ -112,9 +100,6 @@ def read_records(log: CommitLog) -> Iterator[Record]:
     """Yield the records that are kept, from the oldest to the head.
 
     The caller looks at the end whether the oldest is still the same: others may have been dead.
-
-    Raises:
-        CorruptData: one is missing.
     """
     head = log.read_on()
     version, newest = head.log_start, head.version
@@ -131,11 +116,7 @@ def read_records(log: CommitLog) -> Iterator[Record]:
 
 
 def added_by(log: CommitLog, version: int) -> Sequence[Add]:
-    """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot.
-
-    Raises:
-        CorruptData: the record is missing, or the ranges that stand for it.
-    """
+    """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot."""
     for _ in range(ADDED_TRIES):
         if version < log.read_on().log_start:
             try:
@@ -171,12 +152,7 @@ def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
 
 
 class _Builder:
-    """Puts a snapshot together from ranges and records, in the order of versions.
-
-    Args:
-        version: what came later is left out.
-        since: what was removed later is kept in.
-    """
+    """Builds a snapshot, oldest versions first: without adds after `version`, with those removed after `since`."""
 
     def __init__(self, version: int, since: int) -> None:
         self._version = version
@@ -190,7 +166,6 @@ class _Builder:
         self._ranges_to = -1
 
     def add_ranges(self, log: CommitLog, own: OwnRanges) -> None:
-        """Take in what ranges of this log stand for, as far as there are whole ones without a gap."""
         ends: list[int] = []
         for content in self._read_ranges(log.fs, own):
             overlaps = content.first <= self._end
@@ -201,7 +176,6 @@ class _Builder:
         self._ranges_to = min(*ends, self._end, self._version)
 
     def add_records(self, log: CommitLog, head: LogState) -> None:
-        """Take in the records after the ranges."""
         for version in range(self._end + 1, self._version + 1):
             record = log.read_record(version) if version >= head.log_start else None
             if record is None:
@@ -209,11 +183,6 @@ class _Builder:
             self._add_record(record)
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot.
-
-        Raises:
-            CorruptData: something was removed that was not live.
-        """
         found = sum(block.without(self._removed) for block in self._blocks)
         if found != len(self._removed):
             told = f"{len(self._removed) - found} others"
@@ -288,13 +257,9 @@ def _missing(version: int) -> CorruptData:
 def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
     """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
 
-    Somebody's file may be at the final name of a removed part: a part of another length is looked for elsewhere, too.
-
-    Args:
-        add: what to open.
-        opener: called with a path; raises NotFound to have the next place tried.
-        is_old: a later version may have removed the add. It is looked for among retired parts first, since a file of
-            its name and length may be another.
+    Another program's file may have the final name of a removed part: a part of another length is looked for elsewhere,
+    too. `opener` raises NotFound to have the next place tried. If the add `is_old`, a later version may have removed
+    it, and it is looked for among retired parts first, since a file of its name and length may be another.
 
     Raises:
         CorruptData: it is nowhere.

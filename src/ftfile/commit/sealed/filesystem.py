@@ -35,23 +35,14 @@ _ADVICE = "Restore it from a copy. Nobody without a key of the directory can hav
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A sealed directory's statement of itself; nothing of it is secret, or believed without a MAC that fits.
+    """A sealed directory's statement of itself; nothing of it is secret, or believed without a MAC that fits."""
 
-    Attributes:
-        directory_id: no other directory has it, but copies of this one.
-        key_provider: where its first writer had its keys from; None where readers must say it themselves.
-    """
-
-    directory_id: str
-    key_provider: str | None
+    directory_id: str  # no other directory has it, but copies of this one
+    key_provider: str | None  # where its first writer had its keys from; None where readers must say it themselves
 
     @classmethod
     def of(cls, content: bytes) -> Seal:
-        """Return the format file's lines after the first one.
-
-        Raises:
-            CorruptData: it is damaged, or none that this version knows.
-        """
+        """Return the seal in the format file's lines after the first one; CorruptData if it is damaged or unknown."""
         # A record under the id of no directory would be there for good, and nobody could read it.
         line = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]
         try:
@@ -82,14 +73,9 @@ def read_seal(fs: FileSystem) -> Seal | None:
 
 
 def identity_of_letters(fs: FileSystem, path: str) -> str:
-    """Return the identity of dead letters: once they are published no record has them, so that they say it themselves.
+    """Return the identity of dead letters at their staged or published path.
 
-    Args:
-        fs: of their directory.
-        path: where they are staged, or published.
-
-    Raises:
-        CorruptData: the directory is sealed, and its seal is missing.
+    Once they are published no record has them, so that they say it themselves.
     """
     identity = layout.storage_identity("deadLetters", path)
     return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
@@ -101,8 +87,6 @@ def keys_of(fs: FileSystem) -> Keys | None:
 
 
 class _Mac(NamedTuple):
-    """The last line of a sealed file."""
-
     prefix: bytes
     key_id: str
     wrapped: bytes
@@ -112,10 +96,7 @@ class _Mac(NamedTuple):
 class SealedFileSystem(WrapperFileSystem):
     """A sealed directory: makes and checks MACs, and has the keys of all files in it.
 
-    Args:
-        inner: rooted at the directory.
-        keys: where keys come from.
-        key_id: of the key for new MACs; None for that of the newest record, or what stands for records, that was read.
+    New MACs use the key `key_id`; by default that of the newest record, or what stands for records, that was read.
     """
 
     def __init__(self, inner: FileSystem, keys: Keys, key_id: str | None = None) -> None:
@@ -130,7 +111,7 @@ class SealedFileSystem(WrapperFileSystem):
 
         Raises:
             CorruptData: the MAC does not fit, or there is none.
-            ConfigError: its key is not to be had; or the directory is not sealed.
+            ConfigError: its key is not available, or the directory is not sealed.
         """
         content = self.inner.read(path)
         if path == layout.FORMAT_FILE:
@@ -161,13 +142,7 @@ class SealedFileSystem(WrapperFileSystem):
     def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
         """Return a digest of rows under a MAC, for a record.
 
-        Args:
-            digest: of the rows.
-            batch: whose rows they are: those of another one have another MAC.
-            like: what this returned before, whose key is taken.
-
-        Raises:
-            ConfigError: the key is not to be had.
+        Those of another batch have another MAC. The key is that of `like`, which this returned before.
         """
         mac = None if like is None else _mac(like.encode())
         key = self._key_to_use() if mac is None else self.keys.find(mac.key_id, mac.wrapped)
@@ -207,11 +182,7 @@ class SealedFileSystem(WrapperFileSystem):
 
     @property
     def directory_id(self) -> str:
-        """Return an identity that only this directory and its copies have.
-
-        Raises:
-            CorruptData: the directory does not say it.
-        """
+        """Return an identity that only this directory and its copies have."""
         if self._seal is None:
             self._take_again(layout.FORMAT_FILE)
         assert self._seal is not None

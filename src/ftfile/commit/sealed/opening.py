@@ -27,16 +27,10 @@ OWNER_ONLY = ("filePermission", "600")
 def open_with_keys(
     url: str, context: Context, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()
 ) -> FileSystem:
-    """Open a directory that is there already; what is encrypted can be read with the keys that it says itself.
+    """Open a directory that exists; `key_provider`, or FTFILE_KEY_PROVIDER, or the directory itself names its keys.
 
-    Where it says itself where keys are, only key files of this user's, or root's, that are not within it, and variables
-    whose names begin with FTFILE_ are looked at: what is on storage must not start programs, or choose whom to trust.
-
-    Args:
-        url: of the directory.
-        context: of the process.
-        key_provider: where keys are; None for what FTFILE_KEY_PROVIDER names, or else the directory.
-        settings: of its file system.
+    Where the directory names them, only key files of this user's, or root's, that are not within it, and variables
+    whose names begin with FTFILE_ are read: what is on storage must not start programs, or choose whom to trust.
 
     Raises:
         ConfigError: it is encrypted, and nothing says where the keys are.
@@ -58,11 +52,6 @@ def open_with_keys(
 
 
 def _keys_as_told(url: str, told: str | None) -> Keys:
-    """Return the keys that a directory names.
-
-    Raises:
-        ConfigError: it names none that may be trusted.
-    """
     keys = Keys(told).as_told_by(parse(url).path) if told is not None else None
     if keys is None:
         raise ConfigError(
