@@ -1,17 +1,20 @@
-"""The message of a task to the driver: data only, no handles."""
+"""The message of a task to the driver: data only, no handles; and its files as entries of the log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Origin
+from ftfile.commit.rewrites import Rewrite
 from ftfile.core.version import __version__
 
 if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
-    from ftfile.commit.format.model import Add, SourceRange
+    from ftfile.commit.format.model import SourceRange
 
-__all__ = ("Assembled", "StagedPart", "StagedSegment", "TaskCommit")
+__all__ = ("Assembled", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "rewrite_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +74,35 @@ class TaskCommit:
     planned_ms: int = 0  # the driver's clock when the batch was planned
     metrics: dict[str, float] = field(default_factory=dict)
     writer_version: str = __version__  # of the ftfile that ran in the executor
+
+
+def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[SourceRange, ...] = ()) -> Add:
+    """Return a part as the log has it, but for its name, which only one that was never staged has already."""
+    return Add(
+        id=part.id,
+        kind="part",
+        path=part.path,
+        final_path=None if layout.is_staged(part.path) else part.path,
+        length=part.length,
+        logical_length=part.logical_length,
+        checksum=part.checksum,
+        rows=part.rows,
+        bucket=part.bucket,
+        encoding=encoding,
+        origin=origin,
+        filters=part.filters,
+        ranges=ranges,
+    )
+
+
+def rewrite_of(assembled: Assembled) -> Rewrite:
+    """Return the replacement of segments by the parts made of them, and by what is left of them."""
+    segments = assembled.inputs
+    by_id = {segment.id: segment for segment in segments}
+    parts = []
+    for part, ranges in assembled.parts:
+        origins = [by_id[each.add_id].origin for each in ranges]
+        first, last = min(each.first_batch for each in origins), max(each.last_batch for each in origins)
+        origin = Origin(segments[0].origin.query_id, first, last)
+        parts.append(add_of(part, segments[0].encoding, origin, ranges))
+    return Rewrite(segments, (*parts, *assembled.rests), assembled.read_version, assembled.reason)

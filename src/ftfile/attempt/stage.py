@@ -45,13 +45,9 @@ class StagedFile:
 
     def __init__(self, file_id: str, stream: OutputStream) -> None:
         self.id = file_id
+        self.path = stream.path
         self._stream = stream
         self._crc = Crc32()
-
-    @property
-    def path(self) -> str:
-        """Return where it is staged."""
-        return self._stream.path
 
     @property
     def position(self) -> int:
@@ -176,11 +172,12 @@ class Stage:
         final_path: FinalPath | None = None,
     ) -> None:
         self.fs = fs
+        self.file_bytes = fs.capabilities.stream_bytes  # of memory, for each open file
         self._final_path = final_path
-        self._identity = identity
         self.owner = identity.writer.owner
         self.partition = identity.partition
-        self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
+        self._name = f"{identity.partition:05d}-{identity.attempt}"
+        self._directory = layout.staged_directory(self.owner, identity.writer.batch_number)
         self._opened: list[StagedFile] = []
         self._ended: list[str] = []
         self.durability = durability_of(durability, fs.capabilities)
@@ -188,24 +185,24 @@ class Stage:
         self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
 
-    @property
-    def file_bytes(self) -> int:
-        """Return the bytes of memory that the store takes for each open file."""
-        return self.fs.capabilities.stream_bytes
-
     def create(self, ending: str) -> StagedFile:
         """Start a file."""
         file_id = self.fs.context.ids.unique()
-        name = f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}.{ending}"
-        file = StagedFile(file_id, self._create(f"{self._directory}/{name}"))
+        return self._track(file_id, self._create(f"{self._directory}/{self._name}-{file_id}.{ending}"))
+
+    def _track(self, file_id: str, stream: OutputStream) -> StagedFile:
+        file = StagedFile(file_id, stream)
         self._opened.append(file)
         return file
 
     def end(self, file: StagedFile) -> None:
         """End a file; raise CorruptData if the store has another length than was written."""
+        self._mark_ended(file)
+        self._close(file)
+
+    def _mark_ended(self, file: StagedFile) -> None:
         self._opened.remove(file)
         self._ended.append(file.path)
-        self._close(file)
 
     def _close(self, file: StagedFile) -> None:
         try:
@@ -226,13 +223,11 @@ class Stage:
         """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
         file_id = self.fs.context.ids.unique()
         path = final_path(bucket, file_id)
-        note = layout.note_path(self._directory, f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}")
+        note = layout.note_path(self._directory, f"{self._name}-{file_id}")
         self.fs.make_directories(self._directory)
         self.fs.make_directories(layout.parent(path))
         self.fs.create_exclusive(note, path.encode())
-        file = StagedFile(file_id, self.fs.create(path))
-        self._opened.append(file)
-        return file
+        return self._track(file_id, self.fs.create(path))
 
     def finish(self, part: OpenPart) -> None:
         """End a part; errors of closing it may come later, from `settle`."""
@@ -242,8 +237,7 @@ class Stage:
         if self._closers <= 1:
             self.end(file)
             return
-        self._opened.remove(file)
-        self._ended.append(file.path)
+        self._mark_ended(file)
         if len(self._closing) >= self._closers:
             self._closing.popleft().result()
         self._closing.append(start(functools.partial(self._close, file)))
@@ -259,8 +253,7 @@ class Stage:
     def read_back(self, file: StagedFile) -> InputFile:
         """Close a file that nobody else will read, and open it for reading."""
         file.close()
-        self._opened.remove(file)
-        self._ended.append(file.path)
+        self._mark_ended(file)
         return self.fs.open(file.path)
 
     def drop(self, file: StagedFile) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.moving import is_recorded, is_same_file
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.fs.api import InputFile
 from ftfile.fs.paths import shape_fault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftfile.commit.format.model import Add, Remove
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("Place", "Whereabouts", "find_part", "has_content")
+__all__ = ("Place", "Whereabouts", "find_part", "has_content", "open_add")
+
+_Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
 
 
 class Place(enum.Enum):
@@ -78,3 +84,39 @@ def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
     """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
     found = stat_or_none(fs, path)
     return found is not None and is_recorded(fs, found, recorded)
+
+
+def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
+    """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
+
+    Another program's file may have the final name of a removed part: a part of another length is looked for elsewhere,
+    too. `opener` raises NotFound to have the next place tried. If the add `is_old`, a later version may have removed
+    it, and it is looked for among retired parts first, since a file of its name and length may be another.
+
+    Raises:
+        CorruptData: it is nowhere.
+        NotFound: a file of another length, the only one there was, goes meanwhile.
+    """
+    other: str | None = None
+    final: list[str] = [add.final_path] if add.final_path is not None else []
+    retired: str = layout.retired_path(add.id)
+    for place in (*([retired] if is_old and final else []), *final, add.path, *final, retired):
+        try:
+            opened = opener(place)
+        except NotFound:
+            continue
+        length = len(opened) if isinstance(opened, bytes) else opened.size_bytes
+        if add.kind == "segment" or length == add.length:
+            return opened
+        if isinstance(opened, InputFile):
+            opened.close()
+        other = place
+    if other is not None:
+        return opener(other)
+    raise CorruptData(
+        add.final_path or add.path,
+        f"a file of {add.length} bytes",
+        "nothing, neither staged nor published nor retired",
+        "Of an old version, it was vacuumed, and a newer one can be read; or another program moved or deleted it: "
+        "restore it from a copy",
+    )

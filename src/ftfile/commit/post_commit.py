@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.log import bases
 from ftfile.commit.read.merging import make_range
-from ftfile.commit.read.own_ranges import OwnRanges
-from ftfile.commit.read.ranges import list_ranges, reach, write_merged
+from ftfile.commit.read.ranges import OwnRanges, list_ranges, reach, write_merged
 from ftfile.core.errors import FtfileError, StorageError
 from ftfile.core.logs import get_logger
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.format.layout import bucket_directory, bucket_stem, storage_identity
-from ftfile.commit.read.snapshot import open_add
+from ftfile.commit.places import open_add
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData

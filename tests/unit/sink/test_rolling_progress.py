@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
-from ftfile.attempt.entries import rewrite_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.message import rewrite_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Author, Body, JobAuthor, MaintenanceAuthor, Origin

@@ -12,16 +12,16 @@ import hmac
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import from_checked_text, to_checked_text
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
-from ftfile.fs.api import InputFile
+from ftfile.fs.api import RangeFile
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileSystem, InputFile
     from ftfile.keys.keys import Keys, UsableKey
 
 __all__ = ("Seal", "SealedFileSystem", "identity_of_letters", "keys_of", "read_seal")
@@ -62,12 +62,7 @@ class Seal:
 
 
 def read_seal(fs: FileSystem) -> Seal | None:
-    """Return a directory's statement of itself; None for one that is not sealed.
-
-    Raises:
-        NotFound: it is no ftfile directory.
-        CorruptData: the seal is damaged or unknown.
-    """
+    """Return a directory's statement of itself; None for one that is not sealed, NotFound for no ftfile directory."""
     _, _, seal = fs.read(layout.FORMAT_FILE).partition(b"\n")
     return Seal.of(seal) if seal else None
 
@@ -124,12 +119,15 @@ class SealedFileSystem(WrapperFileSystem):
         """Open a file; one with a MAC is read as a whole."""
         if not _is_sealed(path):
             return self.inner.open(path)
-        return _InMemory(path, self.read(path))
+        content = self.read(path)
+        return RangeFile(path, len(content), lambda offset, length: content[offset : offset + length])
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole file, with its MAC if it has one."""
         if path == layout.FORMAT_FILE:
-            seal = Seal(self.context.ids.unique(), _told(self.keys))
+            # Readers may follow it unasked, and it holds no secret.
+            reference = self.keys.reference if self.keys.may_be_told else None
+            seal = Seal(self.context.ids.unique(), reference)
             self.inner.create_exclusive(path, content + seal.to_text())
             self._seal = seal
             return
@@ -156,7 +154,8 @@ class SealedFileSystem(WrapperFileSystem):
         return content + b"\n" + line + b"\n"
 
     def _checked(self, path: str, content: bytes) -> bytes:
-        body, mac = _taken_apart(content)
+        body, _, line = content[:-1].rpartition(b"\n")
+        mac = _mac(line) if content.endswith(b"\n") else None
         if mac is None:
             self._take_again(path)
             raise CorruptData(path, "a file that ends in its MAC", f"one that ends in {content[-24:]!r}", _ADVICE)
@@ -208,41 +207,15 @@ class SealedFileSystem(WrapperFileSystem):
         self._seal = Seal.of(seal)
 
 
-class _InMemory(InputFile):
-    def __init__(self, path: str, content: bytes) -> None:
-        self.path = path
-        self.size_bytes = len(content)
-        self._content = content
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        return self._content[offset : offset + length]
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 def _is_sealed(path: str) -> bool:
     return path.startswith(_SEALED) or path == layout.PUBLISHED_HINT
 
 
 def _version_of(path: str) -> int | None:
-    """Return up to which version a file of the log tells what was committed; None for a hint."""
-    parse = {layout.LOG: layout.parse_log_name, layout.BASES: layout.parse_base_name}.get(layout.parent(path))
-    name = layout.parse_range_name(path) if parse is None else parse(path)
-    if name is None:
-        return None
-    return name.last if isinstance(name, layout.RangeName) else name.version
-
-
-def _told(keys: Keys) -> str | None:
-    """Return the key provider that may be recorded: readers may follow it unasked, and it holds no secret."""
-    return keys.reference if keys.may_be_told else None
-
-
-def _taken_apart(content: bytes) -> tuple[bytes, _Mac | None]:
-    body, _, line = content[:-1].rpartition(b"\n")
-    mac = _mac(line) if content.endswith(b"\n") else None
-    return (content, None) if mac is None else (body, mac)
+    """Return the last version that a file of the log stands for; None for a hint."""
+    covered = layout.parse_range_name(path)
+    name = layout.parse_log_name(path) or layout.parse_base_name(path)
+    return covered.last if covered else name.version if name else None
 
 
 def _mac(line: bytes) -> _Mac | None:
@@ -263,9 +236,5 @@ def _line(key: UsableKey, use: bytes, directory_id: str, name: str, content: byt
 
 
 def _digest(key: UsableKey, use: bytes, directory_id: str, name: str, prefix: bytes, content: bytes) -> bytes:
-    mac: Any = hmac.new(key.records, use, "sha256")
-    for field in (directory_id.encode(), name.encode(), prefix):
-        mac.update(field + b"\0")
-    mac.update(content)
-    digest: bytes = mac.digest()
-    return digest
+    names = b"".join(field + b"\0" for field in (directory_id.encode(), name.encode(), prefix))
+    return hmac.digest(key.records, use + names + content, "sha256")
