@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ("durability_of",)
 
-_BY_STRENGTH: tuple[Durability, ...] = ("none", "close", "hsync")
-
+# In the order of strength.
 _MEANINGS: dict[Durability, str] = {
     "none": "keeps nothing once the process ends",
     "close": "makes files durable when they are closed, and not before",
@@ -24,9 +23,9 @@ def durability_of(asked: str, capabilities: Capabilities) -> Durability:
     """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
     if asked == "auto":
         return capabilities.durability
-    found = next((each for each in _BY_STRENGTH if each == asked), None)
-    assert found is not None, asked
-    if _BY_STRENGTH.index(found) > _BY_STRENGTH.index(capabilities.durability):
+    found = next(each for each in _MEANINGS if each == asked)
+    strengths = list(_MEANINGS)
+    if strengths.index(found) > strengths.index(capabilities.durability):
         raise ConfigError(
             f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
             "leave it out"

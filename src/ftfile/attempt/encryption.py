@@ -34,11 +34,7 @@ class Encryption:
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
-        """Check the options, and that the key is available here; None where nothing is to be encrypted.
-
-        Raises:
-            ConfigError: something is missing or contradicts something else, or there is no such key.
-        """
+        """Check the options, and that the key is available here; None where nothing is to be encrypted."""
         kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
         if key_id is not None:
             check_key_id(key_id)

@@ -36,21 +36,16 @@ _WRAP = (1 << 64) - 1
 
 
 class FingerprintAccumulator:
-    """Sums the rows of record batches, as `content` or `strong`; one for each task, merged for the batch."""
+    """Sums the rows of record batches, as `content` or `strong`; those of tasks are merged for the batch."""
 
-    __slots__ = ("_rows", "_sums", "kind")
+    __slots__ = ("_sums", "kind", "rows")
 
     def __init__(self, kind: str = "content") -> None:
         if kind not in _CHUNK_ROWS:
             raise ValueError(f"unknown kind of fingerprint {kind!r}: read it with a newer ftfile")
         self.kind = kind
-        self._rows = 0
+        self.rows = 0
         self._sums: Sums = {}
-
-    @property
-    def rows(self) -> int:
-        """Return the number of rows taken in."""
-        return self._rows
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch; a SchemaError says that a column's type has no fingerprint."""
@@ -69,10 +64,10 @@ class FingerprintAccumulator:
         """Add the sums of another one of the same kind."""
         if other.kind != self.kind:
             raise ValueError(f"fingerprints of the kinds {self.kind!r} and {other.kind!r} cannot be merged")
-        self._add(other._rows, other._sums)
+        self._add(other.rows, other._sums)
 
     def _add(self, rows: int, sums: Mapping[str, list[int]]) -> None:
-        self._rows += rows
+        self.rows += rows
         for path, numbers in sums.items():
             present = self._sums.setdefault(path, [0] * len(numbers))
             for index, number in enumerate(numbers):
@@ -81,7 +76,7 @@ class FingerprintAccumulator:
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain JSON; sums in hex, since many readers of JSON lose 64-bit numbers."""
         sums = {path: [f"{number:x}" for number in numbers] for path, numbers in sorted(self._sums.items())}
-        return {"kind": self.kind, "version": _VERSION, "rows": self._rows, "sums": sums}
+        return {"kind": self.kind, "version": _VERSION, "rows": self.rows, "sums": sums}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> FingerprintAccumulator:

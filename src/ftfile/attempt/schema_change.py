@@ -23,10 +23,7 @@ _WIDER = {
 
 
 def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen", "any"]) -> None:
-    """Raise a SchemaError that names the columns that may not follow the recorded ones.
-
-    Both are Spark schemas in their JSON form; nullability, metadata and order of columns do not matter.
-    """
+    """Compare Spark schemas as JSON by the names of columns; a SchemaError names those that differ too much."""
     if recorded == new or policy == "any":
         return
     before = {field.name: field.type for field in arrow_schema(recorded)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("create_file", "list_or_empty", "put_file", "stat_or_none", "walk")
+__all__ = ("create_file", "delete_file", "list_or_empty", "put_file", "stat_or_none", "walk")
 
 
 def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
@@ -52,6 +53,12 @@ def create_file(fs: FileSystem, path: str, content: bytes) -> None:
 def put_file(fs: FileSystem, path: str, content: bytes) -> None:
     """Write a hint over an older one, and make its directory if that is missing."""
     _in_directory(fs, fs.put, path, content)
+
+
+def delete_file(fs: FileSystem, path: str) -> None:
+    """Delete a file that others may have deleted already."""
+    with contextlib.suppress(NotFound):
+        fs.delete(path)
 
 
 def _in_directory(fs: FileSystem, write: Callable[[str, bytes], None], path: str, content: bytes) -> None:

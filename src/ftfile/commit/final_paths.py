@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog, KnownPaths
     from ftfile.commit.log.state import LogState
+    from ftfile.fs.api import FileInfo
 
 __all__ = ("FOLLOWED_MAX", "FinalPaths", "live_names")
 
@@ -34,42 +35,34 @@ FOLLOWED_MAX = 256
 class FinalPaths:
     """The final paths of one record; the store is asked once about those of all adds that may be claimed."""
 
-    def __init__(self, log: CommitLog, head: LogState, adds: Iterable[Add]) -> None:
+    def __init__(self, log: CommitLog, head: LogState, adds: Sequence[Add]) -> None:
         store = log.fs.capabilities
-        paths = {add.id: add.final_path for add in adds if add.final_path is not None}
-        faults = {path: shape_fault(path) or store.fault_of(path) for path in paths.values()}
+        paths = {add.final_path for add in adds if add.final_path is not None}
+        faults = {path: shape_fault(path) or store.fault_of(path) for path in paths}
         self._faults = {path: fault for path, fault in faults.items() if fault is not None}
         # Deepest first, without the root.
         self._above = {path: layout.ancestors(layout.parent(path))[:-1] for path in faults}
         self._reserved = head.reserved
         # Recorded, and not published yet.
-        self._waiting = {_path_of(add) for entry in head.unpublished.values() for add in entry.adds}
+        waiting = (add.final_path for entry in head.unpublished.values() for add in entry.adds)
+        self._waiting = {path for path in waiting if path is not None}
         self._claimed: set[str] = set()
         self._directories: set[str] = set()
-        valid = [path for path in faults if path not in self._faults]
+        valid = faults.keys() - self._faults.keys()
         self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
         self._taken: AbstractSet[str] = frozenset()
         self._live: AbstractSet[str] = frozenset()
-        repeating = [path for add_id, path in paths.items() if _may_repeat(add_id, path)]
-        if repeating:
+        if repeating := _repeating(adds):
             self._live = live_names(log, head)
-            asked = [
-                path for path in repeating if path not in self._faults and self._files.isdisjoint(self._above[path])
-            ]
-            found = parallel(log.fs, lambda path: stat_or_none(log.fs, path), asked)
-            self._taken = {path for path, info in zip(asked, found, strict=True) if info is not None}
+            asked = sorted(path for path in repeating & valid if self._files.isdisjoint(self._above[path]))
+            self._taken = _found(log, asked).keys()
 
     def claim(self, adds: Sequence[Add]) -> None:
-        """Take the paths of adds that belong together, or none of them.
-
-        Raises:
-            ConfigError: the store does not keep a path.
-            NameCollision: a path is taken, or needs a directory where a file is.
-        """
+        """Take the paths of adds that belong together, or none; ConfigError or NameCollision if one cannot be had."""
         paths: list[str] = []
         directories: list[str] = []
         try:
-            for path in (_path_of(add) for add in adds if add.final_path is not None):
+            for path in (add.final_path for add in adds if add.final_path is not None):
                 self._check(path)
                 new = [directory for directory in self._above[path] if directory not in self._directories]
                 self._claimed.add(path)
@@ -105,8 +98,7 @@ def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
     """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
     known = log.known_paths
     if not _read_on(log, head, known):
-        adds = snapshot_at(log, head).adds.values()
-        known.live = {add.final_path for add in adds if add.final_path and _may_repeat(add.id, add.final_path)}
+        known.live = _repeating(snapshot_at(log, head).adds.values())
     known.version, known.nonce = head.version, head.nonce
     return known.live
 
@@ -120,19 +112,21 @@ def _read_on(log: CommitLog, head: LogState, known: KnownPaths) -> bool:
         record = log.recent.records.get(following) or log.read_record(following)
         if record is None or record.previous_nonce != nonce:
             return False
-        _apply(record, known.live)
+        known.live.difference_update(remove.final_path for remove in record.removes if remove.final_path)
+        known.live |= _repeating(record.adds)
         nonce = record.nonce
     return nonce == head.nonce
 
 
-def _apply(record: Record, paths: set[str]) -> None:
-    paths.difference_update(remove.final_path for remove in record.removes if remove.final_path)
-    paths.update(add.final_path for add in record.adds if add.final_path and _may_repeat(add.id, add.final_path))
+def _repeating(adds: Iterable[Add]) -> set[str]:
+    """Return the final paths that lack what makes them unique."""
+    return {add.final_path for add in adds if add.final_path and layout.unique_part(add.id) not in add.final_path}
 
 
-def _may_repeat(add_id: str, final_path: str) -> bool:
-    """Return True if the name lacks what makes it unique."""
-    return layout.unique_part(add_id) not in final_path
+def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
+    """Return the files and directories that are there, by path."""
+    found = parallel(log.fs, lambda path: stat_or_none(log.fs, path), paths)
+    return {path: info for path, info in zip(paths, found, strict=True) if info is not None}
 
 
 def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
@@ -149,28 +143,16 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     absent: set[str] = set()
     unknown = sorted(directories - known.directories.keys(), key=lambda path: path.count("/"))
     # Below a file, or a directory that is missing, nothing is looked up.
-    for _, level in itertools.groupby(unknown, key=lambda path: path.count("/")):
-        asked = []
+    for _, group in itertools.groupby(unknown, key=lambda path: path.count("/")):
+        level = list(group)
+        found = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
         for directory in level:
-            if layout.parent(directory) in absent:
-                absent.add(directory)
-            else:
-                asked.append(directory)
-        for directory, info in zip(
-            asked, parallel(log.fs, lambda path: stat_or_none(log.fs, path), asked), strict=True
-        ):
-            if info is not None and info.is_directory:
+            if directory in found and found[directory].is_directory:
                 known.remember(directory)
-                continue
-            absent.add(directory)
-            if info is not None:
-                files.add(directory)
+            else:
+                absent.add(directory)
+        files |= found.keys() & absent
     return files
-
-
-def _path_of(add: Add) -> str:
-    assert add.final_path is not None, f"{add.id} has no name"
-    return add.final_path
 
 
 def _refuse(path: str, why: str) -> None:

@@ -5,11 +5,10 @@ Nothing but the recorded file is moved or deleted, and nothing is ever moved ove
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import stat_or_none
+from ftfile.commit.files import delete_file, stat_or_none
 from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32, require_known
 from ftfile.core.errors import (
@@ -140,7 +139,7 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
         if first and not is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
             return _Step.FOREIGN
-        _delete(fs, remove.final_path)
+        delete_file(fs, remove.final_path)
     return _Step.DONE
 
 
@@ -176,7 +175,7 @@ def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
             f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
             f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
         )
-    _delete(fs, add.path)
+    delete_file(fs, add.path)
 
 
 def _move(fs: FileSystem, source: str, target: str) -> None:
@@ -200,9 +199,3 @@ def _sync(fs: FileSystem, directory: str) -> None:
         if not directory:
             raise
         _sync(fs, layout.parent(directory))
-
-
-def _delete(fs: FileSystem, path: str) -> None:
-    """Delete a file that another publisher may have deleted already."""
-    with contextlib.suppress(NotFound):
-        fs.delete(path)

@@ -42,12 +42,7 @@ def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
 
 
 def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
-    """Return the batch at which this record starts a lineage, or None when it goes on with one.
-
-    Raises:
-        UnknownQuery: see `check_known_query`.
-        BatchGap: the batch is not the next of its query, unless `onGap=accept`.
-    """
+    """Return the batch at which this record starts a lineage, or None when it goes on with one."""
     if not isinstance(author, StreamAuthor):
         return None
     check_known_query(head, author.query_id, policy)

@@ -14,8 +14,9 @@ from ftfile.commit.format.model import StreamAuthor
 from ftfile.commit.log.hints import PublishedHint, read_published, write_published
 from ftfile.commit.moving import clear_stage, place, retire, sync_names
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished, Retry
+from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import RetryPolicy, call_with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,6 @@ __all__ = (
 )
 
 FIRST_WAIT_S = 0.05
-LONGEST_WAIT_S = 5.0
 
 _log = get_logger(__name__)
 
@@ -117,23 +117,20 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool
     Failures that may pass are repeated for `timeout_s`. With `first`, the caller has just created the record, and
     nobody has published it before.
     """
-    deadline = log.clock.monotonic_s() + timeout_s
-    wait_s = FIRST_WAIT_S
-    while True:
-        try:
-            retire(log.fs, entry.removes, first=first)
-            unplaced = place(log.fs, entry.adds)
-            sync_names(log.fs, entry)
-            missing = _missing_parts(log, unplaced, entry.version)
-        except FtfileError as error:
-            if error.retry is Retry.NEVER or log.clock.monotonic_s() + wait_s > deadline:
-                return _problem(entry, _as_committed(entry, error))
-            _log.warning("publishing version %d again in %g s: %s", entry.version, wait_s, error)
-            log.clock.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        else:
-            clear_stage(log.fs, entry)
-            return _problem(entry, _missing_error(entry, missing), missing) if missing else None
+
+    def attempt() -> list[Add]:
+        retire(log.fs, entry.removes, first=first)
+        unplaced = place(log.fs, entry.adds)
+        sync_names(log.fs, entry)
+        return _missing_parts(log, unplaced, entry.version)
+
+    policy = RetryPolicy(attempts=None, delay_s=FIRST_WAIT_S, total_s=timeout_s)
+    try:
+        missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True)
+    except FtfileError as error:
+        return _problem(entry, _as_committed(entry, error), entry.adds)
+    clear_stage(log.fs, entry)
+    return _problem(entry, _missing_error(entry, missing), missing) if missing else None
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
@@ -185,6 +182,5 @@ def _is_own(thing: Unpublished | Problem, author: Author) -> bool:
     return isinstance(author, StreamAuthor) and thing.query_id == author.query_id
 
 
-def _problem(entry: Unpublished, error: FtfileError, adds: Sequence[Add] | None = None) -> Problem:
-    ids = frozenset(add.id for add in (adds if adds is not None else entry.adds))
-    return Problem(entry.version, entry.query_id, ids, error)
+def _problem(entry: Unpublished, error: FtfileError, adds: Sequence[Add]) -> Problem:
+    return Problem(entry.version, entry.query_id, frozenset(add.id for add in adds), error)

@@ -48,12 +48,7 @@ def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
 
 
 def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
-    """Check the file of one add.
-
-    Raises:
-        CorruptData: it is missing or has another length than its writer counted.
-        StaleFiles: vacuum may delete it at any moment.
-    """
+    """Check the file of one add: CorruptData for another length, StaleFiles if vacuum may delete it at any moment."""
     end = add.offset + add.length
     expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"
     if info is None:

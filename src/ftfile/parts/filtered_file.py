@@ -112,14 +112,16 @@ class FilteredFile:
         """Append whole frames of other files of this chain, with that many plain bytes in them."""
         self.flush()
         self._append(frames)
-        self._count_moved(plain_bytes, len(frames))
+        self._plain_bytes += plain_bytes
+        self._count(plain_bytes, len(frames))
 
     def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
         """Count the bytes, plain or frames of this chain, that `append` writes to the target around the envelope."""
         self.flush()
         before = self._target.position
         append()
-        self._count_moved(plain_bytes, self._target.position - before)
+        self._plain_bytes += plain_bytes
+        self._count(plain_bytes, self._target.position - before)
 
     def flush(self) -> None:
         """End the open frame, if there is one."""
@@ -143,10 +145,6 @@ class FilteredFile:
         frame = self._chain.frame(data)
         self._append(frame)
         self._count(len(data), len(frame))
-
-    def _count_moved(self, plain_bytes: int, framed_bytes: int) -> None:
-        self._plain_bytes += plain_bytes
-        self._count(plain_bytes, framed_bytes)
 
     def _count(self, plain_bytes: int, framed_bytes: int) -> None:
         self._framed_plain_bytes += plain_bytes

@@ -39,9 +39,6 @@ def read_add(
     """Yield the rows of an add of a snapshot with the columns of `schema`, those of its path included.
 
     If the snapshot `is_old`, it is not the newest one; see `open_add`.
-
-    Raises:
-        CorruptData: it is nowhere, or is not what the log says.
     """
     in_path = columns_in_path(encoding)
     in_file = pa.schema([field for field in schema if field.name not in in_path])
@@ -71,11 +68,7 @@ def read_part(
 
 
 def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) -> bytes:
-    """Return the verified bytes of a segment before its filters; `framed`, with the frames of lines as they are.
-
-    Raises:
-        CorruptData: it is not what the log says.
-    """
+    """Return the verified bytes of a segment before its filters; `framed`, with the frames of lines as they are."""
     data = file.read_at(segment.offset, segment.length)
     if len(data) != segment.length or not matches(data, segment.checksum):
         expected = f"{segment.length} bytes at {segment.offset} with {segment.checksum}"

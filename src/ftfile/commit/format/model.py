@@ -138,10 +138,6 @@ class Fingerprint:
     digest: str
     covers_content: bool  # whether equality proves equal rows
 
-    def same_content(self, other: Fingerprint | None) -> bool:
-        """Return True if both prove equal content."""
-        return other is not None and self.covers_content and self == other
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:

@@ -235,12 +235,7 @@ def to_checked_text(lines: list[bytes]) -> bytes:
 
 
 def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:
-    """Return the lines before the last one, which is their checksum.
-
-    Raises:
-        ConfigError: it ends in the MAC of an encrypted directory, and no keys are known here.
-        CorruptData: the checksum line is missing or does not match.
-    """
+    """Return the lines before the last one, which is their checksum; CorruptData or, for a MAC, ConfigError if not."""
     body, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     found = checksum(body)

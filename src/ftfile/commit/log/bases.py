@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import create_file
+from ftfile.commit.files import create_file, delete_file, list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import adds_from_json, adds_to_json
 from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
@@ -176,10 +176,6 @@ class OwnBases:
         """Return the newest base by listing their names, or None."""
         return max(self.names(), default=None)
 
-    def judge_again(self) -> None:
-        """Forget which ones are useless: the directory was replaced."""
-        self.useless.clear()
-
     def read_newest(self) -> tuple[LogState, int] | None:
         """Return the newest base that can be read, with its length in bytes; None when there is none."""
         while (name := self.newest()) is not None:
@@ -217,10 +213,7 @@ def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collecti
     create_file(fs, layout.base_path(name), content)
     older = {name for name in list_bases(fs) if name.version <= state.version}
     for old in older - set(sorted(older - set(useless))[-BASES_KEPT:]):
-        try:
-            fs.delete(layout.base_path(old))
-        except NotFound:
-            _log.debug("base %s is gone already", old)
+        delete_file(fs, layout.base_path(old))
     return len(content)
 
 
@@ -242,8 +235,5 @@ def decode_base(content: bytes, path: str) -> LogState:
 
 def list_bases(fs: FileSystem) -> list[layout.BaseName]:
     """Return the bases there are, in any order."""
-    try:
-        found = fs.list(layout.BASES)
-    except NotFound:
-        return []
-    return [name for info in found if (name := layout.parse_base_name(info.path)) is not None]
+    names = (layout.parse_base_name(info.path) for info in list_or_empty(fs, layout.BASES))
+    return [name for name in names if name is not None]

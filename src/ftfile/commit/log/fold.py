@@ -81,9 +81,7 @@ class Fold:
     def apply(self, record: Record) -> None:
         """Apply the next record.
 
-        Raises:
-            CorruptData: it is not the next, ends an add twice, or is a second record of one batch or transaction;
-                nothing changed.
+        CorruptData, and no change, if it is not the next, ends an add twice, or repeats a batch or transaction.
         """
         self._check(record)
         self.version, self.nonce = record.version, record.nonce

@@ -94,13 +94,7 @@ class CommitLog(Records):
         self.lock = threading.RLock()
 
     def prepare_directory(self) -> None:
-        """Create the directory and what it needs; repeatable, free after the first time.
-
-        Raises:
-            CorruptData: the directory has a layout that this version does not know.
-            NotADirectory: a file is in the way.
-            Unsupported: the store lacks what the protocol needs.
-        """
+        """Create the directory and what it needs; repeatable, free after the first time."""
         if self._prepared:
             return
         self.fs.prove(layout.META)
@@ -116,13 +110,7 @@ class CommitLog(Records):
         self._prepared = True
 
     def check_layout(self) -> None:
-        """Refuse a directory that a later ftfile laid out.
-
-        Raises:
-            ConfigError: it is encrypted, and no keys are known.
-            CorruptData: its layout is not known here.
-            NotFound: it is no ftfile directory.
-        """
+        """Refuse a directory that a later ftfile laid out, or that is encrypted; NotFound for no ftfile directory."""
         found = self.fs.read(layout.FORMAT_FILE)
         if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
             raise ConfigError(IS_SEALED)
@@ -135,10 +123,7 @@ class CommitLog(Records):
         """Return the state at the head of the log; it does not change when the log goes on.
 
         Callers that act on the log make it `durable` first, since its writer may have died before that, and make sure
-        that none of it is lost.
-
-        Raises:
-            CorruptData: a record is damaged, or missing among later ones; or before acting, the last ones are missing.
+        that none of it is lost. CorruptData says that a record is damaged or missing.
         """
         with self.lock:
             for _ in range(READ_ON_TRIES):
@@ -177,12 +162,8 @@ class CommitLog(Records):
     def create(self, record: Record) -> LogState | None:
         """Create the record and return the state that includes it; None when its version is another's.
 
-        A lost reply is settled by looking for the record's nonce.
-
-        Raises:
-            CommitOutcomeUnknown: looking did not help; nothing was deleted.
-            CorruptData: the log could not be read with it; it was not created.
-            StorageError: it was certainly not created.
+        A lost reply is settled by looking for the record's nonce. CommitOutcomeUnknown says that this did not help;
+        after CorruptData or a StorageError, the record was certainly not created.
         """
         with self.lock:
             self.recent.is_kept = True
@@ -211,7 +192,7 @@ class CommitLog(Records):
                 if not self._state.whole:
                     self._state = replace(self._state, assembly_jobs=record.assembly_jobs)  # a view does not have it
                 return self._state
-            self.bases.judge_again()
+            self.bases.useless.clear()
             self.known_ranges.clear()
         self._prepared = False
         self._forget()

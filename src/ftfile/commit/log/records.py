@@ -72,13 +72,7 @@ class Records:
         return record, sum(map(len, read))
 
     def _create(self, record: Record) -> int | None:
-        """Return the length in bytes of the record that was created, or None when its version is another's.
-
-        Raises:
-            CommitOutcomeUnknown: it may or may not have been created.
-            CorruptData: a file that is no record has its name.
-            StorageError: it was certainly not created.
-        """
+        """Return the length in bytes of the record that was created, or None when its version is another's."""
         path = layout.record_path(record.version)
         encoded = encode_record(record, layout.companion_path(record.version, record.nonce))
         size_bytes = len(encoded.content)

@@ -6,11 +6,10 @@ not needed and goes; no committer's deletion can open a gap, since what is withi
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import create_file
+from ftfile.commit.files import create_file, delete_file, list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.format.range import decode_range, encode_range
 from ftfile.commit.read.merging import merge
@@ -50,19 +49,13 @@ _log = get_logger(__name__)
 
 def list_ranges(fs: FileSystem) -> dict[layout.RangeName, int]:
     """Return the ranges there are, with their lengths in bytes."""
-    try:
-        found = fs.list(layout.RANGES)
-    except NotFound:
-        return {}
-    names = ((layout.parse_range_name(info.path), info.size_bytes) for info in found)
+    listed = list_or_empty(fs, layout.RANGES)
+    names = ((layout.parse_range_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 
 
 def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int = -1) -> list[layout.RangeName]:
-    """Return the fewest ranges that stand for all versions after `end` to `last`, as far as they go, in order.
-
-    They may overlap.
-    """
+    """Return the fewest ranges, which may overlap, for all versions after `end` to `last`, as far as they go, in order."""
     waiting = sorted(names)
     chosen: list[layout.RangeName] = []
     while last is None or end < last:
@@ -86,12 +79,7 @@ def reach(chosen: Sequence[layout.RangeName]) -> int:
 
 
 def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool | None) -> Range:
-    """Read a range; see `decode_range`.
-
-    Raises:
-        NotFound: a larger one has replaced it: list again.
-        CorruptData: it is damaged.
-    """
+    """Read a range, see `decode_range`; NotFound says that a larger one has replaced it: list again."""
     path = layout.range_path(name)
     with fs.open(path) as file:
         content = decode_range(file, path, ended=ended)
@@ -139,8 +127,7 @@ def contained(names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]
 def drop_contained(fs: FileSystem, names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> None:
     """Delete the ranges that lie within one that is known to be of this log."""
     for name in contained(names, own):
-        with contextlib.suppress(NotFound):
-            fs.delete(layout.range_path(name))
+        delete_file(fs, layout.range_path(name))
 
 
 def _contains(one: layout.RangeName, other: layout.RangeName) -> bool:

@@ -129,12 +129,7 @@ class Snapshot:
 
 
 def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
-    """Return the snapshot of a version, by default of the head.
-
-    Raises:
-        ConfigError: the log has no such version, or does not keep it any more.
-        CorruptData: a record is missing, or a range and the records that could take its place.
-    """
+    """Return the snapshot of a version, by default of the head; ConfigError if the log does not have or keep it."""
     for _ in range(TRIES):
         head = log.read_on()
         newest, oldest = head.version, head.log_start
@@ -156,10 +151,8 @@ def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
 def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
     """Return the snapshot of a version of a log whose head is known.
 
-    With `since`, it has also what was live at that version or since then.
-
-    Raises:
-        CorruptData: see `take_snapshot`; or the head is not the newest, and its records are not kept any more.
+    With `since`, it has also what was live at that version or since then. CorruptData if the records of an older head
+    are not kept any more.
     """
     version = head.version if version is None else version
     seen: set[layout.RangeName] | None = None

@@ -68,10 +68,7 @@ def read_seal(fs: FileSystem) -> Seal | None:
 
 
 def identity_of_letters(fs: FileSystem, path: str) -> str:
-    """Return the identity of dead letters at their staged or published path.
-
-    Once they are published no record has them, so that they say it themselves.
-    """
+    """Return the identity of dead letters at their path; once published, no record has them to say it."""
     identity = layout.storage_identity("deadLetters", path)
     return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
 
@@ -102,12 +99,7 @@ class SealedFileSystem(WrapperFileSystem):
         self._seal: Seal | None = None
 
     def read(self, path: str) -> bytes:
-        """Return all of a file, without its MAC.
-
-        Raises:
-            CorruptData: the MAC does not fit, or there is none.
-            ConfigError: its key is not available, or the directory is not sealed.
-        """
+        """Return all of a file, without its MAC; CorruptData if that does not fit, ConfigError without its key."""
         content = self.inner.read(path)
         if path == layout.FORMAT_FILE:
             first, newline, _ = content.partition(b"\n")

@@ -31,10 +31,6 @@ def open_with_keys(
 
     Where the directory names them, only key files of this user's, or root's, that are not within it, and variables
     whose names begin with FTFILE_ are read: what is on storage must not start programs, or choose whom to trust.
-
-    Raises:
-        ConfigError: it is encrypted, and nothing says where the keys are.
-        CorruptData: it does not state its encryption as this version would.
     """
     fs = open_filesystem(url, context, dict(settings))
     try:
