@@ -7,11 +7,10 @@ from collections import deque
 from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.durability import durability_of
 from ftfile.attempt.message import StagedPart
 from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32
-from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.encoding.api import LineFormat
 from ftfile.fs.api import copy_range
@@ -28,14 +27,20 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.encoding.api import Encoder, Format
     from ftfile.filters.chain import Chain
-    from ftfile.fs.api import Durability, FileSystem, InputFile, OutputStream
+    from ftfile.fs.api import Capabilities, Durability, FileSystem, InputFile, OutputStream
 
     FinalPath: TypeAlias = Callable[[str, str], str]
 
-__all__ = ("OpenPart", "Stage", "StagedFile")
+__all__ = ("OpenPart", "Stage", "StagedFile", "durability_of")
 
 CREATE_TRIES = 4
 CLOSERS_MAX = 16
+# In the order of strength.
+_MEANINGS: dict[Durability, str] = {
+    "none": "keeps nothing once the process ends",
+    "close": "makes files durable when they are closed, and not before",
+    "hsync": "syncs",
+}
 
 _log = get_logger(__name__)
 
@@ -165,11 +170,7 @@ class Stage:
     """
 
     def __init__(
-        self,
-        fs: FileSystem,
-        identity: TaskIdentity,
-        durability: str = "auto",
-        final_path: FinalPath | None = None,
+        self, fs: FileSystem, identity: TaskIdentity, durability: str = "auto", final_path: FinalPath | None = None
     ) -> None:
         self.fs = fs
         self.file_bytes = fs.capabilities.stream_bytes  # of memory, for each open file
@@ -288,3 +289,17 @@ class Stage:
                 # The batch's first file; or a publisher of the batch removes the directory while it is empty.
                 self.fs.make_directories(self._directory)
         return self.fs.create(path)
+
+
+def durability_of(asked: str, capabilities: Capabilities) -> Durability:
+    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
+    if asked == "auto":
+        return capabilities.durability
+    found = next(each for each in _MEANINGS if each == asked)
+    strengths = list(_MEANINGS)
+    if strengths.index(found) > strengths.index(capabilities.durability):
+        raise ConfigError(
+            f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
+            "leave it out"
+        )
+    return found

@@ -552,7 +552,7 @@ class TestLog:
         world.days(8)
         world.vacuum()
         dead = Record(3, "dead", JobAuthor("left behind"), 0)
-        world.fs.create_exclusive(layout.record_path(3), encode_record(dead, "unused").content)
+        world.fs.create_exclusive(layout.record_path(3), encode_record(dead).content)
         assert world.vacuum().files == ()
         world.days(8)
         assert [file.path for file in world.vacuum().files][:1] == [layout.record_path(3)]

@@ -11,7 +11,7 @@ import pytest
 import ftfile
 from ftfile.commit import final_paths
 from ftfile.commit.format.model import Body, MaintenanceAuthor
-from ftfile.commit.log import tables
+from ftfile.commit.log import fold
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
 from ftfile.maintenance.ranges import merge_ranges
@@ -147,7 +147,7 @@ class TestNumbersThatAreForgotten:
         check_directory(open_filesystem(out))
 
     def test_by_their_number(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tables, "ENTRIES_MAX", 3)
+        monkeypatch.setattr(fold, "ENTRIES_MAX", 3)
         query = MicroBatch(
             out, COLUMNS, NUMBERED | {"partitionBy": "id", "fileFormat": "text", "onSchemaChange": "any"}
         )
@@ -169,8 +169,8 @@ class TestNumbersThatAreForgotten:
         assert [path.name for path in Path(out).glob("part*")] == ["part.1"]
 
     def test_of_the_real_bound(self) -> None:
-        names = [f"bucket-{number}" for number in range(tables.ENTRIES_MAX + 1)]
-        draft = tables.TablesDraft({})
+        names = [f"bucket-{number}" for number in range(fold.ENTRIES_MAX + 1)]
+        draft = fold.TablesDraft({})
         draft.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
         assert [*draft.finish()["partNumbers"]] == names[1:]
 

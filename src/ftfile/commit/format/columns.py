@@ -1,13 +1,9 @@
 """Many adds as columns: one list for each field, which is quick to read and small. Pure, bytes in and values out.
 
-A document is two zlib streams of JSON. The first has what decides whether an add is live: ids, and the versions that
-added and removed it. The second has all else, in columns of the names that records give them::
-
-    ["constant", value]                every add has this one
-    ["dictionary", values, indexes]    few values, many adds
-    ["plain", values]                  a value for each add
-
-and under `rare` the fields that few adds have, by the add's position. In paths, a NUL stands for the add's id.
+The first of two zlib streams of JSON has what decides whether an add is live: ids, and the versions that added and
+removed it. The second has the other columns, each as `["constant", value]`, `["dictionary", values, indexes]` or
+`["plain", values]`, and under `rare` the fields that few adds have, by the add's position. In paths, a NUL stands for
+the add's id.
 """
 
 from __future__ import annotations
@@ -30,12 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Columns",
+    "Document",
     "adds_from_json",
     "adds_to_json",
     "decode_adds",
-    "decode_columns",
-    "decode_ids",
-    "encode_columns",
     "pack_json",
     "unpack_json",
 )
@@ -87,24 +81,31 @@ class Columns:
         return Columns(self.ids[start:end], self.added[start:end], self.removed[start:end], fields)
 
 
-def encode_columns(columns: Columns) -> tuple[bytes, bytes]:
-    """Return the two streams of a document; there must be at least one add."""
-    deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
-    ids = {"id": columns.ids, "addedVersionDeltas": deltas, "removedVersions": columns.removed}
-    return pack_json(ids), pack_json(_fields_to_json(columns))
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Some 50,000 adds at most, and at least one, in the order of their records: two compressed streams."""
 
+    count: int
+    ids: bytes
+    rest: bytes
 
-def decode_ids(content: bytes) -> Columns:
-    """Return ids and versions from the first stream; the fields stay empty."""
-    text = unpack_json(content)
-    return Columns(text["id"], list(itertools.accumulate(text["addedVersionDeltas"])), text["removedVersions"])
+    @classmethod
+    def of(cls, columns: Columns) -> Document:
+        """Return the document of these adds."""
+        deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
+        ids = {"id": columns.ids, "addedVersionDeltas": deltas, "removedVersions": columns.removed}
+        return cls(len(columns.ids), pack_json(ids), pack_json(_fields_to_json(columns)))
 
+    def versions(self) -> Columns:
+        """Return ids and versions alone; the fields stay empty."""
+        text = unpack_json(self.ids)
+        return Columns(text["id"], list(itertools.accumulate(text["addedVersionDeltas"])), text["removedVersions"])
 
-def decode_columns(ids: bytes, rest: bytes) -> Columns:
-    """Return the adds with all their fields."""
-    columns = decode_ids(ids)
-    columns.fields = _fields(unpack_json(rest), len(columns.ids))
-    return columns
+    def columns(self) -> Columns:
+        """Return the adds with all their fields."""
+        columns = self.versions()
+        columns.fields = _fields(unpack_json(self.rest), len(columns.ids))
+        return columns
 
 
 def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:

@@ -156,7 +156,7 @@ class Body:
     encoding: str | None = None  # key of the definition of how new rows are written
     definitions: dict[str, Any] = field(default_factory=dict)  # a record has only those that are new to the log
     metrics: dict[str, Any] = field(default_factory=dict)
-    tables: dict[str, Any] = field(default_factory=dict)  # changes; see `commit.log.tables`
+    tables: dict[str, Any] = field(default_factory=dict)  # changes; see `commit.log.fold.TablesDraft`
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.commit.format.columns import Columns, decode_columns, decode_ids, encode_columns, pack_json, unpack_json
+from ftfile.commit.format.columns import Document, pack_json, unpack_json
 from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many
 from ftfile.commit.format.record import UNREADABLE, check_format, compact_json, from_checked_text, to_checked_text
 from ftfile.core.checksum import checksum, matches
@@ -20,34 +20,12 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import InputFile
 
-__all__ = ("RANGE_FORMAT", "Document", "Range", "decode_range", "encode_range")
+__all__ = ("RANGE_FORMAT", "Range", "decode_range", "encode_range")
 
 RANGE_FORMAT = 1
 # Read at once, in the hope that the header is no longer.
 HEADER_BYTES = 1 << 16
 _ADVICE = "While the records that it stands for are kept, ftfile.maintenance.ranges.merge_ranges(path) makes it anew"
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """Some 50,000 adds at most, in the order of their records, compressed."""
-
-    count: int
-    ids: bytes
-    rest: bytes
-
-    @classmethod
-    def of(cls, columns: Columns) -> Document:
-        """Return the document of these adds."""
-        return cls(len(columns.ids), *encode_columns(columns))
-
-    def versions(self) -> Columns:
-        """Return ids and versions alone."""
-        return decode_ids(self.ids)
-
-    def columns(self) -> Columns:
-        """Return everything."""
-        return decode_columns(self.ids, self.rest)
 
 
 @dataclass(frozen=True, slots=True)

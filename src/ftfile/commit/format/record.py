@@ -11,6 +11,7 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.commit.format import layout
 from ftfile.commit.format.fields import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
 from ftfile.commit.format.model import (
     Add,
@@ -41,7 +42,6 @@ __all__ = (
     "RECORD_FORMAT",
     "REMOVE",
     "UNREADABLE",
-    "Companion",
     "EncodedRecord",
     "check_format",
     "compact_json",
@@ -171,28 +171,22 @@ CHANGES = Fields(
 )
 
 
-class Companion(NamedTuple):
-    """The file beside a large record that holds its adds, removes, dead letters and jobs."""
-
-    path: str
-    content: bytes
-
-
 class EncodedRecord(NamedTuple):
-    """A record's bytes, and its companion if it needs one."""
+    """A record's bytes, and those of the companion file with the changes of a large one."""
 
     content: bytes
-    companion: Companion | None
+    companion: bytes | None
 
 
-def encode_record(record: Record, companion_path: str, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
+def encode_record(record: Record, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
     """Return the bytes of a record; changes of `companion_from` bytes or more go to the companion."""
     header, changes = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record), compact_json(CHANGES.to_json(record))
     if len(changes) < companion_from:
         return EncodedRecord(to_checked_text([compact_json(header), changes]), None)
     content = changes + b"\n"
-    header["companion"] = {"path": companion_path, "lengthBytes": len(content), "checksum": checksum(content)}
-    return EncodedRecord(to_checked_text([compact_json(header)]), Companion(companion_path, content))
+    path = layout.companion_path(record.version, record.nonce)
+    header["companion"] = {"path": path, "lengthBytes": len(content), "checksum": checksum(content)}
+    return EncodedRecord(to_checked_text([compact_json(header)]), content)
 
 
 def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:

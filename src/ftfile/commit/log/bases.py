@@ -32,19 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ftfile.commit.format.model import Record
-    from ftfile.commit.log.tables import Tables
+    from ftfile.commit.log.state import Tables
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = (
-    "BASES_KEPT",
-    "RECORD_COST_BYTES",
-    "OwnBases",
-    "decode_base",
-    "encode_base",
-    "list_bases",
-    "write_base",
-)
+__all__ = ("BASES_KEPT", "RECORD_COST_BYTES", "OwnBases", "decode_base", "encode_base", "list_bases", "write_base")
 
 BASE_FORMAT = 1
 

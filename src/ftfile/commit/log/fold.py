@@ -10,13 +10,16 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState, QueryState, SegmentChange, TransactionState, Unpublished, has_author
-from ftfile.commit.log.tables import TablesDraft
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:
-    from ftfile.commit.format.model import Record, Remove
+    from collections.abc import Mapping
 
-__all__ = ("RECENT_RECORDS", "Fold", "after")
+    from ftfile.commit.format.model import Record, Remove
+    from ftfile.commit.log.shared_map import Draft
+    from ftfile.commit.log.state import Tables
+
+__all__ = ("ENTRIES_MAX", "RECENT_RECORDS", "Fold", "TablesDraft", "after")
 
 # Records whose nonces are remembered, and whose changes of segments.
 RECENT_RECORDS = 256
@@ -25,6 +28,7 @@ RECENT_CHANGES = 16
 REMOVED_KEPT = 10_000
 # Schemas and encodings remembered that nothing open refers to. One that is forgotten and needed again is written again.
 DEFINITIONS_KEPT = 64
+ENTRIES_MAX = 100_000  # of a table
 
 
 def after(state: LogState, *records: Record) -> LogState:
@@ -194,3 +198,44 @@ class Fold:
         elif isinstance(author, JobAuthor) and author.transaction is not None:
             written = TransactionState(author.transaction.version, record.version, record.fingerprint)
             self._transactions.set(author.transaction.app_id, written)
+
+
+class TablesDraft:
+    """Changes of the tables; those that it begins with stay as they are."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._changed: dict[str, Draft[str, list[Any]]] = {}
+
+    def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
+        """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
+
+        By table there are, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be).
+        """
+        for name, change in changes.items():
+            if name not in self._changed:
+                self._changed[name] = self._tables.get(name, SharedMap[str, list[Any]]()).draft()
+            _change(self._changed[name], change, now_ms)
+
+    def finish(self) -> Tables:
+        """Return the changed tables; do not use the draft afterwards."""
+        if not self._changed:
+            return self._tables
+        changed = {name: draft.finish() for name, draft in self._changed.items()}
+        return {name: table for name, table in {**self._tables, **changed}.items() if table}
+
+
+def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
+    for key in change.get("drop", ()):
+        table.drop(key)
+    for key, value in change.get("set", {}).items():
+        table.set(key, [now_ms, value])
+    oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
+    forgotten: list[str] = []
+    # One pass: each new beginning would go over all the places that are empty by now.
+    for key, (set_ms, _) in table.oldest():
+        if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
+            break
+        forgotten.append(key)
+    for key in forgotten:
+        table.drop(key)

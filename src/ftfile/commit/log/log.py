@@ -13,13 +13,7 @@ from ftfile.commit.log.bases import RECORD_COST_BYTES
 from ftfile.commit.log.fold import Fold, after
 from ftfile.commit.log.records import Records, outcome_unknown
 from ftfile.commit.log.state import LogState
-from ftfile.core.errors import (
-    AlreadyExists,
-    CommitOutcomeUnknown,
-    ConfigError,
-    CorruptData,
-    StorageError,
-)
+from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, CorruptData, StorageError
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Record

@@ -74,11 +74,11 @@ class Records:
     def _create(self, record: Record) -> int | None:
         """Return the length in bytes of the record that was created, or None when its version is another's."""
         path = layout.record_path(record.version)
-        encoded = encode_record(record, layout.companion_path(record.version, record.nonce))
+        encoded = encode_record(record)
         size_bytes = len(encoded.content)
         if encoded.companion is not None:
-            self._create_companion(encoded.companion.path, encoded.companion.content)
-            size_bytes += len(encoded.companion.content)
+            self._create_companion(layout.companion_path(record.version, record.nonce), encoded.companion)
+            size_bytes += len(encoded.companion)
         doubt: StorageError | None = None
         for tried in range(CREATE_TRIES):
             try:

@@ -1,10 +1,11 @@
 """A committer's knowledge of the log: small, and independent of the number of files.
 
-A state is the fold of all records up to its version; see `commit.fold`.
+A state is the fold of all records up to its version; see `commit.log.fold`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ftfile.commit.format.model import Author
-    from ftfile.commit.log.tables import Tables
 
-__all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished", "has_author")
+__all__ = (
+    "LogState",
+    "LogView",
+    "QueryState",
+    "SegmentChange",
+    "Tables",
+    "TransactionState",
+    "Unpublished",
+    "has_author",
+)
 
 # Queries that tasks learn of; a batch of another one is written, and the commit finds it again.
 VIEW_QUERIES = 256
+
+# What a use case remembers, by table and key: when it was last set, in milliseconds, and the value.
+Tables = Mapping[str, SharedMap[str, list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +129,7 @@ class LogState:
     # Names of removed parts that may repeat, and the version that removed each. No part may have one of
     # them while that record is kept: a late publisher would retire the new part.
     reserved: SharedMap[str, int] = field(default_factory=SharedMap)
-    tables: Tables = field(default_factory=dict)  # see `commit.log.tables`
+    tables: Tables = field(default_factory=dict)
     # (version, nonce) of the last records: shows if a record of ours is part of a base.
     recent: tuple[tuple[int, str], ...] = ()
     unpublished: dict[int, Unpublished] = field(default_factory=dict)  # by version; publishing one takes it out

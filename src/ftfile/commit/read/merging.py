@@ -7,8 +7,8 @@ import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.columns import Columns
-from ftfile.commit.format.range import Document, Range
+from ftfile.commit.format.columns import Columns, Document
+from ftfile.commit.format.range import Range
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.files import create_file, delete_file, list_or_empty
 from ftfile.commit.format import layout
+from ftfile.commit.format.layout import RangeName
 from ftfile.commit.format.range import decode_range, encode_range
 from ftfile.commit.read.merging import merge
 from ftfile.core.errors import CorruptData, NotFound
@@ -47,17 +48,17 @@ ALIKE = 2
 _log = get_logger(__name__)
 
 
-def list_ranges(fs: FileSystem) -> dict[layout.RangeName, int]:
+def list_ranges(fs: FileSystem) -> dict[RangeName, int]:
     """Return the ranges there are, with their lengths in bytes."""
     listed = list_or_empty(fs, layout.RANGES)
     names = ((layout.parse_range_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 
 
-def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int = -1) -> list[layout.RangeName]:
-    """Return the fewest ranges, which may overlap, for all versions after `end` to `last`, as far as they go, in order."""
+def cover(names: Iterable[RangeName], last: int | None = None, end: int = -1) -> list[RangeName]:
+    """Return in order the fewest ranges for all versions after `end` to `last`, as far as they go; they may overlap."""
     waiting = sorted(names)
-    chosen: list[layout.RangeName] = []
+    chosen: list[RangeName] = []
     while last is None or end < last:
         best = max((name for name in waiting if name.first <= end + 1), key=lambda name: name.last, default=None)
         if best is None or best.last <= end:
@@ -68,17 +69,17 @@ def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int =
     return chosen
 
 
-def is_joined(chosen: Sequence[layout.RangeName]) -> bool:
+def is_joined(chosen: Sequence[RangeName]) -> bool:
     """Return True if the ranges of a cover do not overlap."""
     return all(one.last + 1 == other.first for one, other in itertools.pairwise(chosen))
 
 
-def reach(chosen: Sequence[layout.RangeName]) -> int:
+def reach(chosen: Sequence[RangeName]) -> int:
     """Return the last version that a cover stands for; -1 for an empty one."""
     return chosen[-1].last if chosen else -1
 
 
-def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool | None) -> Range:
+def read_range(fs: FileSystem, name: RangeName, *, ended: bool | None) -> Range:
     """Read a range, see `decode_range`; NotFound says that a larger one has replaced it: list again."""
     path = layout.range_path(name)
     with fs.open(path) as file:
@@ -89,20 +90,16 @@ def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool | None) ->
     return content
 
 
-def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeName:
+def write_range(fs: FileSystem, ids: IdSource, content: Range) -> RangeName:
     """Write a range and return its name."""
-    name = layout.RangeName(content.first, content.last, ids.unique()[:16])
+    name = RangeName(content.first, content.last, ids.unique()[:16])
     create_file(fs, layout.range_path(name), encode_range(content))
     return name
 
 
 def write_merged(
-    fs: FileSystem,
-    ids: IdSource,
-    new: Range,
-    own: Sequence[layout.RangeName],
-    found: Mapping[layout.RangeName, int],
-) -> layout.RangeName:
+    fs: FileSystem, ids: IdSource, new: Range, own: Sequence[RangeName], found: Mapping[RangeName, int]
+) -> RangeName:
     """Write a new range, merged with those before it as soon as four are of one size; return its name.
 
     So each add is written again as often as the ranges grow fourfold, and there are few ranges. What is within the new
@@ -119,29 +116,27 @@ def write_merged(
     return name
 
 
-def contained(names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> list[layout.RangeName]:
+def contained(names: Iterable[RangeName], own: Sequence[RangeName]) -> list[RangeName]:
     """Return the ranges that lie within one that is known to be of this log; of two for the same versions, one."""
     return [name for name in names if any(_contains(one, name) for one in own)]
 
 
-def drop_contained(fs: FileSystem, names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> None:
+def drop_contained(fs: FileSystem, names: Iterable[RangeName], own: Sequence[RangeName]) -> None:
     """Delete the ranges that lie within one that is known to be of this log."""
     for name in contained(names, own):
         delete_file(fs, layout.range_path(name))
 
 
-def _contains(one: layout.RangeName, other: layout.RangeName) -> bool:
+def _contains(one: RangeName, other: RangeName) -> bool:
     is_within = one.first <= other.first and other.last <= one.last
     # Everybody drops the same one of two.
     return is_within and ((one.first, one.last) != (other.first, other.last) or one.unique < other.unique)
 
 
-def _mergeable(
-    chosen: Sequence[layout.RangeName], found: Mapping[layout.RangeName, int], new: Range
-) -> list[layout.RangeName]:
+def _mergeable(chosen: Sequence[RangeName], found: Mapping[RangeName, int], new: Range) -> list[RangeName]:
     """Return the last ranges of a cover that are to be merged with the new one: by threes that it is as large as."""
     size_bytes, first = len(encode_range(new)), new.first
-    older: list[layout.RangeName] = []
+    older: list[RangeName] = []
     left = list(chosen)
     while len(left) >= MERGED_AT_ONCE - 1:
         left, group = left[: 1 - MERGED_AT_ONCE], left[1 - MERGED_AT_ONCE :]
@@ -160,16 +155,16 @@ class OwnRanges:
     `names` loses those that are of no use; `damaged` are those that cannot be read.
     """
 
-    def __init__(self, log: CommitLog, head: LogState, names: Iterable[layout.RangeName]) -> None:
+    def __init__(self, log: CommitLog, head: LogState, names: Iterable[RangeName]) -> None:
         self.names = set(names)
-        self.damaged: set[layout.RangeName] = set()
+        self.damaged: set[RangeName] = set()
         self._log = log
         self._head = head
         # Others may have gone on since the head was read, and have merged what it needs into later ranges.
         if any(name.last > head.version for name in self.names):
             self._head = log.read_on()
 
-    def cover(self, end: int = -1) -> list[layout.RangeName]:
+    def cover(self, end: int = -1) -> list[RangeName]:
         """Return the fewest ranges of this log that stand for all versions after `end`, in order."""
         while True:
             chosen = cover(self.names, end=end)
@@ -179,7 +174,7 @@ class OwnRanges:
                 return chosen
             self.names.discard(foreign)
 
-    def foreign(self, contents: Sequence[Range], chosen: Sequence[layout.RangeName]) -> layout.RangeName | None:
+    def foreign(self, contents: Sequence[Range], chosen: Sequence[RangeName]) -> RangeName | None:
         """Return a range of a cover that is not of this log, and drop it from `names`; None if there is none."""
         following: Range | None = None
         for content, name in zip(reversed(contents), reversed(chosen), strict=True):
@@ -190,7 +185,7 @@ class OwnRanges:
             following = content
         return None
 
-    def _first_foreign(self, chosen: Sequence[layout.RangeName]) -> layout.RangeName | None:
+    def _first_foreign(self, chosen: Sequence[RangeName]) -> RangeName | None:
         contents = []
         if self._log.known_ranges >= set(chosen):
             return None
@@ -201,7 +196,7 @@ class OwnRanges:
             contents.append(content)
         return self.foreign(contents, chosen)
 
-    def _summary(self, name: layout.RangeName) -> Range | None:
+    def _summary(self, name: RangeName) -> Range | None:
         try:
             return read_range(self._log.fs, name, ended=None)
         except NotFound:

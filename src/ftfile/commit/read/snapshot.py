@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.format.range import Document, Range
+    from ftfile.commit.format.range import Range
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.durability import durability_of
+from ftfile.attempt.stage import durability_of
 from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
