@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.sealed.filesystem import SealedFileSystem
-from ftfile.commit.sealed.opening import KEY_PROVIDER_VARIABLE
+from ftfile.commit.sealed.filesystem import KEY_PROVIDER_VARIABLE, SealedFileSystem
 from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.fs.registry import open_filesystem

@@ -1,10 +1,8 @@
 """The content of a batch, as a few numbers that depend neither on the order of its rows nor on its partitioning.
 
-Two kinds, both sums modulo 2**64, so that those of the tasks are added up:
-
-- `content` sums each column on its own: nulls, values, lengths, bytes. A value that changes is seen; values
-  that change places between rows, and bytes that change places within a column, are not.
-- `strong` sums hashes of whole rows, and sees those as well.
+Two kinds, both sums modulo 2**64, so that those of the tasks are added up: `content` sums each column on its own
+(nulls, values, lengths, bytes), and misses values that change places between rows, and bytes within a column; `strong`
+sums hashes of whole rows, and misses nothing.
 """
 
 from __future__ import annotations

@@ -233,15 +233,14 @@ class Stage:
     def finish(self, part: OpenPart) -> None:
         """End a part; errors of closing it may come later, from `settle`."""
         part.end()
-        file = part.file
         self.finished.append(part.staged())
+        self._mark_ended(part.file)
         if self._closers <= 1:
-            self.end(file)
+            self._close(part.file)
             return
-        self._mark_ended(file)
         if len(self._closing) >= self._closers:
             self._closing.popleft().result()
-        self._closing.append(start(functools.partial(self._close, file)))
+        self._closing.append(start(functools.partial(self._close, part.file)))
 
     def settle(self) -> None:
         """Wait until all finished parts are closed; raise as `end`."""

@@ -1,8 +1,7 @@
 """Final paths, checked before a record is created: whatever is recorded can be published.
 
-A path is free if the store keeps it, no file is where it needs a directory, and no other part has it. A name that
-contains what is unique about its part is new by itself. Others may repeat: they are compared with all live parts and
-looked up in the store.
+A path is free if the store keeps it, no file is where it needs a directory, and no other part has it. Names that lack
+what is unique about their part may repeat: they are compared with all live parts and looked up in the store.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ Nothing but the recorded file is moved or deleted, and nothing is ever moved ove
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ftfile.commit.files import delete_file, stat_or_none
 from ftfile.commit.format import layout
@@ -38,10 +37,7 @@ PIECE_BYTES = 4 << 20
 _log = get_logger(__name__)
 
 
-class _Step(enum.Enum):
-    DONE = "done"
-    NOWHERE = "nowhere"
-    FOREIGN = "foreign"
+_Step = Literal["done", "nowhere", "foreign"]
 
 
 def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) -> None:
@@ -52,10 +48,10 @@ def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) ->
     """
     steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes)
     for step, told in (
-        (_Step.FOREIGN, "are other files now, which stay: somebody wrote them at the names of"),
-        (_Step.NOWHERE, "were gone already: somebody deleted or moved them:"),
+        ("foreign", "are other files now, which stay: somebody wrote them at the names of"),
+        ("nowhere", "were gone already: somebody deleted or moved them:"),
     ):
-        found = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken is step]
+        found = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken == step]
         if found:
             names = ", ".join(map(repr, found[:5]))
             _log.warning("%d of %d removed parts %s %s", len(found), len(removes), told, names)
@@ -69,7 +65,7 @@ def place(fs: FileSystem, adds: Sequence[Add]) -> list[tuple[Add, NameCollision 
 
     def attempt(add: Add) -> tuple[Add, NameCollision | None] | None:
         try:
-            return (add, None) if _place_one(fs, add) is _Step.NOWHERE else None
+            return (add, None) if _place_one(fs, add) == "nowhere" else None
         except NameCollision as error:
             return add, error
 
@@ -128,9 +124,9 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     hidden = layout.retired_path(remove.id)
     found = stat_or_none(fs, remove.final_path)
     if found is None:
-        return _Step.NOWHERE if first and stat_or_none(fs, hidden) is None else _Step.DONE
+        return "nowhere" if first and stat_or_none(fs, hidden) is None else "done"
     if not is_recorded(fs, found, remove, read=not first):
-        return _Step.FOREIGN
+        return "foreign"
     try:
         _move(fs, remove.final_path, hidden)
     except NotFound:
@@ -138,15 +134,15 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     except AlreadyExists:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
         if first and not is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
-            return _Step.FOREIGN
+            return "foreign"
         delete_file(fs, remove.final_path)
-    return _Step.DONE
+    return "done"
 
 
 def _place_one(fs: FileSystem, add: Add) -> _Step:
     assert add.final_path is not None, f"part {add.id} has no final name"
     if add.path == add.final_path:
-        return _Step.DONE
+        return "done"
     try:
         _move(fs, add.path, add.final_path)
     except AlreadyExists:
@@ -154,13 +150,13 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
     except NotFound:
         target = stat_or_none(fs, add.final_path)
         if target is None:
-            return _Step.NOWHERE
+            return "nowhere"
         if target.size_bytes != add.length:
             raise NameCollision(
                 f"{add.final_path!r} should be the part {add.id} of {add.length} bytes and has {target.size_bytes}: "
                 "another program wrote or changed it. Move it away and start again"
             ) from None
-    return _Step.DONE
+    return "done"
 
 
 def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
@@ -179,7 +175,6 @@ def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
 
 
 def _move(fs: FileSystem, source: str, target: str) -> None:
-    """Rename, and make the target's directory if that is missing."""
     try:
         fs.rename(source, target)
     except MissingParent:

@@ -58,9 +58,7 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
     read_again = 0
     for version in range(max(first, head.log_start), head.version + 1):
         record = log.recent.records.get(version)
-        if record is None:
-            if read_again == GAP_RECORDS:
-                break
+        if record is None and read_again < GAP_RECORDS:
             record = log.read_record(version)
             read_again += 1
         if record is None:

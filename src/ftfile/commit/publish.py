@@ -1,7 +1,6 @@
 """Publishing: make a record's parts visible and hide those it removed. Every step may be repeated.
 
-A part is staged, final or retired; only publishing moves it, and never over another file. After a
-crash the next committer does it all again: see `roll_forward`.
+Only publishing moves parts, and never over another file. After a crash the next committer does it all again.
 """
 
 from __future__ import annotations

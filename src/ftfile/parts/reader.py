@@ -116,7 +116,6 @@ def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None
 def _segment_rows(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a segment that are not in a part already."""
     data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
     codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
     return _counted(_without(codec.decode(data, add.path, schema), add.skip_rows), add)

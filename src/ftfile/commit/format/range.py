@@ -1,7 +1,4 @@
-"""A range as bytes: a line of JSON that says what is where, its checksum, and compressed documents of adds.
-
-What is live at the range's end comes first: who reads a version beyond it reads no further.
-"""
+"""A range as bytes: a line of JSON that says what is where, its checksum, and documents of adds, live ones first."""
 
 from __future__ import annotations
 
@@ -45,8 +42,6 @@ class Range:
 
 
 class _Placed(NamedTuple):
-    """The header's facts of a document."""
-
     adds: int
     ids_length: int
     ids_checksum: str

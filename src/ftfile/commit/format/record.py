@@ -1,8 +1,7 @@
 """Records as bytes: pure, bytes in and values out. The tables here are the only spelling of a record's fields.
 
-A record is text: a line of JSON with everything but the adds, removes, dead letters and jobs, a line with those (of a
-large record, the companion file holds that line), and a line with the checksum of all before it; see
-docs/internals/format.md.
+A record is text: a line of JSON, a line with its adds, removes, dead letters and jobs (of a large record, the companion
+file holds that line), and a line with the checksum of all before it; see docs/internals/format.md.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ BASE_FORMAT = 1
 
 
 def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
-    """Return the row of a map of values that have a table of their own."""
     return Field(
         name,
         attribute,
@@ -53,7 +52,6 @@ def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
 
 
 def _versions(name: str, attribute: str) -> Field:
-    """Return the row of a map from names to versions."""
     return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(int, text)))
 
 

@@ -134,7 +134,6 @@ class Fold:
             raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
 
     def _has_ended(self, remove: Remove) -> bool:
-        """Return True if what a record removes is known to be live no more."""
         if remove.kind == "segment":
             return self.whole and remove.id not in self._segments
         return remove.id in self._removed

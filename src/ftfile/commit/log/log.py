@@ -109,9 +109,8 @@ class CommitLog(Records):
         if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
             raise ConfigError(IS_SEALED)
         if found != LAYOUT_VERSION:
-            raise CorruptData(
-                layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), "Use the version of ftfile that wrote it"
-            )
+            advice = "Use the version of ftfile that wrote it"
+            raise CorruptData(layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), advice)
 
     def read_on(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; it does not change when the log goes on.

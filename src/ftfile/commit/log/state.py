@@ -1,7 +1,4 @@
-"""A committer's knowledge of the log: small, and independent of the number of files.
-
-A state is the fold of all records up to its version; see `commit.log.fold`.
-"""
+"""A committer's knowledge of the log, the fold of its records: small, and independent of the number of files."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 import json
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,13 +19,31 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.record import from_checked_text, to_checked_text
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.fs.api import RangeFile
+from ftfile.fs.location import parse
+from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.keys.keys import Keys
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem, InputFile
-    from ftfile.keys.keys import Keys, UsableKey
+    from collections.abc import Iterable
 
-__all__ = ("Seal", "SealedFileSystem", "identity_of_letters", "keys_of", "read_seal")
+    from ftfile.core.context import Context
+    from ftfile.fs.api import FileSystem, InputFile
+    from ftfile.keys.keys import UsableKey
+
+__all__ = (
+    "KEY_PROVIDER_VARIABLE",
+    "OWNER_ONLY",
+    "Seal",
+    "SealedFileSystem",
+    "identity_of_letters",
+    "keys_of",
+    "open_with_keys",
+)
+
+KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
+# What an encrypted directory's files are readable by, where nothing else was asked for.
+OWNER_ONLY = ("filePermission", "600")
 
 _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
@@ -59,12 +78,6 @@ class Seal:
         """Return the format file's statement of it."""
         text = {"sealed": 1, "directoryId": self.directory_id, "keyProvider": self.key_provider}
         return to_checked_text([json.dumps(text).encode()])
-
-
-def read_seal(fs: FileSystem) -> Seal | None:
-    """Return a directory's statement of itself; None for one that is not sealed, NotFound for no ftfile directory."""
-    _, _, seal = fs.read(layout.FORMAT_FILE).partition(b"\n")
-    return Seal.of(seal) if seal else None
 
 
 def identity_of_letters(fs: FileSystem, path: str) -> str:
@@ -197,6 +210,40 @@ class SealedFileSystem(WrapperFileSystem):
                 "this one as it is, leave out encryption and keyProvider"
             )
         self._seal = Seal.of(seal)
+
+
+def open_with_keys(
+    url: str, context: Context, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()
+) -> FileSystem:
+    """Open a directory that exists; `key_provider`, or FTFILE_KEY_PROVIDER, or the directory itself names its keys.
+
+    Where the directory names them, only key files of this user's, or root's, that are not within it, and variables
+    whose names begin with FTFILE_ are read: what is on storage must not start programs, or choose whom to trust.
+    """
+    fs = open_filesystem(url, context, dict(settings))
+    try:
+        _, _, statement = fs.read(layout.FORMAT_FILE).partition(b"\n")
+    except NotFound:
+        statement = b""
+    seal = Seal.of(statement) if statement else None
+    if seal is None and key_provider is None:
+        return fs
+    told = seal.key_provider if seal is not None else None
+    reference = key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
+    keys = Keys.from_reference(reference) if reference else _keys_as_told(url, told)
+    if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:
+        fs = open_filesystem(url, context, dict((*settings, OWNER_ONLY)))
+    return SealedFileSystem(fs, keys)
+
+
+def _keys_as_told(url: str, told: str | None) -> Keys:
+    keys = Keys(told).as_told_by(parse(url).path) if told is not None else None
+    if keys is None:
+        raise ConfigError(
+            f"{url!r} is encrypted, and where its keys are must be said: by the option keyProvider, the argument "
+            f"key_provider, or the environment variable {KEY_PROVIDER_VARIABLE}, as in file:/etc/ftfile/keys"
+        )
+    return keys
 
 
 def _is_sealed(path: str) -> bool:
