@@ -2,7 +2,7 @@
 
 Two kinds, both sums modulo 2**64, so that those of the tasks are added up: `content` sums each column on its own
 (nulls, values, lengths, bytes), and misses values that change places between rows, and bytes within a column; `strong`
-sums hashes of whole rows, and misses nothing.
+sums hashes of whole rows, and sees those as well.
 """
 
 from __future__ import annotations

@@ -49,12 +49,10 @@ class FinalPaths:
         self._directories: set[str] = set()
         valid = faults.keys() - self._faults.keys()
         self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
-        self._taken: AbstractSet[str] = frozenset()
-        self._live: AbstractSet[str] = frozenset()
-        if repeating := _repeating(adds):
-            self._live = live_names(log, head)
-            asked = sorted(path for path in repeating & valid if self._files.isdisjoint(self._above[path]))
-            self._taken = _found(log, asked).keys()
+        repeating = _repeating(adds)
+        self._live: AbstractSet[str] = live_names(log, head) if repeating else frozenset()
+        asked = sorted(path for path in repeating & valid if self._files.isdisjoint(self._above[path]))
+        self._taken = _found(log, asked).keys()
 
     def claim(self, adds: Sequence[Add]) -> None:
         """Take the paths of adds that belong together, or none; ConfigError or NameCollision if one cannot be had."""

@@ -30,12 +30,9 @@ class Place(enum.Enum):
     STAGED = "staged"
     RETIRED = "retired"
     NOWHERE = "nowhere"
-    # It is staged, and another file is at its final name, or where a directory of that name should be.
-    TAKEN = "taken"
-    # It is staged, and the store does not keep its final name.
-    IMPOSSIBLE = "impossible"
-    # What is there has another length than was recorded.
-    DAMAGED = "damaged"
+    TAKEN = "taken"  # staged, and another file is at its final name, or where a directory of that name should be
+    IMPOSSIBLE = "impossible"  # staged, and the store does not keep its final name
+    DAMAGED = "damaged"  # of another length than was recorded
 
 
 class Whereabouts(NamedTuple):

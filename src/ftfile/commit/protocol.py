@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ftfile.commit.files import check_staged
 from ftfile.commit.final_paths import FinalPaths
 from ftfile.commit.format.model import Body, Record
 from ftfile.commit.policy import Policy, lineage_start
@@ -18,7 +19,6 @@ from ftfile.commit.post_commit import post_commit
 from ftfile.commit.publish import raise_own, require_removed_published, roll_forward
 from ftfile.commit.read.snapshot import Snapshot, snapshot_at
 from ftfile.commit.replay import check_replay, fingerprint_mac
-from ftfile.commit.staged import check_staged
 from ftfile.core.errors import InvalidMessages
 
 if TYPE_CHECKING:

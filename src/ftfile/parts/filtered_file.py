@@ -38,8 +38,7 @@ class FilteredFile:
         self._target = target
         self._chain = chain
         self._start = target.position
-        self._makes_frames = bool(chain.framing)
-        self._frame_bytes = chain.frame_bytes if self._makes_frames else 0
+        self._frame_bytes = chain.frame_bytes if chain.framing else 0
         self._envelope = chain.sealer(identity) if chain.framing != chain.filters else None
         self._sealed_bytes = 0  # taken by the envelope
         self._held_bytes = 0  # and not come out of it, where nothing better is known
@@ -93,7 +92,7 @@ class FilteredFile:
         """Append plain bytes and return how many they are."""
         view = memoryview(data).cast("B")
         self._plain_bytes += view.nbytes
-        if not self._makes_frames:
+        if not self._frame_bytes:
             self._append(view)
             return view.nbytes
         start = 0

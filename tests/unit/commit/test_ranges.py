@@ -424,7 +424,7 @@ class TestCosts:
         log.recent.is_kept = True
         for version in range(versions):
             record = plain_record(version, files=8)
-            log.recent.append(record, 1)
+            log.recent.records[record.version] = record
             head = after(head, record)
             if version % 8 == 7:
                 extend_ranges(log, head)

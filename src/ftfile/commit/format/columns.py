@@ -110,7 +110,7 @@ class Document:
 
 def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
     """Yield the adds of the second stream."""
-    return _adds(ids, unpack_json(rest))
+    return adds_from_json(ids, unpack_json(rest))
 
 
 def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
@@ -121,9 +121,17 @@ def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
     return {"id": columns.ids, **_fields_to_json(columns)}
 
 
-def adds_from_json(text: dict[str, Any]) -> Iterator[Add]:
-    """Yield the adds that `adds_to_json` wrote."""
-    return _adds(text["id"], text)
+def adds_from_json(ids: Sequence[str], text: dict[str, Any]) -> Iterator[Add]:
+    """Yield the adds with these ids and the columns that `adds_to_json` wrote."""
+    fields = _fields(text, len(ids))
+    for name, length in NAMED.items():
+        pairs = zip(fields[name], ids, strict=True)
+        fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
+    columns = [fields[name] for name in NAMES]
+    if not text["rare"]:
+        return map(Add, ids, *columns)
+    rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
+    return (Add(*row, **_RARE.attributes(rare)) if rare else Add(*row) for row, rare in rows)
 
 
 def pack_json(value: object) -> bytes:
@@ -143,18 +151,6 @@ def _fields_to_json(columns: Columns) -> dict[str, Any]:
     text: dict[str, Any] = {row.name: _code(columns.fields[row.name], row) for row in FIELDS}
     text["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
     return text
-
-
-def _adds(ids: Sequence[str], text: dict[str, Any]) -> Iterator[Add]:
-    fields = _fields(text, len(ids))
-    for name, length in NAMED.items():
-        pairs = zip(fields[name], ids, strict=True)
-        fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
-    columns = [fields[name] for name in NAMES]
-    if not text["rare"]:
-        return map(Add, ids, *columns)
-    rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
-    return (Add(*row, **_RARE.attributes(rare)) if rare else Add(*row) for row, rare in rows)
 
 
 def _code(values: list[Any], row: Field) -> list[Any]:

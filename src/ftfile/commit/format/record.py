@@ -10,28 +10,13 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.commit.format import layout
+from ftfile.commit.format import layout, model
 from ftfile.commit.format.fields import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
-from ftfile.commit.format.model import (
-    Add,
-    AssemblyJob,
-    Fingerprint,
-    JobAuthor,
-    MaintenanceAuthor,
-    Origin,
-    Record,
-    Remove,
-    SourceRange,
-    StreamAuthor,
-    Transaction,
-)
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ftfile.commit.format.model import Author
 
 __all__ = (
     "ADD",
@@ -61,24 +46,24 @@ IS_SEALED = (
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
-def _author_to_json(author: Author) -> dict[str, Any]:
+def _author_to_json(author: model.Author) -> dict[str, Any]:
     kind, fields = next(item for item in AUTHORS.items() if item[1].make is type(author))
     return {"kind": kind} | fields.to_json(author)
 
 
-def _author_from_json(text: dict[str, Any]) -> Author:
-    author: Author = AUTHORS[text["kind"]].from_json(text)
+def _author_from_json(text: dict[str, Any]) -> model.Author:
+    author: model.Author = AUTHORS[text["kind"]].from_json(text)
     return author
 
 
 ORIGIN = Fields(
-    Origin,
+    model.Origin,
     Field("queryId", "query_id", TEXT),
     Field("firstBatch", "first_batch", NUMBER),
     Field("lastBatch", "last_batch", NUMBER),
 )
 SEGMENT_RANGE = Fields(
-    SourceRange,
+    model.SourceRange,
     Field("segmentId", "add_id", TEXT),
     Field("unit", "unit", TEXT),
     Field("start", "start", NUMBER),
@@ -86,7 +71,7 @@ SEGMENT_RANGE = Fields(
 )
 # In the order of the constructor of `Add`, which documents of adds rely on.
 ADD = Fields(
-    Add,
+    model.Add,
     Field("id", "id", TEXT),
     Field("kind", "kind", TEXT),
     Field("path", "path", TEXT),
@@ -106,7 +91,7 @@ ADD = Fields(
     Field("rollingStats", "rolling_stats", OBJECT, is_rare=True),
 )
 REMOVE = Fields(
-    Remove,
+    model.Remove,
     Field("id", "id", TEXT),
     Field("kind", "kind", TEXT),
     Field("finalPath", "final_path", TEXT),
@@ -114,7 +99,7 @@ REMOVE = Fields(
     Field("checksum", "checksum", TEXT),
 )
 ASSEMBLY_JOB = Fields(
-    AssemblyJob,
+    model.AssemblyJob,
     Field("id", "id", TEXT),
     many("inputs", "inputs", ADD),
     Field("reason", "reason", TEXT),
@@ -122,27 +107,31 @@ ASSEMBLY_JOB = Fields(
     Field("plan", "payload"),
 )
 FINGERPRINT = Fields(
-    Fingerprint,
+    model.Fingerprint,
     Field("kind", "kind", TEXT),
     Field("digest", "digest", TEXT),
     Field("coversContent", "covers_content", FLAG),
 )
-TRANSACTION = Fields(Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER))
+TRANSACTION = Fields(model.Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER))
 # By `kind`.
 AUTHORS: dict[str, Fields[Any]] = {
     "stream": Fields(
-        StreamAuthor,
+        model.StreamAuthor,
         Field("queryId", "query_id", TEXT),
         Field("runId", "run_id", TEXT),
         Field("batchId", "batch_id", NUMBER),
         Field("offsetsHash", "offsets_hash", TEXT),
         Field("offsets", "offsets"),
     ),
-    "batchWrite": Fields(JobAuthor, Field("jobId", "job_id", TEXT), one("transaction", "transaction", TRANSACTION)),
-    "maintenance": Fields(MaintenanceAuthor, Field("operation", "operation", TEXT), Field("jobId", "job_id", TEXT)),
+    "batchWrite": Fields(
+        model.JobAuthor, Field("jobId", "job_id", TEXT), one("transaction", "transaction", TRANSACTION)
+    ),
+    "maintenance": Fields(
+        model.MaintenanceAuthor, Field("operation", "operation", TEXT), Field("jobId", "job_id", TEXT)
+    ),
 }
 HEADER = Fields(
-    Record,
+    model.Record,
     Field("version", "version", NUMBER),
     Field("nonce", "nonce", TEXT),
     Field("timeMs", "time_ms", NUMBER),
@@ -162,7 +151,7 @@ HEADER = Fields(
     Field("tables", "tables", OBJECT),
 )
 CHANGES = Fields(
-    Record,
+    model.Record,
     many("adds", "adds", ADD),
     many("removes", "removes", REMOVE),
     many("deadLetters", "dead_letters", ADD),
@@ -177,7 +166,7 @@ class EncodedRecord(NamedTuple):
     companion: bytes | None
 
 
-def encode_record(record: Record, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
+def encode_record(record: model.Record, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
     """Return the bytes of a record; changes of `companion_from` bytes or more go to the companion."""
     header, changes = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record), compact_json(CHANGES.to_json(record))
     if len(changes) < companion_from:
@@ -188,7 +177,7 @@ def encode_record(record: Record, companion_from: int = COMPANION_FROM_BYTES) ->
     return EncodedRecord(to_checked_text([compact_json(header)]), content)
 
 
-def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
+def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> model.Record:
     """Return the record; `read_companion` is called at most once, with the companion's path."""
     lines = from_checked_text(content, path)
     try:
@@ -196,7 +185,7 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         check_format(header, "ftfileRecord", RECORD_FORMAT, path)
         companion = header.get("companion")
         changes = json.loads(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
-        return Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
+        return model.Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
     except UNREADABLE as error:
         raise CorruptData(path, "a record of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 

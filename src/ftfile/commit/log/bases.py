@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import create_file, delete_file, list_or_empty
+from ftfile.commit.files import delete_file, list_or_empty, write_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import adds_from_json, adds_to_json
 from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
@@ -113,7 +113,7 @@ BASE = Fields(
         "segments",
         OBJECT,
         lambda segments: adds_to_json(segments.values()),
-        lambda text: SharedMap({add.id: add for add in adds_from_json(text)}),
+        lambda text: SharedMap({add.id: add for add in adds_from_json(text["id"], text)}),
     ),
     many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
     _versions("removedParts", "removed"),
@@ -200,7 +200,7 @@ def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collecti
     """
     name = layout.BaseName(state.version, ids.unique()[:16])
     content = encode_base(state)
-    create_file(fs, layout.base_path(name), content)
+    write_file(fs, fs.create_exclusive, layout.base_path(name), content)
     older = {name for name in list_bases(fs) if name.version <= state.version}
     for old in older - set(sorted(older - set(useless))[-BASES_KEPT:]):
         delete_file(fs, layout.base_path(old))

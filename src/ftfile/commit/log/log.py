@@ -39,12 +39,6 @@ class RecentRecords:
     failures: int = 0  # how often in turn no range could be made of them
     paused_to: int = -1  # the version before which that is not tried again
 
-    def append(self, record: Record, size_bytes: int) -> None:
-        """Remember the next record."""
-        if self.is_kept:
-            self.records[record.version] = record
-            self.size_bytes += size_bytes
-
     def clear(self) -> None:
         """Forget all records: ranges stand for them, or they may not be part of the log."""
         self.records = {}
@@ -150,7 +144,9 @@ class CommitLog(Records):
 
     def _note(self, record: Record, size_bytes: int) -> None:
         self.delta_bytes += size_bytes + RECORD_COST_BYTES
-        self.recent.append(record, size_bytes)
+        if self.recent.is_kept:
+            self.recent.records[record.version] = record
+            self.recent.size_bytes += size_bytes
 
     def create(self, record: Record) -> LogState | None:
         """Create the record and return the state that includes it; None when its version is another's.

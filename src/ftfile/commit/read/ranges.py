@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import create_file, delete_file, list_or_empty
+from ftfile.commit.files import delete_file, list_or_empty, write_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.layout import RangeName
 from ftfile.commit.format.range import decode_range, encode_range
@@ -93,7 +93,7 @@ def read_range(fs: FileSystem, name: RangeName, *, ended: bool | None) -> Range:
 def write_range(fs: FileSystem, ids: IdSource, content: Range) -> RangeName:
     """Write a range and return its name."""
     name = RangeName(content.first, content.last, ids.unique()[:16])
-    create_file(fs, layout.range_path(name), encode_range(content))
+    write_file(fs, fs.create_exclusive, layout.range_path(name), encode_range(content))
     return name
 
 

@@ -229,21 +229,17 @@ def open_with_keys(
     if seal is None and key_provider is None:
         return fs
     told = seal.key_provider if seal is not None else None
-    reference = key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
-    keys = Keys.from_reference(reference) if reference else _keys_as_told(url, told)
-    if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:
-        fs = open_filesystem(url, context, dict((*settings, OWNER_ONLY)))
-    return SealedFileSystem(fs, keys)
-
-
-def _keys_as_told(url: str, told: str | None) -> Keys:
     keys = Keys(told).as_told_by(parse(url).path) if told is not None else None
+    if reference := key_provider or os.environ.get(KEY_PROVIDER_VARIABLE):
+        keys = Keys.from_reference(reference)
     if keys is None:
         raise ConfigError(
             f"{url!r} is encrypted, and where its keys are must be said: by the option keyProvider, the argument "
             f"key_provider, or the environment variable {KEY_PROVIDER_VARIABLE}, as in file:/etc/ftfile/keys"
         )
-    return keys
+    if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:
+        fs = open_filesystem(url, context, dict((*settings, OWNER_ONLY)))
+    return SealedFileSystem(fs, keys)
 
 
 def _is_sealed(path: str) -> bool:
