@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import check_staged
-from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.checks import FinalPaths, check_staged
 from ftfile.commit.format.model import Body, Record
 from ftfile.commit.policy import Policy, lineage_start
 from ftfile.commit.post_commit import post_commit

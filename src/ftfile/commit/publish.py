@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import StreamAuthor
 from ftfile.commit.log.hints import PublishedHint, read_published, write_published
-from ftfile.commit.moving import clear_stage, place, retire, sync_names
+from ftfile.commit.places import clear_stage, place, retire, sync_names
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished
 from ftfile.core.logs import get_logger

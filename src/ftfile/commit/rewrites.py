@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import check_file, find_files
-from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.checks import FinalPaths, check_file, find_files
 from ftfile.commit.format.model import Remove
 from ftfile.core.errors import ConfigError, CorruptData, NameCollision, StaleFiles
 from ftfile.core.logs import get_logger

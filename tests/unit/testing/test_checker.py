@@ -22,7 +22,7 @@ from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.moving import place
+from ftfile.commit.places import place
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import write_range
 from ftfile.core.checksum import checksum

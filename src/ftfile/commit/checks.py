@@ -1,4 +1,4 @@
-"""Final paths, checked before a record is created: whatever is recorded can be published.
+"""Staged files and final paths, checked before a record is created: whatever is recorded can be published.
 
 A path is free if the store keeps it, no file is where it needs a directory, and no other part has it. Names that lack
 what is unique about their part may repeat: they are compared with all live parts and looked up in the store.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import stat_or_none
+from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
+from ftfile.commit.log.times import time_text
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import ConfigError, NameCollision
+from ftfile.core.errors import ConfigError, CorruptData, NameCollision, StaleFiles
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.paths import shape_fault
 
@@ -23,12 +24,57 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog, KnownPaths
     from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileInfo
+    from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("FOLLOWED_MAX", "FinalPaths", "live_names")
+__all__ = ("FOLLOWED_MAX", "FinalPaths", "check_file", "check_staged", "find_files", "live_names")
 
 # Records that are read one by one for the names of live parts; of more, a snapshot costs less.
 FOLLOWED_MAX = 256
+_ADVICE = (
+    "The attempt that wrote it failed, the file was changed, or its host wrote to a disk of its own: start the query "
+    "again, with a path that all hosts share"
+)
+
+
+def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
+    """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable."""
+    adds = tuple(adds)
+    found = find_files(fs, adds)
+    for add in adds:
+        check_file(add, found.get(add.path), horizon_ms)
+    if fs.capabilities.directory_sync:
+        directories = {layout.parent(add.path) for add in adds}
+        chain = {above for directory in directories for above in layout.ancestors(directory)}
+        for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
+            fs.sync_directory(directory)
+
+
+def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
+    """Return the files of the adds that exist, by path; also others of the stage."""
+    paths = [add.path for add in adds]
+    directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
+    # Directories of data are never listed: they grow.
+    direct = parallel(fs, lambda path: stat_or_none(fs, path), [path for path in paths if not layout.is_staged(path)])
+    listed = [info for directory in directories for info in list_or_empty(fs, directory)]
+    return {info.path: info for info in (*listed, *direct) if info is not None}
+
+
+def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
+    """Check the file of one add: CorruptData for another length, StaleFiles if vacuum may delete it at any moment."""
+    end = add.offset + add.length
+    expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"
+    if info is None:
+        raise CorruptData(add.path, expected, "no such file", _ADVICE)
+    if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
+        raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
+    if info.modified_ms <= horizon_ms:
+        raise StaleFiles(
+            f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
+            f"unrecorded that was written up to {time_text(horizon_ms)}. Either the batch took longer than the "
+            "vacuum's retention: start the query again, and vacuum with a longer retention. Or the store's clock was "
+            "ahead when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes "
+            "it back"
+        )
 
 
 class FinalPaths:
