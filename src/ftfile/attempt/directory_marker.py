@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 __all__ = ("DirectoryMarker", "check_marker", "read_marker", "write_marker")
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryMarker:
+class DirectoryMarker(NamedTuple):
     """The marker of a directory."""
 
     id: str  # random, written once; a copy of the directory has it, too

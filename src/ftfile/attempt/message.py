@@ -32,19 +32,11 @@ class StagedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedSegment:
-    """Rows of one bucket in a complete, durable spool."""
+class StagedSegment(StagedPart):
+    """Rows of one bucket in a complete, durable spool, as of a part in a file of its own."""
 
-    id: str  # unique for ever
-    path: str  # of the spool, relative to the directory
-    offset: int  # first byte in the spool
-    length: int  # bytes on storage
-    logical_length: int  # bytes before the filters
-    checksum: str
-    rows: int
-    bucket: str
-    rolling_stats: dict[str, Any]  # see `sink.rolling.groups`
-    filters: tuple[str, ...] = ()  # names, in the order in which they were applied
+    offset: int = 0  # first byte in the spool
+    rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `sink.rolling.groups`
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import ConfigError, NotFound, StorageError
 from ftfile.core.logs import get_logger
@@ -19,8 +18,7 @@ __all__ = ("BatchOffsets", "read_offsets", "read_query_id")
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOffsets:
+class BatchOffsets(NamedTuple):
     """Spark's `offsets/N` file: a hash of all of it, and each source's offset."""
 
     hash: str

@@ -119,10 +119,6 @@ def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False
     Another program's file may have the final name of a removed part: a part of another length is looked for elsewhere,
     too. `opener` raises NotFound to have the next place tried. If the add `is_old`, a later version may have removed
     it, and it is looked for among retired parts first, since a file of its name and length may be another.
-
-    Raises:
-        CorruptData: it is nowhere.
-        NotFound: a file of another length, the only one there was, goes meanwhile.
     """
     other: str | None = None
     final: list[str] = [add.final_path] if add.final_path is not None else []

@@ -32,8 +32,6 @@ __all__ = ("Committed", "Prepare", "catch_up", "commit", "record_of")
 # tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
 
-_SAID = tuple(each.name for each in fields(Body))
-
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -99,7 +97,7 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
-    said = {name: getattr(body, name) for name in _SAID}
+    said = {each.name: getattr(body, each.name) for each in fields(Body)}
     said["assembly_jobs"] = head.jobs_left(body.removes) if body.assembly_jobs is None else body.assembly_jobs
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)

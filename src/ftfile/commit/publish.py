@@ -43,11 +43,10 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of a record that could not be published."""
+    """Adds of a record that could not be published."""
 
-    version: int
-    query_id: str | None
-    add_ids: frozenset[str]
+    entry: Unpublished
+    adds: Sequence[Add]
     error: FtfileError
 
 
@@ -68,7 +67,7 @@ def roll_forward(
     if not head.unpublished:
         return []
     problems = []
-    done = {problem.version for problem in tried}
+    done = {problem.entry.version for problem in tried}
     while waiting := head.unpublished.keys() - done:
         version = min(waiting)
         done.add(version)
@@ -97,16 +96,17 @@ def skip_published(log: CommitLog, head: LogState) -> None:
 def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
     """Raise the first problem of the author's own query, or of the version just created; warn of all others."""
     for problem in problems:
-        if problem.version == version or _is_own(problem, author):
+        at = problem.entry.version
+        if at == version or _is_own(problem.entry, author):
             raise problem.error
-        _log.warning("version %d, of another writer, is not wholly published: %s", problem.version, problem.error)
+        _log.warning("version %d, of another writer, is not wholly published: %s", at, problem.error)
 
 
 def require_removed_published(problems: Sequence[Problem], record: Record) -> None:
     """Refuse a record that removes what is not published yet: publishing it later would bring it back."""
     removed = {remove.id for remove in record.removes}
     for problem in problems:
-        if problem.add_ids & removed:
+        if any(add.id in removed for add in problem.adds):
             raise problem.error
 
 
@@ -127,16 +127,13 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool
     try:
         missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True)
     except FtfileError as error:
-        return _problem(entry, _as_committed(entry, error), entry.adds)
+        return Problem(entry, entry.adds, _as_committed(entry, error))
     clear_stage(log.fs, entry)
-    return _problem(entry, _missing_error(entry, missing), missing) if missing else None
+    return Problem(entry, missing, _missing_error(entry, missing)) if missing else None
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
-    """Return the adds that no later record removed: read the log again before calling one missing.
-
-    An add of a version older than the state knows counts as removed.
-    """
+    """Return the adds that no later record removed, by reading the log again; too old ones count as removed."""
     if not adds:
         return []
     head = log.read_on(durable=True)
@@ -144,10 +141,7 @@ def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[A
 
 
 def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:
-    """Return the live parts that are nowhere; a NameCollision says that another file has the name of a live part.
-
-    Dead letters may be deleted, and a removed part has no name any more.
-    """
+    """Return the live parts that are nowhere; dead letters may be deleted, and removed parts have no name any more."""
     letters = {add.id for add, _ in unplaced if layout.is_dead_letters(add.final_path or "")}
     if any(error is not None for _, error in unplaced):
         live = snapshot_at(log, log.read_on(durable=True)).adds
@@ -177,9 +171,5 @@ def _missing_error(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
     )
 
 
-def _is_own(thing: Unpublished | Problem, author: Author) -> bool:
-    return isinstance(author, StreamAuthor) and thing.query_id == author.query_id
-
-
-def _problem(entry: Unpublished, error: FtfileError, adds: Sequence[Add]) -> Problem:
-    return Problem(entry.version, entry.query_id, frozenset(add.id for add in adds), error)
+def _is_own(entry: Unpublished, author: Author) -> bool:
+    return isinstance(author, StreamAuthor) and entry.query_id == author.query_id

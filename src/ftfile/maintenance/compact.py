@@ -95,7 +95,7 @@ def compact(
         head, problems = catch_up(log, author)
         snapshot = snapshot_at(log, head)
         chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
-        stuck = {add_id for problem in problems for add_id in problem.add_ids}
+        stuck = {add.id for problem in problems for add in problem.adds}
         plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
         merger = Merger(log.fs, author.job_id, snapshot)
         rewrites = merger.merge_all(plan)

@@ -35,6 +35,7 @@ class FilteredFile:
     """
 
     def __init__(self, target: ByteWriter, chain: Chain, identity: str) -> None:
+        self.position = 0  # of plain bytes
         self._target = target
         self._chain = chain
         self._start = target.position
@@ -43,14 +44,8 @@ class FilteredFile:
         self._sealed_bytes = 0  # taken by the envelope
         self._held_bytes = 0  # and not come out of it, where nothing better is known
         self._open = bytearray()  # of the next frame
-        self._plain_bytes = 0
         self._framed_plain_bytes = 0
         self._framed_bytes = 0
-
-    @property
-    def position(self) -> int:
-        """Return the number of plain bytes written."""
-        return self._plain_bytes
 
     @property
     def buffered_bytes(self) -> int:
@@ -91,7 +86,7 @@ class FilteredFile:
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append plain bytes and return how many they are."""
         view = memoryview(data).cast("B")
-        self._plain_bytes += view.nbytes
+        self.position += view.nbytes
         if not self._frame_bytes:
             self._append(view)
             return view.nbytes
@@ -111,7 +106,7 @@ class FilteredFile:
         """Append whole frames of other files of this chain, with that many plain bytes in them."""
         self.flush()
         self._append(frames)
-        self._plain_bytes += plain_bytes
+        self.position += plain_bytes
         self._count(plain_bytes, len(frames))
 
     def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
@@ -119,7 +114,7 @@ class FilteredFile:
         self.flush()
         before = self._target.position
         append()
-        self._plain_bytes += plain_bytes
+        self.position += plain_bytes
         self._count(plain_bytes, self._target.position - before)
 
     def flush(self) -> None:

@@ -63,10 +63,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A live add that a record ends.
-
-    Length and checksum tell a part from another file of its name.
-    """
+    """A live add that a record ends; length and checksum tell a part from another file of its name."""
 
     id: str
     kind: Literal["part", "segment"]

@@ -49,11 +49,8 @@ class Fold:
         self._definitions, self._removed_since = state.definitions, state.removed_since
         self._tables = TablesDraft(state.tables)
         self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
-        self._segments, self._removed, self._reserved = (
-            state.segments.draft(),
-            state.removed.draft(),
-            state.reserved.draft(),
-        )
+        self._removed, self._reserved = state.removed.draft(), state.reserved.draft()
+        self._segments = state.segments.draft()
         self._segment_changes = deque(state.segment_changes, RECENT_CHANGES)
         self._recent = deque(state.recent, RECENT_RECORDS)
         self._unpublished = dict(state.unpublished)
@@ -83,10 +80,7 @@ class Fold:
         )
 
     def apply(self, record: Record) -> None:
-        """Apply the next record.
-
-        CorruptData, and no change, if it is not the next, ends an add twice, or repeats a batch or transaction.
-        """
+        """Apply the next record; CorruptData, and no change, if the log could not be read with it."""
         self._check(record)
         self.version, self.nonce = record.version, record.nonce
         self._recent.append((record.version, record.nonce))
@@ -124,9 +118,8 @@ class Fold:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
         if record.previous_nonce not in {None, self.nonce}:
             expected = f"the record that follows version {self.version}, {self.nonce!r}"
-            raise CorruptData(
-                path, expected, f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
-            )
+            found = f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
+            raise CorruptData(path, expected, found)
         ended = [remove.id for remove in record.removes if self._has_ended(remove)]
         if ended:
             raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.commit.files import write_file
 from ftfile.commit.format import layout
@@ -20,8 +19,7 @@ __all__ = ("PublishedHint", "read_published", "store_now_ms", "write_published")
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedHint:
+class PublishedHint(NamedTuple):
     """Everything up to and including the record (version, nonce) is published, names synced."""
 
     version: int

@@ -39,17 +39,15 @@ def version_at(log: CommitLog, time: datetime) -> int:
     if at >= 0 and created_ms(log, versions[at]) is not None:
         return versions[at]
     oldest = bisect_left(versions, x=True, key=lambda version: created_ms(log, version) is not None)
-    found = (
-        f"version {versions[oldest]} of {time_text(created_ms(log, versions[oldest]))}" if versions[oldest:] else "none"
-    )
+    kept = versions[oldest:]
+    found = f"version {kept[0]} of {time_text(created_ms(log, kept[0]))}" if kept else "none"
     raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
 
 
 def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:
     """Return the newest version that, with all kept ones before it, was created at a time or before; or None.
 
-    Times are the store's. A record of the future was created while its clock was ahead, and before those that follow
-    it.
+    A record of the future was created while the store's clock was ahead, and before those that follow it.
     """
     names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
     created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}

@@ -140,8 +140,7 @@ def _mergeable(chosen: Sequence[RangeName], found: Mapping[RangeName, int], new:
     left = list(chosen)
     while len(left) >= MERGED_AT_ONCE - 1:
         left, group = left[: 1 - MERGED_AT_ONCE], left[1 - MERGED_AT_ONCE :]
-        firsts = [name.first for name in group[1:]] + [first]
-        joined = all(name.last + 1 == after for name, after in zip(group, firsts, strict=True))
+        joined = is_joined(group) and group[-1].last + 1 == first
         total = size_bytes + sum(found[name] for name in group)
         if not joined or any(found[name] > ALIKE * size_bytes for name in group) or total > MERGED_BYTES:
             break

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ("Snapshot", "added_by", "read_records", "snapshot_at", "take_snapshot")
 
 TRIES, ADDED_TRIES = 100, 5
+_ADVICE = "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
 
 _log = get_logger(__name__)
 
@@ -261,10 +262,7 @@ class _Builder:
         found = sum(block.without(self._removed) for block in self._blocks)
         if found != len(self._removed):
             told = f"{len(self._removed) - found} others"
-            advice = (
-                "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
-            )
-            raise CorruptData(layout.RANGES, "removes of live adds", told, advice)
+            raise CorruptData(layout.RANGES, "removes of live adds", told, _ADVICE)
         adds = _AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
@@ -324,6 +322,5 @@ class _Builder:
 
 
 def _missing(version: int) -> CorruptData:
-    return CorruptData(
-        layout.record_path(version), "a record, or a range that stands for it", "neither", "Restore it from a copy"
-    )
+    path = layout.record_path(version)
+    return CorruptData(path, "a record, or a range that stands for it", "neither", "Restore it from a copy")
