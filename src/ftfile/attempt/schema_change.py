@@ -1,4 +1,4 @@
-"""May rows of this schema follow the rows that are recorded? Columns match by name."""
+"""Changes of the schema of rows from batch to batch. Columns match by name."""
 
 from __future__ import annotations
 

@@ -80,10 +80,6 @@ class StagedFile:
             self._stream.hsync()
         self._stream.close()
 
-    def close(self) -> None:
-        """End it without making anything durable."""
-        self._stream.close()
-
     def abort(self) -> None:
         """Discard it."""
         self._stream.abort()
@@ -252,12 +248,12 @@ class Stage:
 
     def read_back(self, file: StagedFile) -> InputFile:
         """Close a file that nobody else will read, and open it for reading."""
-        file.close()
+        file.end("none")
         self._mark_ended(file)
         return self.fs.open(file.path)
 
     def drop(self, file: StagedFile) -> None:
-        """Remove one file, as far as that can be done."""
+        """Remove one file if possible."""
         if file in self._opened:
             self._opened.remove(file)
             file.abort()
@@ -266,7 +262,7 @@ class Stage:
             self._delete(file.path)
 
     def discard(self) -> None:
-        """Remove what this attempt wrote, as far as that can be done; nobody ever refers to it."""
+        """Remove the files of this attempt if possible; nobody refers to them."""
         wait(self._closing)
         self._closing.clear()
         for file in self._opened:

@@ -1,4 +1,4 @@
-"""Files that may be missing, and files below `_ftfile` whose directory may be: a copy may leave out empty ones."""
+"""Files that may be missing, as may their directories: a copy of a directory may leave out empty ones."""
 
 from __future__ import annotations
 

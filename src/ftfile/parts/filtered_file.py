@@ -77,7 +77,7 @@ class FilteredFile:
         return max(1, int((limit_bytes - self.size_bytes) / self._ratio))
 
     def reaches(self, limit_bytes: int) -> bool:
-        """Return True if the file is that long; where an estimate says so, the frame ends and tells."""
+        """Return True if the file is that long; if that is an estimate, end the frame and measure."""
         if self.size_bytes < limit_bytes:
             return False
         self.flush()

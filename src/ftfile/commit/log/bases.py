@@ -52,7 +52,7 @@ def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
 
 
 def _versions(name: str, attribute: str) -> Field:
-    return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(int, text)))
+    return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(text)))
 
 
 def _recent_from_json(text: list[list[Any]]) -> tuple[tuple[int, str], ...]:
@@ -63,14 +63,14 @@ def _recent_from_json(text: list[list[Any]]) -> tuple[tuple[int, str], ...]:
 
 def _tables_from_json(text: dict[str, dict[str, list[Any]]]) -> Tables:
     for table in text.values():
-        _checked(int, {key: set_ms for key, (set_ms, _) in table.items()})
+        _checked({key: set_ms for key, (set_ms, _) in table.items()})
     return {name: SharedMap(table) for name, table in text.items()}
 
 
-def _checked(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values; a ValueError says that one is of another type, which would make no sense later."""
-    if any(type(value) is not kind for value in values.values()):
-        raise ValueError(f"a value that is no {kind.__name__}")
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values; a ValueError says that one is no number, which would make no sense later."""
+    if any(type(value) is not int for value in values.values()):
+        raise ValueError("a value that is no int")
     return values
 
 
@@ -224,6 +224,6 @@ def decode_base(content: bytes, path: str) -> LogState:
 
 
 def list_bases(fs: FileSystem) -> list[layout.BaseName]:
-    """Return the bases there are, in any order."""
+    """Return the names of all bases, in any order."""
     names = (layout.parse_base_name(info.path) for info in list_or_empty(fs, layout.BASES))
     return [name for name in names if name is not None]

@@ -146,7 +146,7 @@ class Fold:
             self._removed_since = forgotten + 1
 
     def _apply_definitions(self, record: Record) -> None:
-        """Keep the definitions used last, and all that what is open refers to."""
+        """Keep the definitions used last, and all that queries and open segments refer to."""
         definitions = self._definitions | record.definitions
         used = (record.schema, record.encoding, record.settings, *(add.encoding for add in record.adds))
         for key in dict.fromkeys(used):

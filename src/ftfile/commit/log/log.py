@@ -202,7 +202,7 @@ class CommitLog(Records):
             self._durable_to = version
 
     def _is_part_of_the_log(self, record: Record) -> bool:
-        """Ask the bases: a slot at or before one of them may have been emptied, and our record in it be dead."""
+        """Return False if a base shows that our record is dead: the slot at or before it had been emptied."""
         newest = self.bases.newest()
         if newest is None or newest.version < record.version:
             return True

@@ -37,7 +37,7 @@ _log = get_logger(__name__)
 
 
 class Records:
-    """The records of a directory; the clock and the ids of its file system serve records, waits and names."""
+    """The records of a directory; times, waits and names come from the context of its file system."""
 
     def __init__(self, fs: FileSystem) -> None:
         self.fs = fs

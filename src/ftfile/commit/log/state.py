@@ -47,10 +47,10 @@ class QueryState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """The last write of one application: its number, the version of its record, and what it held. Never forgotten."""
+    """The last write of one application. Never forgotten."""
 
-    last: int
-    version: int
+    last: int  # the user's number of it
+    version: int  # of its record
     fingerprint: Fingerprint | None
 
 
@@ -84,7 +84,7 @@ class LogView:
     transactions: dict[str, int]
 
     def to_state(self) -> LogState:
-        """Return a state that answers `has` for streams and transactions, and nothing else, from here on."""
+        """Return a state that answers `has` for streams and transactions, and nothing else."""
         queries = {
             query_id: QueryState(last_batch, self.version, "", None, None, 0)
             for query_id, last_batch in self.last_batches.items()

@@ -81,7 +81,7 @@ class Seal:
 
 
 def identity_of_letters(fs: FileSystem, path: str) -> str:
-    """Return the identity of dead letters at their path; once published, no record has them to say it."""
+    """Return the identity of dead letters, made of their path: once they are published, no record names them."""
     identity = layout.storage_identity("deadLetters", path)
     return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
 
