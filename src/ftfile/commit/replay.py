@@ -51,7 +51,7 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
     if wanted is None or not head.has(author):
         return None
     owner, number = wanted
-    low, (last, high) = head.log_start, _last(head, author)
+    low, (last, high, _) = head.log_start, _last(head, author)
     # With one record for each number it is there; else halves are looked at.
     version = high - (last - number)
     while low <= high:
@@ -104,25 +104,22 @@ def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:
     return None
 
 
-def _last(head: LogState, author: Author) -> tuple[int, int]:
-    """Return the newest number of an author's query or application, and its version."""
+def _last(head: LogState, author: Author) -> tuple[int, int, Recorded]:
+    """Return the newest number of an author's query or application, its version, and its entry in the log."""
     if isinstance(author, StreamAuthor):
         query = head.queries[author.query_id]
-        return query.last_batch, query.version
+        return query.last_batch, query.version, (query.offsets_hash, query.fingerprint)
     assert isinstance(author, JobAuthor)
     assert author.transaction is not None, f"{author} is never found in a log"
     transaction = head.transactions[author.transaction.app_id]
-    return transaction.last, transaction.version
+    return transaction.last, transaction.version, (None, transaction.fingerprint)
 
 
 def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
     """Return the log's entry of a batch or transaction; None if its record is no longer kept."""
-    if isinstance(author, StreamAuthor) and author.batch_id == (query := head.queries[author.query_id]).last_batch:
-        return query.offsets_hash, query.fingerprint
-    if isinstance(author, JobAuthor) and author.transaction is not None:
-        last = head.transactions[author.transaction.app_id]
-        if author.transaction.version == last.last:
-            return None, last.fingerprint
+    numbered, (last, _, newest) = _numbered(author), _last(head, author)
+    if numbered is not None and numbered[1] == last:
+        return newest
     record = find_record(log, head, author)
     if record is None:
         return None
