@@ -63,14 +63,14 @@ def call_with_retries(
         FtfileError: the last one.
     """
     failures, began_s = 0, clock.monotonic_s()
-    helped = {Retry.AGAIN, Retry.LOOK} if is_repeatable else {Retry.AGAIN}
+    retried = {Retry.AGAIN, Retry.LOOK} if is_repeatable else {Retry.AGAIN}
     while True:
         try:
             return call()
         except FtfileError as error:
             failures += 1
             elapsed_s = clock.monotonic_s() - began_s
-            delay_s = policy.delay_after_s(failures, elapsed_s) if error.retry in helped else None
+            delay_s = policy.delay_after_s(failures, elapsed_s) if error.retry in retried else None
             if delay_s is None:
                 raise
             _log.warning("try %d failed, next in %.1f s: %s", failures, delay_s, error)
