@@ -128,8 +128,7 @@ def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False
             opened = opener(place)
         except NotFound:
             continue
-        length = len(opened) if isinstance(opened, bytes) else opened.size_bytes
-        if add.kind == "segment" or length == add.length:
+        if add.kind == "segment" or _length(opened) == add.length:
             return opened
         if isinstance(opened, InputFile):
             opened.close()
@@ -143,6 +142,10 @@ def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False
         "Of an old version, it was vacuumed, and a newer one can be read; or another program moved or deleted it: "
         "restore it from a copy",
     )
+
+
+def _length(opened: bytes | FileInfo | InputFile) -> int:
+    return len(opened) if isinstance(opened, bytes) else opened.size_bytes
 
 
 _Step = Literal["done", "nowhere", "foreign"]
