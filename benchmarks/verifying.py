@@ -75,7 +75,7 @@ def _write(path: Path, batches: int, files: int) -> None:
             (path / (add.final_path or "")).touch()
         author = StreamAuthor("query", "run", batch, f"{batch}", None)
         record = Record(batch, SYSTEM.ids.unique(), author, 0, adds=adds, tasks=2, previous_nonce=previous)
-        content = encode_record(record, layout.companion_path(batch, record.nonce)).content
+        content = encode_record(record).content
         (path / layout.record_path(batch)).write_bytes(content)
         previous = record.nonce
     merge_ranges(str(path))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
@@ -16,23 +15,17 @@ if TYPE_CHECKING:
 __all__ = ("DirectoryMarker", "check_marker", "read_marker", "write_marker")
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryMarker:
-    """The marker of a directory.
+class DirectoryMarker(NamedTuple):
+    """The marker of a directory."""
 
-    Attributes:
-        id: random, written into the directory once; a copy of the directory has it, too.
-        host: of the driver, for messages.
-    """
-
-    id: str
-    host: str
+    id: str  # random, written once; a copy of the directory has it, too
+    host: str  # of the driver, for messages
 
 
 def write_marker(fs: FileSystem) -> DirectoryMarker | None:
     """Return the directory's marker, written if it is missing; None where every host sees the same directory.
 
-    It is made before any task looks for it, so that no mount remembers that it was missing.
+    It is made before any task reads it, so that no mount remembers that it was missing.
     """
     marker = read_marker(fs)
     if marker is not None or not _may_differ(fs):
@@ -55,11 +48,7 @@ def read_marker(fs: FileSystem) -> DirectoryMarker | None:
 
 
 def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> None:
-    """Check that this process sees the directory with the marker; costs one small read.
-
-    Raises:
-        ConfigError: it sees another directory, or none.
-    """
+    """Raise a ConfigError unless this process sees the directory with the marker; costs one small read."""
     if marker is None:
         return
     try:

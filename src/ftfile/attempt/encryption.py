@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.sealed.filesystem import SealedFileSystem
-from ftfile.commit.sealed.opening import KEY_PROVIDER_VARIABLE
+from ftfile.commit.sealed.filesystem import KEY_PROVIDER_VARIABLE, SealedFileSystem
 from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.fs.registry import open_filesystem
@@ -26,24 +25,15 @@ __all__ = ("Encryption", "open_to_write")
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """How what is written is encrypted; holds no key.
+    """How what is written is encrypted; holds no key."""
 
-    Attributes:
-        kind: `aes-gcm` for an envelope around every file, `parquet` for one around all but parts.
-        key_id: of the key-encryption key.
-    """
-
-    kind: str
-    key_id: str
+    kind: str  # `aes-gcm` for an envelope around every file, `parquet` for one around all but parts
+    key_id: str  # of the key-encryption key
     keys: Keys
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
-        """Check the options, and that the key can be had here; None where nothing is to be encrypted.
-
-        Raises:
-            ConfigError: something is missing or contradicts something else, or there is no such key.
-        """
+        """Check the options, and that the key is available here; None where nothing is to be encrypted."""
         kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
         if key_id is not None:
             check_key_id(key_id)
@@ -70,11 +60,7 @@ class Encryption:
         return cls(kind, key.key_id, keys)
 
     def format_of(self, file_format: Format) -> Format:
-        """Return the format of parts.
-
-        Raises:
-            ConfigError: it does not encrypt by itself, and was asked to.
-        """
+        """Return the format of parts."""
         return file_format.encrypted(self.key_id, self.keys) if self.kind == "parquet" else file_format
 
     @property

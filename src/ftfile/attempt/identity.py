@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ftfile.commit.format.model import Origin
 
@@ -38,16 +39,12 @@ class JobIdentity:
     """One batch write: a random id, made on the driver."""
 
     job_id: str
+    batch_number: ClassVar[int] = 0  # a job has one batch
 
     @property
     def owner(self) -> str:
         """Return the name under which files are staged."""
         return self.job_id
-
-    @property
-    def batch_number(self) -> int:
-        """Return 0: a job has one batch."""
-        return 0
 
     @property
     def name_stem(self) -> str:

@@ -1,111 +1,100 @@
-"""The message of a task to the driver: data only, no handles."""
+"""The message of a task to the driver: data only, no handles; and its files as entries of the log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Origin
+from ftfile.commit.rewrites import Rewrite
 from ftfile.core.version import __version__
 
 if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
-    from ftfile.commit.format.model import Add, SourceRange
+    from ftfile.commit.format.model import SourceRange
 
-__all__ = ("Assembled", "StagedPart", "StagedSegment", "TaskCommit")
+__all__ = ("Assembled", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "rewrite_of")
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A complete, durable file that nobody sees yet.
+    """A complete, durable file that nobody sees yet."""
 
-    Attributes:
-        id: unique for ever.
-        path: relative to the directory.
-        length: bytes on storage, as the writer counted them.
-        logical_length: bytes before the filters.
-        filters: names, in the order in which they were applied.
-    """
-
-    id: str
-    path: str
-    length: int
-    logical_length: int
+    id: str  # unique for ever
+    path: str  # relative to the directory
+    length: int  # bytes on storage, as the writer counted them
+    logical_length: int  # bytes before the filters
     checksum: str
     rows: int
     bucket: str
-    filters: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()  # names, in the order in which they were applied
 
 
 @dataclass(frozen=True, slots=True)
-class StagedSegment:
-    """Rows of one bucket in a complete, durable spool.
+class StagedSegment(StagedPart):
+    """Rows of one bucket in a complete, durable spool, as of a part in a file of its own."""
 
-    Attributes:
-        id: unique for ever.
-        path: of the spool, relative to the directory.
-        offset: where the segment's data begins in it.
-        length: of the data.
-        logical_length: of the data before the filters.
-        rolling_stats: what rolling policies go by; see `sink.rolling.groups`.
-        filters: names, in the order in which they were applied.
-    """
-
-    id: str
-    path: str
-    offset: int
-    length: int
-    logical_length: int
-    checksum: str
-    rows: int
-    bucket: str
-    rolling_stats: dict[str, Any]
-    filters: tuple[str, ...] = ()
+    offset: int = 0  # first byte in the spool
+    rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `sink.rolling.groups`
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The result of a due job in a task.
+    """The result of an assembly job in a task."""
 
-    Attributes:
-        job: its id.
-        inputs: the segments that are used up by it, wholly or in part.
-        parts: made of them, each with the ranges it took.
-        rests: what is left of the inputs: later ranges of the same spools.
-        read_version: the version at which the inputs were live.
-        reason: why the parts ended.
-    """
-
-    job: str
-    reason: str
-    inputs: tuple[Add, ...]
-    parts: tuple[tuple[StagedPart, tuple[SourceRange, ...]], ...]
-    rests: tuple[Add, ...]
-    read_version: int
+    job: str  # its id
+    reason: str  # why the parts ended
+    inputs: tuple[Add, ...]  # used up, wholly or in part
+    parts: tuple[tuple[StagedPart, tuple[SourceRange, ...]], ...]  # made of the inputs, each with the ranges it took
+    rests: tuple[Add, ...]  # what is left of the inputs: later ranges of the same spools
+    read_version: int  # at which the inputs were live
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCommit:
-    """The result of one attempt.
-
-    Attributes:
-        dead_letters: records that could not be written.
-        found_committed: the batch was in the log already; nothing was written.
-        segments: rows that stay in open parts.
-        assembled: due jobs that this attempt did beside its own rows.
-        failed: ids of due jobs that it could not do, and of segments that it had to leave out of parts.
-        fingerprint: of the rows of this task, to be merged.
-        planned_ms: the driver's clock when the batch was planned.
-        writer_version: of the ftfile that ran in the executor.
-    """
+    """The result of one attempt."""
 
     identity: TaskIdentity
     parts: tuple[StagedPart, ...]
-    fingerprint: dict[str, Any]
-    segments: tuple[StagedSegment, ...] = ()
-    assembled: tuple[Assembled, ...] = ()
-    failed: tuple[str, ...] = ()
-    dead_letters: tuple[StagedPart, ...] = ()
-    found_committed: bool = False
-    planned_ms: int = 0
+    fingerprint: dict[str, Any]  # of the rows of this task
+    segments: tuple[StagedSegment, ...] = ()  # rows that stay in open parts
+    assembled: tuple[Assembled, ...] = ()  # jobs that it did beside its own rows
+    failed: tuple[str, ...] = ()  # ids of failed jobs, and of segments left out of parts
+    dead_letters: tuple[StagedPart, ...] = ()  # records that could not be written
+    found_committed: bool = False  # the batch was in the log; nothing was written
+    planned_ms: int = 0  # the driver's clock when the batch was planned
     metrics: dict[str, float] = field(default_factory=dict)
-    writer_version: str = __version__
+    writer_version: str = __version__  # of the ftfile that ran in the executor
+
+
+def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[SourceRange, ...] = ()) -> Add:
+    """Return a part as the log has it, but for its name, which only one that was never staged has already."""
+    return Add(
+        id=part.id,
+        kind="part",
+        path=part.path,
+        final_path=None if layout.is_staged(part.path) else part.path,
+        length=part.length,
+        logical_length=part.logical_length,
+        checksum=part.checksum,
+        rows=part.rows,
+        bucket=part.bucket,
+        encoding=encoding,
+        origin=origin,
+        filters=part.filters,
+        ranges=ranges,
+    )
+
+
+def rewrite_of(assembled: Assembled) -> Rewrite:
+    """Return the replacement of segments by the parts made of them, and by what is left of them."""
+    segments = assembled.inputs
+    by_id = {segment.id: segment for segment in segments}
+    parts = []
+    for part, ranges in assembled.parts:
+        origins = [by_id[each.add_id].origin for each in ranges]
+        first, last = min(each.first_batch for each in origins), max(each.last_batch for each in origins)
+        origin = Origin(segments[0].origin.query_id, first, last)
+        parts.append(add_of(part, segments[0].encoding, origin, ranges))
+    return Rewrite(segments, (*parts, *assembled.rests), assembled.read_version, assembled.reason)

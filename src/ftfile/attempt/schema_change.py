@@ -1,4 +1,4 @@
-"""May rows of this schema follow the rows that are recorded? Columns match by name."""
+"""Changes of the schema of rows from batch to batch. Columns match by name."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ _WIDER = {
 
 
 def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen", "any"]) -> None:
-    """Compare Spark schemas in their JSON form; nullability, metadata and order of columns do not matter.
-
-    Raises:
-        SchemaError: names every column that differs in a way that the policy does not take.
-    """
+    """Compare Spark schemas as JSON by the names of columns; a SchemaError names those that differ too much."""
     if recorded == new or policy == "any":
         return
     before = {field.name: field.type for field in arrow_schema(recorded)}

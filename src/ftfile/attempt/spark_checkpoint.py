@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import ConfigError, NotFound, StorageError
 from ftfile.core.logs import get_logger
@@ -19,8 +18,7 @@ __all__ = ("BatchOffsets", "read_offsets", "read_query_id")
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOffsets:
+class BatchOffsets(NamedTuple):
     """Spark's `offsets/N` file: a hash of all of it, and each source's offset."""
 
     hash: str
@@ -28,7 +26,7 @@ class BatchOffsets:
 
 
 def read_query_id(checkpoint: str | None, context: Context) -> str | None:
-    """Return the id in the checkpoint's `metadata` file, or None when there is none (yet) or it cannot be read."""
+    """Return the id in the checkpoint's `metadata` file, or None if it is missing or cannot be read."""
     content = _read(checkpoint, "metadata", context)
     if content is None:
         return None
@@ -39,7 +37,7 @@ def read_query_id(checkpoint: str | None, context: Context) -> str | None:
 
 
 def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> BatchOffsets | None:
-    """Return the offsets of a batch, or None when the checkpoint is not known or cannot be read here.
+    """Return the offsets of a batch, or None if the checkpoint is unknown or cannot be read here.
 
     The file is a version line, a line of batch metadata with its time, and one line per source. The hash covers the
     whole file: a file source's offset alone is equal for other data.

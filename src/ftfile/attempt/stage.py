@@ -7,11 +7,10 @@ from collections import deque
 from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.durability import durability_of
 from ftfile.attempt.message import StagedPart
 from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32
-from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.encoding.api import LineFormat
 from ftfile.fs.api import copy_range
@@ -28,14 +27,20 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.encoding.api import Encoder, Format
     from ftfile.filters.chain import Chain
-    from ftfile.fs.api import Durability, FileSystem, InputFile, OutputStream
+    from ftfile.fs.api import Capabilities, Durability, FileSystem, InputFile, OutputStream
 
     FinalPath: TypeAlias = Callable[[str, str], str]
 
-__all__ = ("OpenPart", "Stage", "StagedFile")
+__all__ = ("OpenPart", "Stage", "StagedFile", "durability_of")
 
 CREATE_TRIES = 4
 CLOSERS_MAX = 16
+# In the order of strength.
+_MEANINGS: dict[Durability, str] = {
+    "none": "keeps nothing once the process ends",
+    "close": "makes files durable when they are closed, and not before",
+    "hsync": "syncs",
+}
 
 _log = get_logger(__name__)
 
@@ -45,13 +50,9 @@ class StagedFile:
 
     def __init__(self, file_id: str, stream: OutputStream) -> None:
         self.id = file_id
+        self.path = stream.path
         self._stream = stream
         self._crc = Crc32()
-
-    @property
-    def path(self) -> str:
-        """Return where it is staged."""
-        return self._stream.path
 
     @property
     def position(self) -> int:
@@ -69,7 +70,7 @@ class StagedFile:
         return self._stream.write(data)
 
     def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
-        """Append a range of another file, whose checksum is known; see `CopyingStream.copy_from`."""
+        """Append a range of another file, whose checksum is known."""
         copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 
@@ -77,10 +78,6 @@ class StagedFile:
         """Make the content durable, as far as it is asked for; the driver makes the name so."""
         if durability == "hsync":
             self._stream.hsync()
-        self._stream.close()
-
-    def close(self) -> None:
-        """End it without making anything durable."""
         self._stream.close()
 
     def abort(self) -> None:
@@ -164,31 +161,20 @@ class OpenPart:
 class Stage:
     """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
 
-    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them.
-
-    Args:
-        fs: rooted at the directory; its ids name the files.
-        identity: of the attempt.
-        durability: as it was asked for; see `durability_of`.
-        final_path: the final path of a part in a bucket with a file id, where parts are written there; None to stage.
-
-    Raises:
-        ConfigError: the store has less.
+    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them. Where parts
+    are written under their final names, `final_path` makes one of a bucket and a file id.
     """
 
     def __init__(
-        self,
-        fs: FileSystem,
-        identity: TaskIdentity,
-        durability: str = "auto",
-        final_path: FinalPath | None = None,
+        self, fs: FileSystem, identity: TaskIdentity, durability: str = "auto", final_path: FinalPath | None = None
     ) -> None:
         self.fs = fs
+        self.file_bytes = fs.capabilities.stream_bytes  # of memory, for each open file
         self._final_path = final_path
-        self._identity = identity
         self.owner = identity.writer.owner
         self.partition = identity.partition
-        self._directory = layout.staged_directory(identity.writer.owner, identity.writer.batch_number)
+        self._name = f"{identity.partition:05d}-{identity.attempt}"
+        self._directory = layout.staged_directory(self.owner, identity.writer.batch_number)
         self._opened: list[StagedFile] = []
         self._ended: list[str] = []
         self.durability = durability_of(durability, fs.capabilities)
@@ -196,28 +182,24 @@ class Stage:
         self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
 
-    @property
-    def file_bytes(self) -> int:
-        """Return the bytes of memory that the store takes for each open file."""
-        return self.fs.capabilities.stream_bytes
-
     def create(self, ending: str) -> StagedFile:
-        """Start a file; see `StagedFile`."""
+        """Start a file."""
         file_id = self.fs.context.ids.unique()
-        name = f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}.{ending}"
-        file = StagedFile(file_id, self._create(f"{self._directory}/{name}"))
+        return self._track(file_id, self._create(f"{self._directory}/{self._name}-{file_id}.{ending}"))
+
+    def _track(self, file_id: str, stream: OutputStream) -> StagedFile:
+        file = StagedFile(file_id, stream)
         self._opened.append(file)
         return file
 
     def end(self, file: StagedFile) -> None:
-        """End a file and look whether the store has all of it.
+        """End a file; raise CorruptData if the store has another length than was written."""
+        self._mark_ended(file)
+        self._close(file)
 
-        Raises:
-            CorruptData: the store's length is another than what was written.
-        """
+    def _mark_ended(self, file: StagedFile) -> None:
         self._opened.remove(file)
         self._ended.append(file.path)
-        self._close(file)
 
     def _close(self, file: StagedFile) -> None:
         try:
@@ -238,30 +220,26 @@ class Stage:
         """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
         file_id = self.fs.context.ids.unique()
         path = final_path(bucket, file_id)
-        note = layout.note_path(self._directory, f"{self._identity.partition:05d}-{self._identity.attempt}-{file_id}")
+        note = layout.note_path(self._directory, f"{self._name}-{file_id}")
         self.fs.make_directories(self._directory)
         self.fs.make_directories(layout.parent(path))
         self.fs.create_exclusive(note, path.encode())
-        file = StagedFile(file_id, self.fs.create(path))
-        self._opened.append(file)
-        return file
+        return self._track(file_id, self.fs.create(path))
 
     def finish(self, part: OpenPart) -> None:
-        """End a part; see `end`, whose errors may come later, from `settle`."""
+        """End a part; errors of closing it may come later, from `settle`."""
         part.end()
-        file = part.file
         self.finished.append(part.staged())
+        self._mark_ended(part.file)
         if self._closers <= 1:
-            self.end(file)
+            self._close(part.file)
             return
-        self._opened.remove(file)
-        self._ended.append(file.path)
         if len(self._closing) >= self._closers:
             self._closing.popleft().result()
-        self._closing.append(start(functools.partial(self._close, file)))
+        self._closing.append(start(functools.partial(self._close, part.file)))
 
     def settle(self) -> None:
-        """Wait until all finished parts are closed; raises as `end`."""
+        """Wait until all finished parts are closed; raise as `end`."""
         try:
             while self._closing:
                 self._closing.popleft().result()
@@ -270,13 +248,12 @@ class Stage:
 
     def read_back(self, file: StagedFile) -> InputFile:
         """Close a file that nobody else will read, and open it for reading."""
-        file.close()
-        self._opened.remove(file)
-        self._ended.append(file.path)
+        file.end("none")
+        self._mark_ended(file)
         return self.fs.open(file.path)
 
     def drop(self, file: StagedFile) -> None:
-        """Remove one file, as far as that can be done."""
+        """Remove one file if possible."""
         if file in self._opened:
             self._opened.remove(file)
             file.abort()
@@ -285,7 +262,7 @@ class Stage:
             self._delete(file.path)
 
     def discard(self) -> None:
-        """Remove what this attempt wrote, as far as that can be done; nobody ever refers to it."""
+        """Remove the files of this attempt if possible; nobody refers to them."""
         wait(self._closing)
         self._closing.clear()
         for file in self._opened:
@@ -307,3 +284,17 @@ class Stage:
                 # The batch's first file; or a publisher of the batch removes the directory while it is empty.
                 self.fs.make_directories(self._directory)
         return self.fs.create(path)
+
+
+def durability_of(asked: str, capabilities: Capabilities) -> Durability:
+    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
+    if asked == "auto":
+        return capabilities.durability
+    found = next(each for each in _MEANINGS if each == asked)
+    strengths = list(_MEANINGS)
+    if strengths.index(found) > strengths.index(capabilities.durability):
+        raise ConfigError(
+            f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
+            "leave it out"
+        )
+    return found

@@ -1,7 +1,8 @@
-"""Files that may be missing, and files below `_ftfile` whose directory may be: a copy may leave out empty ones."""
+"""Files that may be missing, as may their directories: a copy of a directory may leave out empty ones."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("create_file", "list_or_empty", "put_file", "stat_or_none", "walk")
+__all__ = ("delete_file", "list_or_empty", "stat_or_none", "walk", "write_file")
 
 
 def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
@@ -44,17 +45,14 @@ def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
     return found
 
 
-def create_file(fs: FileSystem, path: str, content: bytes) -> None:
-    """Create a whole file exclusively, and its directory if that is missing."""
-    _in_directory(fs, fs.create_exclusive, path, content)
+def delete_file(fs: FileSystem, path: str) -> None:
+    """Delete a file that others may have deleted already."""
+    with contextlib.suppress(NotFound):
+        fs.delete(path)
 
 
-def put_file(fs: FileSystem, path: str, content: bytes) -> None:
-    """Write a hint over an older one, and make its directory if that is missing."""
-    _in_directory(fs, fs.put, path, content)
-
-
-def _in_directory(fs: FileSystem, write: Callable[[str, bytes], None], path: str, content: bytes) -> None:
+def write_file(fs: FileSystem, write: Callable[[str, bytes], None], path: str, content: bytes) -> None:
+    """Write a whole file by `fs.create_exclusive` or `fs.put`, and make its directory if that is missing."""
     try:
         write(path, content)
     except NotFound:

@@ -20,29 +20,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The protocol's options; the defaults never go on silently where rows could be lost or doubled.
+    """The protocol's options; the defaults never go on silently where rows could be lost or doubled."""
 
-    Attributes:
-        on_new_query: a query that a log with other queries has never seen.
-        on_gap: a first batch other than 0, or a batch that does not follow the last.
-        on_replay_mismatch: a batch that is in the log with other content; `keep` keeps what is there.
-        on_missing_part: a published part that is no longer there.
-        publish_timeout_s: how long publishing is tried again before the batch fails.
-    """
-
-    on_new_query: Literal["fail", "continue"] = "fail"
-    on_gap: Literal["fail", "accept"] = "fail"
-    on_replay_mismatch: Literal["fail", "keep"] = "fail"
-    on_missing_part: Literal["warn", "fail"] = "warn"
-    publish_timeout_s: float = 60.0
+    on_new_query: Literal["fail", "continue"] = "fail"  # a query that a log with other queries lacks
+    on_gap: Literal["fail", "accept"] = "fail"  # a first batch other than 0, or not the next
+    on_replay_mismatch: Literal["fail", "keep"] = "fail"  # a batch in the log with other content
+    on_missing_part: Literal["warn", "fail"] = "warn"  # a published part that is gone
+    publish_timeout_s: float = 60.0  # before the batch fails
 
 
 def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
-    """Refuse a query that a log of other queries does not know.
-
-    Raises:
-        UnknownQuery: unless `onNewQuery=continue`.
-    """
+    """Raise UnknownQuery for a query that a log of other queries lacks, unless `onNewQuery=continue`."""
     if query_id in head.queries or not head.queries or policy.on_new_query == "continue":
         return
     others = ", ".join(f"{other} (last batch {state.last_batch})" for other, state in list(head.queries.items())[:5])
@@ -54,12 +42,7 @@ def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
 
 
 def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
-    """Return the batch at which this record starts a lineage, or None when it goes on with one.
-
-    Raises:
-        UnknownQuery: see `check_known_query`.
-        BatchGap: the batch is not the next of its query, unless `onGap=accept`.
-    """
+    """Return the batch at which this record starts a lineage, or None when it goes on with one."""
     if not isinstance(author, StreamAuthor):
         return None
     check_known_query(head, author.query_id, policy)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.log import bases
 from ftfile.commit.read.merging import make_range
-from ftfile.commit.read.own_ranges import OwnRanges
-from ftfile.commit.read.ranges import list_ranges, reach, write_merged
+from ftfile.commit.read.ranges import OwnRanges, list_ranges, reach, write_merged
 from ftfile.core.errors import FtfileError, StorageError
 from ftfile.core.logs import get_logger
 
@@ -50,11 +49,7 @@ def post_commit(log: CommitLog, head: LogState) -> None:
 
 
 def extend_ranges(log: CommitLog, head: LogState) -> int:
-    """Write a range of the records that no range stands for yet, of a gap as many as may be read again.
-
-    Returns:
-        The last version that ranges stand for now.
-    """
+    """Write a range of the records that no range covers yet; return the last version that ranges cover now."""
     found = list_ranges(log.fs)
     log.known_ranges &= found.keys()
     own = OwnRanges(log, head, found).cover()
@@ -63,9 +58,7 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
     read_again = 0
     for version in range(max(first, head.log_start), head.version + 1):
         record = log.recent.records.get(version)
-        if record is None:
-            if read_again == GAP_RECORDS:
-                break
+        if record is None and read_again < GAP_RECORDS:
             record = log.read_record(version)
             read_again += 1
         if record is None:
@@ -78,7 +71,7 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
 
 
 def keep_base(log: CommitLog, state: LogState) -> None:
-    """Write a base when one is due; failing is harmless and only logged, the batch is committed."""
+    """Write a base when one is due."""
     if log.delta_bytes <= max(bases.BASE_MIN_BYTES, log.base_bytes // 2):
         return
     log.delta_bytes = 0

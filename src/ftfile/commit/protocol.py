@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.checks import FinalPaths, check_staged
 from ftfile.commit.format.model import Body, Record
 from ftfile.commit.policy import Policy, lineage_start
 from ftfile.commit.post_commit import post_commit
 from ftfile.commit.publish import raise_own, require_removed_published, roll_forward
 from ftfile.commit.read.snapshot import Snapshot, snapshot_at
 from ftfile.commit.replay import check_replay, fingerprint_mac
-from ftfile.commit.staged import check_staged
 from ftfile.core.errors import InvalidMessages
 
 if TYPE_CHECKING:
@@ -33,22 +32,14 @@ __all__ = ("Committed", "Prepare", "catch_up", "commit", "record_of")
 # tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
 
-_SAID = tuple(each.name for each in fields(Body))
-
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How a commit ended.
+    """The result of a commit."""
 
-    Attributes:
-        version: of the log then.
-        replayed: the batch had been there before.
-        record: what was created; None if nothing was.
-    """
-
-    version: int
-    replayed: bool
-    record: Record | None = field(default=None, compare=False, repr=False)
+    version: int  # of the log then
+    replayed: bool  # the batch had been there before
+    record: Record | None = field(default=None, compare=False, repr=False)  # None if none was created
 
 
 def commit(
@@ -62,13 +53,7 @@ def commit(
 ) -> Committed:
     """Make what an author prepares part of the directory exactly once, and publish it; repeatable for the same batch.
 
-    Args:
-        log: of the directory.
-        author: of the record.
-        prepare: see `Prepare`.
-        policy: the user's decisions.
-        fingerprint: of the batch's rows.
-        claims_replay: a task found the batch in the log and wrote nothing: there must be a record.
+    With `claims_replay`, a task found the batch in the log and wrote nothing: there must be a record.
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
@@ -103,11 +88,7 @@ def commit(
 
 
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
-    """Publish all records, as every commit does first, for callers that may find nothing to commit.
-
-    Returns:
-        The head, and what could not be published.
-    """
+    """Publish all records, as every commit does first; return the head, and what could not be published."""
     head = log.read_on(durable=True)
     problems = roll_forward(log, head, Policy(), author)
     raise_own(problems, author)
@@ -116,20 +97,14 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
-    said = {name: getattr(body, name) for name in _SAID}
+    said = {each.name: getattr(body, each.name) for each in fields(Body)}
     said["assembly_jobs"] = head.jobs_left(body.removes) if body.assembly_jobs is None else body.assembly_jobs
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)
 
 
 def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
-    """Check the files and final paths of all that is added; nothing is committed that could not be published.
-
-    Raises:
-        CommitError: see `check_staged`.
-        ConfigError: see `FinalPaths.claim`.
-        NameCollision: likewise.
-    """
+    """Check the files and final paths of all that is added; nothing is committed that cannot be published."""
     adds = (*body.adds, *body.dead_letters)
     parts = [add for add in adds if add.kind == "part"]
     assert len({add.id for add in adds}) == len(adds), "two adds with one id"

@@ -1,7 +1,6 @@
 """Publishing: make a record's parts visible and hide those it removed. Every step may be repeated.
 
-A part is staged, final or retired; only publishing moves it, and never over another file. After a
-crash the next committer does it all again: see `roll_forward`.
+Only publishing moves parts, and never over another file. After a crash the next committer does it all again.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import StreamAuthor
 from ftfile.commit.log.hints import PublishedHint, read_published, write_published
-from ftfile.commit.moving import clear_stage, place, retire, sync_names
+from ftfile.commit.places import clear_stage, place, retire, sync_names
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished, Retry
+from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import RetryPolicy, call_with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,18 +37,16 @@ __all__ = (
 )
 
 FIRST_WAIT_S = 0.05
-LONGEST_WAIT_S = 5.0
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something of a record that could not be published."""
+    """Adds of a record that could not be published."""
 
-    version: int
-    query_id: str | None
-    add_ids: frozenset[str]
+    entry: Unpublished
+    adds: Sequence[Add]
     error: FtfileError
 
 
@@ -60,19 +58,16 @@ def roll_forward(
     tried: Sequence[Problem] = (),
     created: int | None = None,
 ) -> list[Problem]:
-    """Publish everything up to the head that is not known to be published, oldest first.
+    """Publish the records up to the head that are not known to be published, oldest first; return what failed.
 
     Records of the author's own query, and the one just `created`, are tried until `publishTimeout`, others once; those
-    `tried` a moment ago are passed over.
-
-    Returns:
-        What could not be published; it stays on the list of the state, and so of the next base.
+    `tried` a moment ago are skipped. What failed stays in the state, and so in the next base.
     """
     skip_published(log, head)
     if not head.unpublished:
         return []
     problems = []
-    done = {problem.version for problem in tried}
+    done = {problem.entry.version for problem in tried}
     while waiting := head.unpublished.keys() - done:
         version = min(waiting)
         done.add(version)
@@ -91,10 +86,7 @@ def roll_forward(
 
 
 def skip_published(log: CommitLog, head: LogState) -> None:
-    """Believe the hint if the record it names is part of the log; one behind the newest base may be a dead one.
-
-    The state tells of the last records only: an older hint saves little work.
-    """
+    """Believe the hint if the state knows the record it names; an older hint saves little work."""
     hint = read_published(log.fs) if head.unpublished else None
     if hint is not None and head.includes(hint.version, hint.nonce):
         for version in [version for version in head.unpublished if version <= hint.version]:
@@ -104,52 +96,44 @@ def skip_published(log: CommitLog, head: LogState) -> None:
 def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
     """Raise the first problem of the author's own query, or of the version just created; warn of all others."""
     for problem in problems:
-        if problem.version == version or _is_own(problem, author):
+        at = problem.entry.version
+        if at == version or _is_own(problem.entry, author):
             raise problem.error
-        _log.warning("version %d, of another writer, is not wholly published: %s", problem.version, problem.error)
+        _log.warning("version %d, of another writer, is not wholly published: %s", at, problem.error)
 
 
 def require_removed_published(problems: Sequence[Problem], record: Record) -> None:
     """Refuse a record that removes what is not published yet: publishing it later would bring it back."""
     removed = {remove.id for remove in record.removes}
     for problem in problems:
-        if problem.add_ids & removed:
+        if any(add.id in removed for add in problem.adds):
             raise problem.error
 
 
 def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool = False) -> Problem | None:
-    """Retire what the record removed, place what it added, make the names durable; repeat what may pass.
+    """Retire the parts a record removed, place those it added, make the names durable; repeat what may pass.
 
-    Args:
-        log: of the directory.
-        entry: of the record.
-        timeout_s: how long failures that may pass are tried again.
-        first: the caller has just created the record, and nobody has published it before.
+    Failures that may pass are repeated for `timeout_s`. With `first`, the caller has just created the record, and
+    nobody has published it before.
     """
-    deadline = log.clock.monotonic_s() + timeout_s
-    wait_s = FIRST_WAIT_S
-    while True:
-        try:
-            retire(log.fs, entry.removes, first=first)
-            unplaced = place(log.fs, entry.adds)
-            sync_names(log.fs, entry)
-            missing = _missing_parts(log, unplaced, entry.version)
-        except FtfileError as error:
-            if error.retry is Retry.NEVER or log.clock.monotonic_s() + wait_s > deadline:
-                return _problem(entry, _as_committed(entry, error))
-            _log.warning("publishing version %d again in %g s: %s", entry.version, wait_s, error)
-            log.clock.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-        else:
-            clear_stage(log.fs, entry)
-            return _problem(entry, _missing_error(entry, missing), missing) if missing else None
+
+    def attempt() -> list[Add]:
+        retire(log.fs, entry.removes, first=first)
+        unplaced = place(log.fs, entry.adds)
+        sync_names(log.fs, entry)
+        return _missing_parts(log, unplaced, entry.version)
+
+    policy = RetryPolicy(attempts=None, delay_s=FIRST_WAIT_S, total_s=timeout_s)
+    try:
+        missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True)
+    except FtfileError as error:
+        return Problem(entry, entry.adds, _as_committed(entry, error))
+    clear_stage(log.fs, entry)
+    return Problem(entry, missing, _missing_error(entry, missing)) if missing else None
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
-    """Return the adds that no record has removed since: read the log again before calling one missing.
-
-    One of a version so long ago that the log's state does not tell is taken for removed.
-    """
+    """Return the adds that no later record removed, by reading the log again; too old ones count as removed."""
     if not adds:
         return []
     head = log.read_on(durable=True)
@@ -157,11 +141,7 @@ def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[A
 
 
 def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:
-    """Return the live parts that are nowhere. Dead letters may be deleted, and a removed part has no name any more.
-
-    Raises:
-        NameCollision: another file has the name of a live part.
-    """
+    """Return the live parts that are nowhere; dead letters may be deleted, and removed parts have no name any more."""
     letters = {add.id for add, _ in unplaced if layout.is_dead_letters(add.final_path or "")}
     if any(error is not None for _, error in unplaced):
         live = snapshot_at(log, log.read_on(durable=True)).adds
@@ -191,10 +171,5 @@ def _missing_error(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
     )
 
 
-def _is_own(thing: Unpublished | Problem, author: Author) -> bool:
-    return isinstance(author, StreamAuthor) and thing.query_id == author.query_id
-
-
-def _problem(entry: Unpublished, error: FtfileError, adds: Sequence[Add] | None = None) -> Problem:
-    ids = frozenset(add.id for add in (adds if adds is not None else entry.adds))
-    return Problem(entry.version, entry.query_id, ids, error)
+def _is_own(entry: Unpublished, author: Author) -> bool:
+    return isinstance(author, StreamAuthor) and entry.query_id == author.query_id

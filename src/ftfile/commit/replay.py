@@ -30,11 +30,7 @@ _log = get_logger(__name__)
 def check_replay(
     log: CommitLog, head: LogState, author: Author, fingerprint: Fingerprint | None, policy: Policy
 ) -> None:
-    """Accept a batch found in the log when it is the recorded one; identical offsets prove it, else equal rows.
-
-    Raises:
-        ReplayMismatch: another history of this query or application, unless `onReplayMismatch=keep`.
-    """
+    """Accept a batch found in the log when it is the recorded one; identical offsets prove it, else equal rows."""
     recorded = _recorded(log, head, author)
     problem = _difference(log, author, fingerprint, recorded)
     if problem is None:
@@ -50,12 +46,12 @@ def check_replay(
 
 
 def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
-    """Return the record of a batch or transaction, or None when there is none or it is not kept any more."""
+    """Return the record of a batch or transaction, or None if there is none or it is deleted."""
     wanted = _numbered(author)
     if wanted is None or not head.has(author):
         return None
     owner, number = wanted
-    low, (last, high) = head.log_start, _last(head, author)
+    low, (last, high, _) = head.log_start, _last(head, author)
     # With one record for each number it is there; else halves are looked at.
     version = high - (last - number)
     while low <= high:
@@ -85,14 +81,7 @@ def fingerprint_mac(
 ) -> Fingerprint | None:
     """Return a fingerprint as records have it: in an encrypted directory under a MAC, so that it confirms no guess.
 
-    Args:
-        fs: of the directory.
-        fingerprint: of a batch's rows.
-        author: of the batch.
-        recorded: the fingerprint it is to be compared with; None for a new record.
-
-    Raises:
-        ConfigError: the key is not to be had.
+    To compare it with a `recorded` one, the same key is used; a ConfigError says that it is not available.
     """
     if fingerprint is None or not isinstance(fs, SealedFileSystem):
         return fingerprint
@@ -107,7 +96,7 @@ def fingerprint_mac(
 
 
 def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:
-    """Return whose number an author has, and the number, which only goes up; None for one that has none."""
+    """Return the query or application of an author, and its number, which only goes up; None if it has none."""
     if isinstance(author, StreamAuthor):
         return ("query", author.query_id), author.batch_id
     if isinstance(author, JobAuthor) and author.transaction is not None:
@@ -115,25 +104,22 @@ def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:
     return None
 
 
-def _last(head: LogState, author: Author) -> tuple[int, int]:
-    """Return the newest number of an author's query or application, and its version."""
+def _last(head: LogState, author: Author) -> tuple[int, int, Recorded]:
+    """Return the newest number of an author's query or application, its version, and its entry in the log."""
     if isinstance(author, StreamAuthor):
         query = head.queries[author.query_id]
-        return query.last_batch, query.version
+        return query.last_batch, query.version, (query.offsets_hash, query.fingerprint)
     assert isinstance(author, JobAuthor)
     assert author.transaction is not None, f"{author} is never found in a log"
     transaction = head.transactions[author.transaction.app_id]
-    return transaction.last, transaction.version
+    return transaction.last, transaction.version, (None, transaction.fingerprint)
 
 
 def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
     """Return the log's entry of a batch or transaction; None if its record is no longer kept."""
-    if isinstance(author, StreamAuthor) and author.batch_id == (query := head.queries[author.query_id]).last_batch:
-        return query.offsets_hash, query.fingerprint
-    if isinstance(author, JobAuthor) and author.transaction is not None:
-        last = head.transactions[author.transaction.app_id]
-        if author.transaction.version == last.last:
-            return None, last.fingerprint
+    numbered, (last, _, newest) = _numbered(author), _last(head, author)
+    if numbered is not None and numbered[1] == last:
+        return newest
     record = find_record(log, head, author)
     if record is None:
         return None
@@ -171,8 +157,7 @@ def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str 
         )
     if before.digest != after.digest:
         return _UNPROVEN
-    kind = after.kind
-    return None if before.same_content(after) else f"{_UNPROVEN}: fingerprint={kind} is equal for some others, too"
+    return None if after.covers_content else f"{_UNPROVEN}: fingerprint={after.kind} is equal for some others, too"
 
 
 def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
@@ -185,7 +170,6 @@ def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
 
 
 def _overtaken(head: LogState, author: StreamAuthor) -> str:
-    """Return the error text for a run that comes with a batch of long ago."""
     last = head.queries[author.query_id]
     fate = (
         "was committed, and its record is not kept any more"

@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.checks import FinalPaths, check_file, find_files
 from ftfile.commit.format.model import Remove
-from ftfile.commit.staged import check_file, find_files
 from ftfile.core.errors import ConfigError, CorruptData, NameCollision, StaleFiles
 from ftfile.core.logs import get_logger
 
@@ -27,19 +26,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The same rows in other files: accepted as a whole or dropped, never in part.
+    """The same rows in other files: accepted as a whole or dropped, never in part."""
 
-    Attributes:
-        inputs: the adds it replaces.
-        adds: what replaces them.
-        read_version: the version at which the inputs were live.
-        reason: code of why it was made, which records count by parts; empty for none.
-    """
-
-    inputs: tuple[Add, ...]
-    adds: tuple[Add, ...]
-    read_version: int
-    reason: str = ""
+    inputs: tuple[Add, ...]  # the adds it replaces
+    adds: tuple[Add, ...]  # what replaces them
+    read_version: int  # at which the inputs were live
+    reason: str = ""  # code of why it was made, which records count by parts; empty for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +56,11 @@ class Accepted:
 
     @property
     def removes(self) -> tuple[Remove, ...]:
-        """Return the removes of their inputs."""
+        """Return the removes of the inputs of the accepted rewrites."""
         return tuple(Remove.of(add) for rewrite in self.rewrites for add in rewrite.inputs)
 
     def metrics(self, others: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """Return how many parts ended for which reason, with those that ended otherwise."""
+        """Return the number of parts by the reason why they ended; others are added."""
         counts = Counter(others or {})
         counts.update(each.reason for each in self.rewrites if each.reason for add in each.adds if add.kind == "part")
         return {"partsByReason": dict(counts)} if counts else {}
@@ -83,16 +75,8 @@ def accept_rewrites(
 ) -> Accepted:
     """Return the rewrites whose inputs are live, files safe and names free; others are left out, and not deleted.
 
-    Args:
-        log: of the directory.
-        head: which the record is to follow.
-        rewrites: in order of precedence, with final names.
-        own: other adds of the record, which come before all rewrites.
-        refused: rewrites for which no names could be made.
-
-    Raises:
-        ConfigError: see `FinalPaths.claim`, of the record's own adds.
-        NameCollision: likewise.
+    Rewrites come in order of precedence and with final names, after the record's `own` other adds; `refused` ones could
+    not get names. The error of an own add is raised: see `FinalPaths.claim`.
     """
     accepted: list[Rewrite] = []
     left_out = list(refused)

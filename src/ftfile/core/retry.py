@@ -52,20 +52,25 @@ class RetryPolicy:
         return None if self.total_s is not None and elapsed_s + delay_s > self.total_s else delay_s
 
 
-def call_with_retries(call: Callable[[], Result], policy: RetryPolicy, clock: Clock) -> Result:
+def call_with_retries(
+    call: Callable[[], Result], policy: RetryPolicy, clock: Clock, *, is_repeatable: bool = False
+) -> Result:
     """Call until it succeeds, the policy gives up, or the error says that trying again cannot help.
+
+    A call that `is_repeatable` is tried again also after an unknown outcome.
 
     Raises:
         FtfileError: the last one.
     """
     failures, began_s = 0, clock.monotonic_s()
+    retried = {Retry.AGAIN, Retry.LOOK} if is_repeatable else {Retry.AGAIN}
     while True:
         try:
             return call()
         except FtfileError as error:
             failures += 1
             elapsed_s = clock.monotonic_s() - began_s
-            delay_s = policy.delay_after_s(failures, elapsed_s) if error.retry is Retry.AGAIN else None
+            delay_s = policy.delay_after_s(failures, elapsed_s) if error.retry in retried else None
             if delay_s is None:
                 raise
             _log.warning("try %d failed, next in %.1f s: %s", failures, delay_s, error)

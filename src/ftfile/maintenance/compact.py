@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.durability import durability_of
+from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.protocol import Committed, catch_up, commit
 from ftfile.commit.read.snapshot import snapshot_at
@@ -95,7 +95,7 @@ def compact(
         head, problems = catch_up(log, author)
         snapshot = snapshot_at(log, head)
         chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
-        stuck = {add_id for problem in problems for add_id in problem.add_ids}
+        stuck = {add.id for problem in problems for add in problem.adds}
         plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
         merger = Merger(log.fs, author.job_id, snapshot)
         rewrites = merger.merge_all(plan)

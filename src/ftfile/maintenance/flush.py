@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.durability import durability_of
-from ftfile.attempt.entries import rewrite_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.stage import Stage
+from ftfile.attempt.message import rewrite_of
+from ftfile.attempt.stage import Stage, durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites

@@ -11,9 +11,8 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import Remove
 from ftfile.commit.log.bases import BASES_KEPT, list_bases
 from ftfile.commit.log.times import newest_at
-from ftfile.commit.moving import is_recorded
-from ftfile.commit.read.own_ranges import OwnRanges
-from ftfile.commit.read.ranges import contained, list_ranges
+from ftfile.commit.places import is_recorded
+from ftfile.commit.read.ranges import OwnRanges, contained, list_ranges
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import NotFound
 from ftfile.fs.calls.parallel import parallel

@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.entries import add_of
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.message import add_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.layout import parent, unique_part
 from ftfile.commit.format.model import Origin
-from ftfile.commit.read.snapshot import open_add
+from ftfile.commit.places import open_add
 from ftfile.commit.rewrites import Rewrite
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Retry

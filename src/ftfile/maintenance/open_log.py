@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.sealed.opening import open_with_keys
+from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.logs import log_context
 from ftfile.source.directory import Directory
 

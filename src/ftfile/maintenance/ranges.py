@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
 from ftfile.commit.read.merging import clip, make_range, merge
-from ftfile.commit.read.own_ranges import OwnRanges
-from ftfile.commit.read.ranges import drop_contained, list_ranges, read_range, write_range
+from ftfile.commit.read.ranges import OwnRanges, drop_contained, list_ranges, read_range, write_range
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Body
 from ftfile.commit.log.hints import store_now_ms
-from ftfile.commit.moving import retire
+from ftfile.commit.places import retire
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.publish import skip_published
-from ftfile.commit.read.own_ranges import OwnRanges
-from ftfile.commit.read.ranges import is_joined, list_ranges, reach
+from ftfile.commit.read.ranges import OwnRanges, is_joined, list_ranges, reach
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger

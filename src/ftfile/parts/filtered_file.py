@@ -30,33 +30,22 @@ class FilteredFile:
     """A file, or a piece of one, that takes plain bytes.
 
     They are collected to frames, so that no file being written needs a compressor of its own, files can be joined, and
-    how large a file has become is known after every frame. What goes around the frames of a file sees all of them as
-    one stream. Without filters, bytes go straight to the target.
-
-    Args:
-        target: where the filtered bytes go.
-        chain: the filters.
-        identity: of the file or piece; see `Filter.encoder`.
+    the length of a file is known after every frame. The envelope around the frames of a file sees them as one stream.
+    Without filters, bytes go straight to the target. For the identity, see `Filter.encoder`.
     """
 
     def __init__(self, target: ByteWriter, chain: Chain, identity: str) -> None:
+        self.position = 0  # of plain bytes
         self._target = target
         self._chain = chain
         self._start = target.position
-        self._makes_frames = bool(chain.framing)
-        self._frame_bytes = chain.frame_bytes if self._makes_frames else 0
+        self._frame_bytes = chain.frame_bytes if chain.framing else 0
         self._envelope = chain.sealer(identity) if chain.framing != chain.filters else None
         self._sealed_bytes = 0  # taken by the envelope
         self._held_bytes = 0  # and not come out of it, where nothing better is known
         self._open = bytearray()  # of the next frame
-        self._plain_bytes = 0
         self._framed_plain_bytes = 0
         self._framed_bytes = 0
-
-    @property
-    def position(self) -> int:
-        """Return the number of plain bytes written."""
-        return self._plain_bytes
 
     @property
     def buffered_bytes(self) -> int:
@@ -74,10 +63,7 @@ class FilteredFile:
         return self._target.position - self._start + self._held_bytes + framed_bytes if size is None else size
 
     def framed_room(self, limit_bytes: int) -> int:
-        """Return the bytes of frames that fit below that size; less than 0 for too long a file.
-
-        No frame is open.
-        """
+        """Return the bytes of frames that fit below that size, below 0 for too long a file; no frame is open."""
         room = limit_bytes - self.size_bytes
         return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room
 
@@ -91,7 +77,7 @@ class FilteredFile:
         return max(1, int((limit_bytes - self.size_bytes) / self._ratio))
 
     def reaches(self, limit_bytes: int) -> bool:
-        """Return True if the file is that long; where an estimate says so, the frame ends and tells."""
+        """Return True if the file is that long; if that is an estimate, end the frame and measure."""
         if self.size_bytes < limit_bytes:
             return False
         self.flush()
@@ -100,8 +86,8 @@ class FilteredFile:
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append plain bytes and return how many they are."""
         view = memoryview(data).cast("B")
-        self._plain_bytes += view.nbytes
-        if not self._makes_frames:
+        self.position += view.nbytes
+        if not self._frame_bytes:
             self._append(view)
             return view.nbytes
         start = 0
@@ -117,27 +103,19 @@ class FilteredFile:
         return view.nbytes
 
     def write_frames(self, frames: bytes, plain_bytes: int) -> None:
-        """Append whole frames of other files of this chain.
-
-        Args:
-            frames: what they are.
-            plain_bytes: how much is in them.
-        """
+        """Append whole frames of other files of this chain, with that many plain bytes in them."""
         self.flush()
         self._append(frames)
-        self._count_moved(plain_bytes, len(frames))
+        self.position += plain_bytes
+        self._count(plain_bytes, len(frames))
 
     def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
-        """Count what `append` writes to the target itself, in no envelope: plain bytes, or whole frames of this chain.
-
-        Args:
-            append: does it.
-            plain_bytes: how much is in it.
-        """
+        """Count the bytes, plain or frames of this chain, that `append` writes to the target around the envelope."""
         self.flush()
         before = self._target.position
         append()
-        self._count_moved(plain_bytes, self._target.position - before)
+        self.position += plain_bytes
+        self._count(plain_bytes, self._target.position - before)
 
     def flush(self) -> None:
         """End the open frame, if there is one."""
@@ -146,7 +124,7 @@ class FilteredFile:
             self._write_frame(frame)
 
     def finish(self) -> None:
-        """End the open frame and what goes around all frames; the target stays open."""
+        """End the open frame and the envelope; the target stays open."""
         self.flush()
         if self._envelope is not None:
             self._target.write(self._envelope.finish())
@@ -161,10 +139,6 @@ class FilteredFile:
         frame = self._chain.frame(data)
         self._append(frame)
         self._count(len(data), len(frame))
-
-    def _count_moved(self, plain_bytes: int, framed_bytes: int) -> None:
-        self._plain_bytes += plain_bytes
-        self._count(plain_bytes, framed_bytes)
 
     def _count(self, plain_bytes: int, framed_bytes: int) -> None:
         self._framed_plain_bytes += plain_bytes

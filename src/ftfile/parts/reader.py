@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.format.layout import bucket_directory, bucket_stem, storage_identity
-from ftfile.commit.read.snapshot import open_add
+from ftfile.commit.places import open_add
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData
@@ -36,17 +36,9 @@ __all__ = ("plain_segment", "read_add", "read_part", "recorded_names")
 def read_add(
     fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema, *, is_old: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an add with the columns of `schema`, those of its path included.
+    """Yield the rows of an add of a snapshot with the columns of `schema`, those of its path included.
 
-    Args:
-        fs: rooted at the directory.
-        add: of a snapshot.
-        encoding: its definition in the log.
-        schema: of the snapshot, or columns of it.
-        is_old: it is not the newest snapshot; see `open_add`.
-
-    Raises:
-        CorruptData: it is nowhere, or is not what the log says.
+    If the snapshot `is_old`, it is not the newest one; see `open_add`.
     """
     in_path = columns_in_path(encoding)
     in_file = pa.schema([field for field in schema if field.name not in in_path])
@@ -66,11 +58,7 @@ def read_add(
 def read_part(
     content: bytes, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part, with the columns in the file alone, once all of its bytes are verified.
-
-    Raises:
-        CorruptData: it is not what the log says.
-    """
+    """Yield the rows of a part, with the columns in the file alone, once all of its bytes are verified."""
     if len(content) != add.length or not matches(content, add.checksum):
         expected = f"{add.length} bytes with {add.checksum}"
         raise _other(add, expected, f"{len(content)} bytes with {checksum(content)}")
@@ -80,17 +68,7 @@ def read_part(
 
 
 def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) -> bytes:
-    """Return the verified bytes of a segment before its filters.
-
-    Args:
-        file: that it is in.
-        segment: in the log.
-        chain: its filters.
-        framed: leave the frames of lines as they are, and undo what goes around them alone.
-
-    Raises:
-        CorruptData: it is not what the log says.
-    """
+    """Return the verified bytes of a segment before its filters; `framed`, with the frames of lines as they are."""
     data = file.read_at(segment.offset, segment.length)
     if len(data) != segment.length or not matches(data, segment.checksum):
         expected = f"{segment.length} bytes at {segment.offset} with {segment.checksum}"
@@ -117,17 +95,10 @@ def _counted(batches: Iterable[pa.RecordBatch], add: Add) -> Iterator[pa.RecordB
 
 
 def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None) -> BinaryIO:
-    """Return a part as its format wrote it.
+    """Return a part as its format wrote it; errors call it by its `name`.
 
-    Args:
-        file: with its path as `name`.
-        add: the part.
-        file_format: of it. Lines are decoded, and their checksum verified, as they are read. Others seek: what is only
-            encrypted is decrypted where it is read; with other filters, all of a part is held in memory.
-        keys: of the directory; None where it is not encrypted.
-
-    Raises:
-        CorruptData: it is not what the log says; also by reading.
+    Lines are decoded, and their checksum verified, as they are read. Other formats seek: what is only encrypted is
+    decrypted where it is read; with other filters, all of a part is held in memory.
     """
     chain, identity = Chain.for_reading(add.filters, keys), storage_identity("part", add.path)
     if isinstance(file_format, LineFormat):
@@ -145,7 +116,6 @@ def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None
 def _segment_rows(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a segment that are not in a part already."""
     data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
     codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
     return _counted(_without(codec.decode(data, add.path, schema), add.skip_rows), add)

@@ -18,7 +18,7 @@ from ftfile.commit.policy import check_known_query
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import added_by
 from ftfile.commit.replay import find_record
-from ftfile.commit.sealed.opening import OWNER_ONLY
+from ftfile.commit.sealed.filesystem import OWNER_ONLY
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.sink.config import definition_key

@@ -16,7 +16,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import created_ms, version_at
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.snapshot import read_records, take_snapshot
-from ftfile.commit.sealed.opening import open_with_keys
+from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
 from ftfile.fs.calls.parallel import parallel

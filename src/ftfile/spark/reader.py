@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import check_marker, read_marker
-from ftfile.commit.sealed.opening import open_with_keys
+from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options

@@ -23,7 +23,7 @@ from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.hints import read_published
-from ftfile.commit.read.snapshot import open_add
+from ftfile.commit.places import open_add
 from ftfile.commit.sealed.filesystem import identity_of_letters, keys_of
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData

@@ -22,8 +22,8 @@ from ftfile.core.errors import CorruptData, NotFound
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.format.range import Document
     from ftfile.fs.api import FileSystem
 
 __all__ = ("InvariantViolation", "LogContents", "read_log", "require")

@@ -41,7 +41,7 @@ class RandomLog:
         for directory in layout.DIRECTORIES:
             fs.make_directories(directory)
         for record in self.records[log_start:]:
-            fs.create_exclusive(layout.record_path(record.version), encode_record(record, "unused").content)
+            fs.create_exclusive(layout.record_path(record.version), encode_record(record).content)
         return fs
 
     def _append(self, version: int) -> None:

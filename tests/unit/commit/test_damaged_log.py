@@ -52,8 +52,8 @@ RECORD = Record(
     fingerprint=Fingerprint("kind", "digest", covers_content=True),
     metrics={"rows": 1},
 )
-ENCODED = encode_record(RECORD, "companion", 1 << 20).content
-COMPANION = encode_record(RECORD, "companion", 1)
+ENCODED = encode_record(RECORD, 1 << 20).content
+COMPANION = encode_record(RECORD, 1)
 
 
 def state() -> LogState:
@@ -107,7 +107,7 @@ def test_damage_is_detected(kind: str, data: st.DataObject) -> None:
         decode(data.draw(damaged(content)))
 
 
-@given(damaged((COMPANION.companion or COMPANION).content))
+@given(damaged(COMPANION.companion or b""))
 def test_damage_to_a_companion_is_detected(content: bytes) -> None:
     with pytest.raises(CorruptData):
         decode_record(COMPANION.content, "file", lambda _: content)

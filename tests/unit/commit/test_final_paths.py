@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.final_paths import FinalPaths
+from ftfile.commit.checks import FinalPaths
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log import log
 from ftfile.commit.log.log import DIRECTORIES_KEPT, KnownPaths

@@ -89,7 +89,7 @@ def assert_small(run: Run) -> None:
 
 
 def test_100_000_file_names(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.log.tables.ENTRIES_MAX", 10_000)
+    monkeypatch.setattr("ftfile.commit.log.fold.ENTRIES_MAX", 10_000)
     run = Run(fs, files=100)
     run.commits(256)
     early = run.commits(128)

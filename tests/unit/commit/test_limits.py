@@ -21,15 +21,14 @@ from ftfile.commit.format.model import (
     StreamAuthor,
     Transaction,
 )
-from ftfile.commit.log import bases, fold, log, records, tables
+from ftfile.commit.log import bases, fold, log, records
 from ftfile.commit.log import state as states
 from ftfile.commit.log.bases import decode_base, encode_base, list_bases, write_base
-from ftfile.commit.log.fold import after
+from ftfile.commit.log.fold import TablesDraft, after
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import CHANGES_MIN, SharedMap
 from ftfile.commit.log.state import LogState
-from ftfile.commit.log.tables import TablesDraft
 from ftfile.commit.read import merging, ranges
 from ftfile.commit.read import snapshot as snapshots
 from ftfile.commit.read.merging import make_range
@@ -129,12 +128,12 @@ class TestState:
             assert head.definitions[head.queries["query-1"].settings or ""] == {"rolling": 1}
 
     def test_entries_of_a_table(self) -> None:
-        keys = [f"{number:x}" for number in range(tables.ENTRIES_MAX + 10)]
+        keys = [f"{number:x}" for number in range(fold.ENTRIES_MAX + 10)]
         draft = TablesDraft({})
         draft.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
         draft.apply({"t": {"set": {keys[20]: 2}}}, 1)
         found = draft.finish()
-        assert len(found["t"]) == tables.ENTRIES_MAX
+        assert len(found["t"]) == fold.ENTRIES_MAX
         assert list(found["t"])[:2] == [keys[10], keys[11]]
         assert list(found["t"])[-1] == keys[20]
 

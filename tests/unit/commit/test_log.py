@@ -101,23 +101,24 @@ class TestRecordFormat:
             fingerprint=Fingerprint("k", "d", covers_content=True),
             metrics={"any": [1, "\n\u2028é"]},
         )
-        encoded = encode_record(record, "unused")
+        encoded = encode_record(record)
         assert encoded.companion is None
         assert decode_record(encoded.content, "path", _no_companion) == record
 
     def test_a_large_record_keeps_its_adds_in_a_companion(self) -> None:
         record = Record(0, "n", JobAuthor("j"), 0, adds=(PART,))
-        encoded = encode_record(record, "log/x.changes", companion_from=10)
+        encoded = encode_record(record, companion_from=10)
         companion = encoded.companion
         assert companion is not None
         assert b"p1" not in encoded.content
-        assert decode_record(encoded.content, "path", {"log/x.changes": companion.content}.__getitem__) == record
-        for damaged in (companion.content[:-1], companion.content.replace(b"p1", b"p2")):
-            with pytest.raises(CorruptData, match=r"log/x\.changes"):
-                decode_record(encoded.content, "path", {"log/x.changes": damaged}.__getitem__)
+        path = layout.companion_path(0, "n")
+        assert decode_record(encoded.content, "path", {path: companion}.__getitem__) == record
+        for damaged in (companion[:-1], companion.replace(b"p1", b"p2")):
+            with pytest.raises(CorruptData, match=path):
+                decode_record(encoded.content, "path", {path: damaged}.__getitem__)
 
     def test_every_damaged_byte_and_every_truncation_is_detected(self) -> None:
-        content = encode_record(Record(0, "n", JobAuthor("j"), 0, adds=(PART,)), "unused").content
+        content = encode_record(Record(0, "n", JobAuthor("j"), 0, adds=(PART,))).content
         for position in range(len(content)):
             damaged = bytearray(content)
             damaged[position] ^= 1
@@ -224,7 +225,7 @@ class TestBases:
         class Sleepy(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
                 if path == layout.record_path(1):
-                    super().create_exclusive(layout.record_path(500), encode_record(record, "unused").content)
+                    super().create_exclusive(layout.record_path(500), encode_record(record).content)
                     write_base(driver.fs, SYSTEM.ids, state)
                 super().create_exclusive(path, content)
 

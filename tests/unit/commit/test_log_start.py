@@ -48,7 +48,7 @@ def bury(driver: Driver, version: int, **fields: object) -> Record:
     """Create a record in an emptied slot, as a committer does that was left behind long ago."""
     author = JobAuthor("left behind")
     dead = Record(version, "dead", author, 0, **fields)  # type: ignore[arg-type]
-    driver.fs.create_exclusive(layout.record_path(version), encode_record(dead, "unused").content)
+    driver.fs.create_exclusive(layout.record_path(version), encode_record(dead).content)
     return dead
 
 
@@ -138,7 +138,7 @@ class TestReaders:
         driver.log.prepare_directory()
         record = Record(0, "n", driver.author(0), 0, adds=(driver.stage(0),), lineage_start=0)
         companion = layout.companion_path(0, "n")
-        encoded = encode_record(record, companion, companion_from=1)
+        encoded = encode_record(record, companion_from=1)
         assert encoded.companion is not None
         driver.fs.create_exclusive(layout.record_path(0), encoded.content)
         with pytest.raises(CorruptData, match="the adds of a record"):

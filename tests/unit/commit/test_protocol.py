@@ -747,9 +747,7 @@ class TestOthers:
     def test_a_bad_record_changes_nothing_that_is_cached(self, driver: Driver) -> None:
         driver.commit_new(0)
         state = driver.log.read_on()
-        driver.fs.create_exclusive(
-            layout.record_path(1), encode_record(Record(1, "n", driver.author(0), 0), "unused").content
-        )
+        driver.fs.create_exclusive(layout.record_path(1), encode_record(Record(1, "n", driver.author(0), 0)).content)
         for _ in range(2):
             with pytest.raises(CorruptData, match="a second record"):
                 driver.log.read_on()

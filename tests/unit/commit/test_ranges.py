@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.format import layout
-from ftfile.commit.format.columns import Columns, decode_adds, decode_columns, encode_columns
+from ftfile.commit.format.columns import Columns, Document, decode_adds
 from ftfile.commit.format.layout import RangeName
 from ftfile.commit.format.model import MaintenanceAuthor, Record
 from ftfile.commit.format.range import encode_range
@@ -71,9 +71,9 @@ class TestColumns:
         columns = Columns()
         for add, version in adds:
             columns.append(add, version, version + 3)
-        ids, rest = encode_columns(columns)
-        assert list(decode_adds(columns.ids, rest)) == [forgetting(add) for add, _ in adds]
-        found = decode_columns(ids, rest)
+        document = Document.of(columns)
+        assert list(decode_adds(columns.ids, document.rest)) == [forgetting(add) for add, _ in adds]
+        found = document.columns()
         assert found == columns
         assert found.added == [version for _, version in adds]
 
@@ -83,7 +83,8 @@ class TestColumns:
         for version in range(1000):
             for add in plain_record(version, files=8).adds:
                 columns.append(add, version)
-        assert sum(map(len, encode_columns(columns))) < 36 * len(columns.ids)
+        document = Document.of(columns)
+        assert len(document.ids) + len(document.rest) < 36 * len(columns.ids)
 
 
 class TestMerging:
@@ -319,7 +320,7 @@ class TestFallback:
             fs.make_directories(directory)
         for version in range(versions):
             record = Record(version, f"n{version}", MaintenanceAuthor("nothing", "job"), 0)
-            fs.create_exclusive(layout.record_path(version), encode_record(record, "unused").content)
+            fs.create_exclusive(layout.record_path(version), encode_record(record).content)
         log = CommitLog(fs)
         merging_all.merge_all(log, log.read_on())
         assert [(name.first, name.last) for name in list_ranges(fs)] == [(0, versions - 1)]
@@ -423,7 +424,7 @@ class TestCosts:
         log.recent.is_kept = True
         for version in range(versions):
             record = plain_record(version, files=8)
-            log.recent.append(record, 1)
+            log.recent.records[record.version] = record
             head = after(head, record)
             if version % 8 == 7:
                 extend_ranges(log, head)

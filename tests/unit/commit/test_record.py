@@ -156,7 +156,7 @@ class TestOldBatches:
         write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
         dead = Record(1, "dead", driver.author(1), 0, fingerprint=rows("dead"))
         driver.fs.delete(layout.record_path(1))
-        driver.fs.create_exclusive(layout.record_path(1), encode_record(dead, "unused").content)
+        driver.fs.create_exclusive(layout.record_path(1), encode_record(dead).content)
         driver.restart()
         with pytest.raises(ReplayMismatch, match="overtaken"):
             driver.commit(1, driver.stage(1), digest="dead")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import moving
+from ftfile.commit import places
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, Remove
@@ -18,7 +18,7 @@ from ftfile.commit.log import bases
 from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
-from ftfile.commit.moving import is_recorded
+from ftfile.commit.places import is_recorded
 from ftfile.commit.protocol import catch_up
 from ftfile.commit.publish import still_live
 from ftfile.core.context import SYSTEM
@@ -203,11 +203,11 @@ class TestForeignFiles:
         assert not driver.fs.exists(old.final_path or "")
         assert driver.text(layout.retired_path(old.id)) == b"row\n"
 
-    @pytest.mark.parametrize("piece_bytes", [5, moving.PIECE_BYTES])
+    @pytest.mark.parametrize("piece_bytes", [5, places.PIECE_BYTES])
     def test_content_is_compared_piece_by_piece(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
     ) -> None:
-        monkeypatch.setattr(moving, "PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr(places, "PIECE_BYTES", piece_bytes)
         content = bytes(2 * piece_bytes + 1)
         add = driver.stage(0, content + b"b")
         assert is_recorded(driver.fs, driver.fs.stat(add.path), add)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit.format import layout
-from ftfile.commit.read.snapshot import open_add, take_snapshot
+from ftfile.commit.places import open_add
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:

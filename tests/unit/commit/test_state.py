@@ -209,7 +209,7 @@ class TestWhenBasesAreDue:
         log = CommitLog(fs)
         log.prepare_directory()
         author = MaintenanceAuthor("test", "x")
-        fs.create_exclusive(layout.record_path(0), encode_record(Record(0, "n", author, 0), "unused").content)
+        fs.create_exclusive(layout.record_path(0), encode_record(Record(0, "n", author, 0)).content)
         bases.write_base(fs, SYSTEM.ids, state)
         made = []
         for version in range(state.version + 1, state.version + 201):

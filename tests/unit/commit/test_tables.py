@@ -6,31 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.model import JobAuthor, Record
 from ftfile.commit.format.record import decode_record, encode_record
-from ftfile.commit.log import tables
+from ftfile.commit.log import fold
 from ftfile.commit.log.bases import decode_base, encode_base
-from ftfile.commit.log.fold import after
-from ftfile.commit.log.state import LogState
-from ftfile.commit.log.tables import TablesDraft
+from ftfile.commit.log.fold import TablesDraft, after
+from ftfile.commit.log.state import LogState, Tables
 
 if TYPE_CHECKING:
     import pytest
 
 
-def remember(found: tables.Tables, changes: dict[str, Any], now_ms: int) -> tables.Tables:
+def remember(found: Tables, changes: dict[str, Any], now_ms: int) -> Tables:
     draft = TablesDraft(found)
     draft.apply(changes, now_ms)
     return draft.finish()
 
 
 def test_entries_are_set_and_dropped() -> None:
-    found: tables.Tables = {}
+    found: Tables = {}
     found = remember(found, {"a": {"set": {"x": 1, "y": [2]}}, "b": {"set": {"x": 3}}}, 10)
     found = remember(found, {"a": {"set": {"x": 4}, "drop": ["y", "z"]}, "b": {"drop": ["x"]}}, 20)
     assert found == {"a": {"x": [20, 4]}}
 
 
 def test_old_entries_are_forgotten() -> None:
-    found: tables.Tables = {}
+    found: Tables = {}
     for now_ms, key in enumerate("abca"):
         found = remember(found, {"t": {"set": {key: now_ms}, "ttlMs": 2}}, now_ms)
     assert found == {"t": {"b": [1, 1], "c": [2, 2], "a": [3, 3]}}
@@ -41,15 +40,15 @@ def test_old_entries_are_forgotten() -> None:
 
 
 def test_there_are_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ENTRIES_MAX", 2)
-    found: tables.Tables = {}
+    monkeypatch.setattr(fold, "ENTRIES_MAX", 2)
+    found: Tables = {}
     for now_ms, key in enumerate("abac"):
         found = remember(found, {"t": {"set": {key: None}}}, now_ms)
     assert list(found["t"]) == ["a", "c"]
 
 
 def test_a_clock_that_goes_back_forgets_nothing_too_early() -> None:
-    found: tables.Tables = {}
+    found: Tables = {}
     found = remember(found, {"t": {"set": {"a": 1}, "ttlMs": 5}}, 100)
     found = remember(found, {"t": {"set": {"b": 1}, "ttlMs": 5}}, 10)
     assert list(found["t"]) == ["a", "b"]
@@ -59,7 +58,7 @@ def test_it_goes_through_records_and_bases_in_its_order() -> None:
     state = LogState()
     for version, changes in enumerate([{"t": {"set": {"b": 1, "a": 2}}}, {"t": {"set": {"b": 3}}}]):
         record = Record(version, f"n{version}", JobAuthor("j"), 5 + version, tables=changes)
-        content = encode_record(record, "companion").content
+        content = encode_record(record).content
         state = after(state, decode_record(content, "path", lambda _: b""))
     assert list(state.tables["t"].items()) == [("a", [5, 2]), ("b", [6, 3])]
     again = decode_base(encode_base(state), "path")

@@ -141,6 +141,22 @@ def test_other_errors_are_not_repeated(memory: MemoryFileSystem, error: type[Sto
     assert clock.slept_s == []
 
 
+def test_an_unknown_outcome_is_repeated_only_where_the_call_may_be() -> None:
+    clock = ManualClock()
+    tries: list[int] = []
+
+    def call() -> int:
+        tries.append(len(tries))
+        if len(tries) % 2:
+            raise OutcomeUnknown("rename", "file", "no reply")
+        return len(tries)
+
+    assert call_with_retries(call, RetryPolicy(delay_s=1), clock, is_repeatable=True) == 2
+    with pytest.raises(OutcomeUnknown):
+        call_with_retries(call, RetryPolicy(delay_s=1), clock)
+    assert clock.slept_s == [1]
+
+
 def test_errors_that_are_not_ours_pass() -> None:
     with pytest.raises(ZeroDivisionError):
         call_with_retries(lambda: 1 // 0, RetryPolicy(), ManualClock())

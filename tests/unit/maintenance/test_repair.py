@@ -19,9 +19,9 @@ from ftfile.commit.log.bases import encode_base, list_bases, write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.state import Unpublished
+from ftfile.commit.places import open_add
 from ftfile.commit.publish import publish
 from ftfile.commit.read.ranges import list_ranges, read_range
-from ftfile.commit.read.snapshot import open_add
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem

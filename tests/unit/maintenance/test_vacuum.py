@@ -17,9 +17,10 @@ from ftfile.commit.format.model import Add, Body, JobAuthor, MaintenanceAuthor, 
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log import bases
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.places import open_add
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges, read_range
-from ftfile.commit.read.snapshot import open_add, read_records, take_snapshot
+from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied, StaleFiles
@@ -551,7 +552,7 @@ class TestLog:
         world.days(8)
         world.vacuum()
         dead = Record(3, "dead", JobAuthor("left behind"), 0)
-        world.fs.create_exclusive(layout.record_path(3), encode_record(dead, "unused").content)
+        world.fs.create_exclusive(layout.record_path(3), encode_record(dead).content)
         assert world.vacuum().files == ()
         world.days(8)
         assert [file.path for file in world.vacuum().files][:1] == [layout.record_path(3)]

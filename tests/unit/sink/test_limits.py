@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.attempt import row_hash
+from ftfile.attempt import fingerprint
 from ftfile.attempt import stage as staging
+from ftfile.attempt.fingerprint import row_hashes
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.row_hash import row_hashes
 from ftfile.attempt.stage import Stage
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, EncodingError, NotFound
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import OutputStream
 
 
-LONG_BYTES: int = vars(row_hash)["_LONG_BYTES"]
+LONG_BYTES: int = vars(fingerprint)["_LONG_BYTES"]
 DIGITS_MAX: int = vars(template)["_DIGITS_MAX"]
 STRICT_ROUNDS: int = vars(joining)["_STRICT_ROUNDS"]
 

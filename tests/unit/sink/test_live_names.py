@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit import final_paths
+from ftfile.commit import checks
 from ftfile.commit.format.model import Body, MaintenanceAuthor
-from ftfile.commit.log import tables
+from ftfile.commit.log import fold
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
 from ftfile.maintenance.ranges import merge_ranges
@@ -78,11 +78,11 @@ class TestATakenFile:
         query.restart()
         self.assert_refused(query, 10)
 
-    @pytest.mark.parametrize("followed", [2, final_paths.FOLLOWED_MAX])
+    @pytest.mark.parametrize("followed", [2, checks.FOLLOWED_MAX])
     def test_after_more_records_of_others_than_are_followed(
         self, out: str, monkeypatch: pytest.MonkeyPatch, followed: int
     ) -> None:
-        monkeypatch.setattr(final_paths, "FOLLOWED_MAX", followed)
+        monkeypatch.setattr(checks, "FOLLOWED_MAX", followed)
         query = MicroBatch(out, COLUMNS, NUMBERED)
         other = MicroBatch(out, COLUMNS, LATEST | {"onNewQuery": "continue"}, query_id="another")
         query.run(0, row(0))
@@ -90,7 +90,7 @@ class TestATakenFile:
         for batch in range(1, followed + 2):
             other.run(batch, [[]])
         Path(out, "latest.parquet").unlink()
-        assert final_paths.live_names(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
+        assert checks.live_names(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
         self.assert_refused(other, followed + 2)
 
     def test_within_so_many_they_are_read_one_by_one(self, out: str) -> None:
@@ -147,7 +147,7 @@ class TestNumbersThatAreForgotten:
         check_directory(open_filesystem(out))
 
     def test_by_their_number(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tables, "ENTRIES_MAX", 3)
+        monkeypatch.setattr(fold, "ENTRIES_MAX", 3)
         query = MicroBatch(
             out, COLUMNS, NUMBERED | {"partitionBy": "id", "fileFormat": "text", "onSchemaChange": "any"}
         )
@@ -169,8 +169,8 @@ class TestNumbersThatAreForgotten:
         assert [path.name for path in Path(out).glob("part*")] == ["part.1"]
 
     def test_of_the_real_bound(self) -> None:
-        names = [f"bucket-{number}" for number in range(tables.ENTRIES_MAX + 1)]
-        draft = tables.TablesDraft({})
+        names = [f"bucket-{number}" for number in range(fold.ENTRIES_MAX + 1)]
+        draft = fold.TablesDraft({})
         draft.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
         assert [*draft.finish()["partNumbers"]] == names[1:]
 
@@ -182,4 +182,4 @@ def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
     fixed = replace(query, options=LATEST | {"fileFormat": "json"})
     fixed.run(5, row(5))
     log = log_of(query)
-    assert final_paths.live_names(log, log.read_on()) == {"latest.parquet"}
+    assert checks.live_names(log, log.read_on()) == {"latest.parquet"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ftfile
-from ftfile.commit.log import tables
+from ftfile.commit.log import fold
 from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.sink.config import SinkConfig
@@ -259,7 +259,7 @@ class TestNumbers:
         assert names == ["word=a/part.0-", "word=a/part.0-", "word=b/part.0-", "word=b/part.1-", "word=b/part.2-"]
 
     def test_are_remembered_for_so_many_buckets_only(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tables, "ENTRIES_MAX", 3)
+        monkeypatch.setattr(fold, "ENTRIES_MAX", 3)
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
         for batch, words in enumerate(["abc", "a", "d", "abcd"]):
             counting.run(batch, [rows(*words)])

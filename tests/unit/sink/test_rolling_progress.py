@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
-from ftfile.attempt.entries import rewrite_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.message import rewrite_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Author, Body, JobAuthor, MaintenanceAuthor, Origin
@@ -311,9 +311,9 @@ class TestLimits:
         query.run(0, [[{"word": "w", "k": str(number)} for number in range(20)]])
         (record,) = read_records(CommitLog(open_filesystem(out)))
         assert len(record.assembly_jobs) == 20
-        encoded = encode_record(record, "companion", 1000)
+        encoded = encode_record(record, 1000)
         assert encoded.companion is not None
-        assert len(encoded.content) < 3000 < len(encoded.companion.content)
+        assert len(encoded.content) < 3000 < len(encoded.companion)
 
     @pytest.mark.parametrize("limit", [("IN_ORDER_PARTS", 1), ("IN_ORDER_BYTES", 10)], ids=str)
     def test_many_files_are_made_by_as_many_tasks_as_there_are(

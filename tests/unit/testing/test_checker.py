@@ -22,7 +22,7 @@ from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.moving import place
+from ftfile.commit.places import place
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import write_range
 from ftfile.core.checksum import checksum
@@ -74,7 +74,7 @@ class Directory:
         record = Record(
             **({"version": version, "nonce": f"n{version}", "author": author, "time_ms": 0} | start | fields)
         )
-        self.fs.create_exclusive(layout.record_path(version), encode_record(record, "unused").content)
+        self.fs.create_exclusive(layout.record_path(version), encode_record(record).content)
         self.records.append(record)
         return record
 
@@ -140,7 +140,7 @@ class TestI1:
         directory.record()
         earlier = check_directory(directory.fs)
         other = replace(directory.records[0], nonce="other")
-        overwritten(directory.fs, layout.record_path(0), encode_record(other, "unused").content)
+        overwritten(directory.fs, layout.record_path(0), encode_record(other).content)
         assert broken(directory, earlier=earlier) == "I1"
 
     def test_the_last_record_is_gone(self, directory: Directory) -> None:

@@ -1,13 +1,9 @@
 """Many adds as columns: one list for each field, which is quick to read and small. Pure, bytes in and values out.
 
-A document is two zlib streams of JSON. The first has what decides whether an add is live: ids, and the versions that
-added and removed it. The second has all else, in columns of the names that records give them::
-
-    ["constant", value]                every add has this one
-    ["dictionary", values, indexes]    few values, many adds
-    ["plain", values]                  a value for each add
-
-and under `rare` the fields that few adds have, by the add's position. In paths, a NUL stands for the add's id.
+The first of two zlib streams of JSON has what decides whether an add is live: ids, and the versions that added and
+removed it. The second has the other columns, each as `["constant", value]`, `["dictionary", values, indexes]` or
+`["plain", values]`, and under `rare` the fields that few adds have, by the add's position. In paths, a NUL stands for
+the add's id.
 """
 
 from __future__ import annotations
@@ -30,12 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Columns",
+    "Document",
     "adds_from_json",
     "adds_to_json",
     "decode_adds",
-    "decode_columns",
-    "decode_ids",
-    "encode_columns",
     "pack_json",
     "unpack_json",
 )
@@ -54,21 +48,16 @@ COMPRESSION_LEVEL = 1
 
 @dataclass(slots=True)
 class Columns:
-    """Adds; lists of one length.
-
-    Attributes:
-        added: the version of the record that brought each.
-        removed: the version of the record that ended each; empty when they are live.
-        fields: attributes by the field's name; under `rare` a dictionary as JSON has it, or None.
-    """
+    """Adds; lists of one length."""
 
     ids: list[str] = field(default_factory=list)
-    added: list[int] = field(default_factory=list)
-    removed: list[int] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)  # version of the record that brought each
+    removed: list[int] = field(default_factory=list)  # version of the record that ended each; empty when they are live
+    # By the name of the field; under `rare` a dictionary as JSON has it, or None.
     fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*NAMES, "rare")})
 
     def append(self, add: Add, added: int, removed: int | None = None) -> None:
-        """Take in one add. Where its rows come from in segments is left to its record: nobody reads by it."""
+        """Append one add, without the ranges of segments that a part was made from: nobody reads by them."""
         self.ids.append(add.id)
         self.added.append(added)
         if removed is not None:
@@ -79,7 +68,7 @@ class Columns:
         self.fields["rare"].append(_RARE.to_json(add) or None)
 
     def extend(self, other: Columns, chosen: Sequence[bool] | None = None) -> None:
-        """Take in those adds of another that are chosen, by default all."""
+        """Append the chosen adds of another, by default all."""
         pairs: list[tuple[list[Any], list[Any]]]
         pairs = [(self.ids, other.ids), (self.added, other.added), (self.removed, other.removed)]
         pairs += [(self.fields[name], values) for name, values in other.fields.items()]
@@ -92,29 +81,36 @@ class Columns:
         return Columns(self.ids[start:end], self.added[start:end], self.removed[start:end], fields)
 
 
-def encode_columns(columns: Columns) -> tuple[bytes, bytes]:
-    """Return the two streams of a document; there must be at least one add."""
-    deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
-    ids = {"id": columns.ids, "addedVersionDeltas": deltas, "removedVersions": columns.removed}
-    return pack_json(ids), pack_json(_fields_to_json(columns))
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Some 50,000 adds at most, and at least one, in the order of their records: two compressed streams."""
 
+    count: int
+    ids: bytes
+    rest: bytes
 
-def decode_ids(content: bytes) -> Columns:
-    """Return ids and versions from the first stream; the fields stay empty."""
-    text = unpack_json(content)
-    return Columns(text["id"], list(itertools.accumulate(text["addedVersionDeltas"])), text["removedVersions"])
+    @classmethod
+    def of(cls, columns: Columns) -> Document:
+        """Return the document of these adds."""
+        deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
+        ids = {"id": columns.ids, "addedVersionDeltas": deltas, "removedVersions": columns.removed}
+        return cls(len(columns.ids), pack_json(ids), pack_json(_fields_to_json(columns)))
 
+    def versions(self) -> Columns:
+        """Return ids and versions alone; the fields stay empty."""
+        text = unpack_json(self.ids)
+        return Columns(text["id"], list(itertools.accumulate(text["addedVersionDeltas"])), text["removedVersions"])
 
-def decode_columns(ids: bytes, rest: bytes) -> Columns:
-    """Return everything."""
-    columns = decode_ids(ids)
-    columns.fields = _fields(unpack_json(rest), len(columns.ids))
-    return columns
+    def columns(self) -> Columns:
+        """Return the adds with all their fields."""
+        columns = self.versions()
+        columns.fields = _fields(unpack_json(self.rest), len(columns.ids))
+        return columns
 
 
 def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
     """Yield the adds of the second stream."""
-    return _adds(ids, unpack_json(rest))
+    return adds_from_json(ids, unpack_json(rest))
 
 
 def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
@@ -125,9 +121,17 @@ def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
     return {"id": columns.ids, **_fields_to_json(columns)}
 
 
-def adds_from_json(text: dict[str, Any]) -> Iterator[Add]:
-    """Yield the adds that `adds_to_json` wrote."""
-    return _adds(text["id"], text)
+def adds_from_json(ids: Sequence[str], text: dict[str, Any]) -> Iterator[Add]:
+    """Yield the adds with these ids and the columns that `adds_to_json` wrote."""
+    fields = _fields(text, len(ids))
+    for name, length in NAMED.items():
+        pairs = zip(fields[name], ids, strict=True)
+        fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
+    columns = [fields[name] for name in NAMES]
+    if not text["rare"]:
+        return map(Add, ids, *columns)
+    rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
+    return (Add(*row, **_RARE.attributes(rare)) if rare else Add(*row) for row, rare in rows)
 
 
 def pack_json(value: object) -> bytes:
@@ -136,11 +140,7 @@ def pack_json(value: object) -> bytes:
 
 
 def unpack_json(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return the value that `pack_json` wrote.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Return the value that `pack_json` wrote; a ValueError says that it is damaged."""
     try:
         return json.loads(zlib.decompress(content))
     except zlib.error as error:
@@ -151,18 +151,6 @@ def _fields_to_json(columns: Columns) -> dict[str, Any]:
     text: dict[str, Any] = {row.name: _code(columns.fields[row.name], row) for row in FIELDS}
     text["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
     return text
-
-
-def _adds(ids: Sequence[str], text: dict[str, Any]) -> Iterator[Add]:
-    fields = _fields(text, len(ids))
-    for name, length in NAMED.items():
-        pairs = zip(fields[name], ids, strict=True)
-        fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
-    columns = [fields[name] for name in NAMES]
-    if not text["rare"]:
-        return map(Add, ids, *columns)
-    rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
-    return (Add(*row, **_RARE.attributes(rare)) if rare else Add(*row) for row, rare in rows)
 
 
 def _code(values: list[Any], row: Field) -> list[Any]:

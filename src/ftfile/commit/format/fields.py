@@ -21,23 +21,14 @@ ANY: _Types = ()
 
 
 class Field(NamedTuple):
-    """A row of a table.
+    """A row of a table."""
 
-    Attributes:
-        name: in JSON.
-        attribute: of the value.
-        types: of what JSON has there; empty for anything.
-        encode: makes JSON of the attribute; None where it is JSON already.
-        decode: the inverse.
-        is_rare: few adds have it, so that documents of adds have no column for it.
-    """
-
-    name: str
-    attribute: str
-    types: _Types = ANY
-    encode: Callable[[Any], Any] | None = None
-    decode: Callable[[Any], Any] | None = None
-    is_rare: bool = False
+    name: str  # in JSON
+    attribute: str  # of the value
+    types: _Types = ANY  # in JSON; empty for anything
+    encode: Callable[[Any], Any] | None = None  # makes JSON of the attribute; None where it is JSON already
+    decode: Callable[[Any], Any] | None = None  # the inverse
+    is_rare: bool = False  # few adds have it, so that documents of adds have no column for it
 
     def check(self, found: object) -> None:
         """Raise a ValueError unless JSON has something of the right type: a right checksum is no right writer."""
@@ -48,13 +39,8 @@ class Field(NamedTuple):
 class Fields(Generic[_Value]):
     """The table of a class: a dataclass or a named tuple.
 
-    A field at its attribute's default is left out of JSON, and JSON without it gives the default. What JSON has beside
-    the table's fields is passed over: see docs/internals/format.md on versions.
-
-    Args:
-        make: the class.
-        rows: a field for each attribute that JSON has.
-        always: write defaults, too, and require every field.
+    A field at its attribute's default is left out of JSON, unless `always`; JSON without it gives the default. Fields
+    that the table lacks are ignored: see docs/internals/format.md on versions.
     """
 
     def __init__(self, make: Callable[..., _Value], *rows: Field, always: bool = False) -> None:
@@ -87,12 +73,7 @@ class Fields(Generic[_Value]):
         return text
 
     def attributes(self, text: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the attributes that JSON has.
-
-        Raises:
-            ValueError: one is of another type, or it is no object.
-            KeyError: one is missing.
-        """
+        """Return the attributes that JSON has. A ValueError names a wrong type, a KeyError a missing field."""
         if type(text) is not dict:
             raise ValueError(f"{text!r:.80} is no object")
         plain = self._plain_in(text)
@@ -110,26 +91,17 @@ class Fields(Generic[_Value]):
         return attributes
 
     def from_json(self, text: Mapping[str, Any]) -> _Value:
-        """Return the value that `to_json` wrote.
-
-        Raises:
-            ValueError: see `attributes`.
-            KeyError: see `attributes`.
-        """
+        """Return the value that `to_json` wrote; raises as `attributes`."""
         return self.make(**self.attributes(text))
 
 
 def one(name: str, attribute: str, fields: Fields[Any], types: _Types = OBJECT) -> Field:
     """Return the row of an attribute that has a table of its own; None stays null where `types` have that."""
-    if NoneType not in types:
-        return Field(name, attribute, types, fields.to_json, fields.from_json)
-    return Field(
-        name,
-        attribute,
-        types,
-        lambda value: None if value is None else fields.to_json(value),
-        lambda text: None if text is None else fields.from_json(text),
-    )
+
+    def encode(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - of any class with a table
+        return None if value is None else fields.to_json(value)
+
+    return Field(name, attribute, types, encode, lambda text: None if text is None else fields.from_json(text))
 
 
 def many(name: str, attribute: str, fields: Fields[Any], *, is_rare: bool = False) -> Field:

@@ -133,7 +133,7 @@ def base_path(name: BaseName) -> str:
 
 
 def parse_base_name(path: str) -> BaseName | None:
-    """Return the parsed name of a file in the state directory, or None for any other file."""
+    """Return the parsed name of a file in the directory of bases, or None for any other file."""
     match = _BASE_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return BaseName(int(match[1]), match[2]) if match else None
 
@@ -160,12 +160,12 @@ def is_staged(path: str) -> bool:
 
 
 def note_path(directory: str, name: str) -> str:
-    """Return where an attempt notes, before it writes a file under its final name, what that is."""
+    """Return the path of the note of a final path, which an attempt writes before the file itself."""
     return f"{directory}/{name}.finalPath"
 
 
 def is_note(path: str) -> bool:
-    """Return True if a file is such a note."""
+    """Return True if a file is the note of a final path."""
     return path.endswith(".finalPath")
 
 
@@ -175,7 +175,7 @@ def retired_path(add_id: str) -> str:
 
 
 def bucket_key(directory: str, stem: str = "") -> str:
-    """Return the key of a bucket in adds: its directory and, after two slashes, the beginning of its files' names.
+    """Return the key of a bucket: its directory and, after two slashes, the beginning of its files' names.
 
     Neither has an empty part, so two slashes cannot occur within them.
     """
@@ -193,7 +193,7 @@ def bucket_stem(key: str) -> str:
 
 
 def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str, filters: Sequence[str] = ()) -> str:
-    """Return where the records are published that a task could not write; the name says how they were filtered."""
+    """Return the final path of records that a task could not write; the name says how they were filtered."""
     name = ".".join((unique_part(letter_id), *filters, "deadLetters"))
     return f"{DEAD_LETTERS}/{owner}/{batch:010d}-{partition:05d}-{name}"
 
@@ -204,7 +204,7 @@ def dead_letter_filters(path: str) -> tuple[str, ...]:
 
 
 def dead_letter_task(path: str) -> DeadLetterTask | None:
-    """Return whose dead letters a path says to be there, or None for one that `dead_letter_path` does not return."""
+    """Return the writer of the dead letters at a path, or None for any other file."""
     match = _DEAD_LETTER_PATH.fullmatch(path)
     return DeadLetterTask(match[1], int(match[2]), int(match[3])) if match else None
 
@@ -215,12 +215,9 @@ def is_dead_letters(path: str) -> bool:
 
 
 def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:
-    """Return how byte filters know the piece of storage that begins there; a move and publishing do not change it.
+    """Return the identity that byte filters give to the piece of storage that begins at a path and an offset.
 
-    Args:
-        kind: pieces of another kind have another identity.
-        path: of a staged file, or of published dead letters.
-        offset: of a segment in its spool.
+    It stays when a file is published. Dead letters are named by their published path or by their staged one.
     """
     stem = path.rpartition("/")[2].partition(".")[0]
     return f"{kind} {unique_part(stem.rpartition('-')[2])}@{offset}"

@@ -1,7 +1,4 @@
-"""A range as bytes: a line of JSON that says what is where, its checksum, and compressed documents of adds.
-
-What is live at the range's end comes first: who reads a version beyond it reads no further.
-"""
+"""A range as bytes: a line of JSON that says what is where, its checksum, and documents of adds, live ones first."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.commit.format.columns import Columns, decode_columns, decode_ids, encode_columns, pack_json, unpack_json
+from ftfile.commit.format.columns import Document, pack_json, unpack_json
 from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many
 from ftfile.commit.format.record import UNREADABLE, check_format, compact_json, from_checked_text, to_checked_text
 from ftfile.core.checksum import checksum, matches
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import InputFile
 
-__all__ = ("RANGE_FORMAT", "Document", "Range", "decode_range", "encode_range")
+__all__ = ("RANGE_FORMAT", "Range", "decode_range", "encode_range")
 
 RANGE_FORMAT = 1
 # Read at once, in the hope that the header is no longer.
@@ -29,57 +26,22 @@ _ADVICE = "While the records that it stands for are kept, ftfile.maintenance.ran
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """Some 50,000 adds at most, in the order of their records, compressed."""
-
-    count: int
-    ids: bytes
-    rest: bytes
-
-    @classmethod
-    def of(cls, columns: Columns) -> Document:
-        """Return the document of these adds."""
-        return cls(len(columns.ids), *encode_columns(columns))
-
-    def versions(self) -> Columns:
-        """Return ids and versions alone."""
-        return decode_ids(self.ids)
-
-    def columns(self) -> Columns:
-        """Return everything."""
-        return decode_columns(self.ids, self.rest)
-
-
-@dataclass(frozen=True, slots=True)
 class Range:
-    """The sum of the records of consecutive versions, without the records.
-
-    Attributes:
-        nonce: of the record at `last`.
-        previous_nonce: of the record before `first`, empty for none; None when it is not known.
-        log_start: adds removed at this version or before are not in it any more.
-        schemas: version and key of each change of the rows' schema.
-        definitions: all that the records brought.
-        kept: adds of these versions that are live after the last of them.
-        ended: adds of these versions that one of them removed; None when they were not read.
-        removes: id of each older add that one of these versions removed, and which.
-    """
+    """The sum of the records of consecutive versions, without the records."""
 
     first: int
     last: int
-    nonce: str
-    log_start: int = 0
-    schemas: tuple[tuple[int, str], ...] = ()
+    nonce: str  # of the record at `last`
+    log_start: int = 0  # adds removed at this version or before are left out
+    schemas: tuple[tuple[int, str], ...] = ()  # version and key of each change of the rows' schema
     definitions: dict[str, Any] = field(default_factory=dict)
-    kept: tuple[Document, ...] = ()
-    ended: tuple[Document, ...] | None = ()
-    removes: dict[str, int] = field(default_factory=dict)
-    previous_nonce: str | None = None
+    kept: tuple[Document, ...] = ()  # adds of these versions that are live after the last of them
+    ended: tuple[Document, ...] | None = ()  # adds of these versions that one of them removed; None: not read
+    removes: dict[str, int] = field(default_factory=dict)  # older adds that one of these versions removed, and which
+    previous_nonce: str | None = None  # of the record before `first`, empty for none; None: unknown
 
 
 class _Placed(NamedTuple):
-    """The header's facts of a document."""
-
     adds: int
     ids_length: int
     ids_checksum: str
@@ -138,15 +100,9 @@ def encode_range(content: Range) -> bytes:
 
 
 def decode_range(file: InputFile, path: str, *, ended: bool | None) -> Range:
-    """Read and check a range.
+    """Read and check a range from a file.
 
-    Args:
-        file: open on it.
-        path: for messages.
-        ended: whether to read also the adds that it removed itself; None to read no adds at all.
-
-    Raises:
-        CorruptData: a checksum does not match, or the format is not known.
+    With `ended`, the adds that the range itself removed are read, too; with None, no adds at all.
     """
     try:
         header, end = _read_header(file, path)
@@ -171,8 +127,6 @@ def decode_range(file: InputFile, path: str, *, ended: bool | None) -> Range:
 
 
 class _Streams:
-    """Hands out what lies one after the other, checked."""
-
     def __init__(self, content: bytes, path: str) -> None:
         self._left = memoryview(content)
         self._path = path

@@ -1,8 +1,7 @@
 """Records as bytes: pure, bytes in and values out. The tables here are the only spelling of a record's fields.
 
-A record is text: a line of JSON with everything but the adds, removes, dead letters and jobs, a line with those (of a
-large record, the companion file holds that line), and a line with the checksum of all before it; see
-docs/internals/format.md.
+A record is text: a line of JSON, a line with its adds, removes, dead letters and jobs (of a large record, the companion
+file holds that line), and a line with the checksum of all before it; see docs/internals/format.md.
 """
 
 from __future__ import annotations
@@ -11,27 +10,13 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.commit.format import layout, model
 from ftfile.commit.format.fields import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
-from ftfile.commit.format.model import (
-    Add,
-    AssemblyJob,
-    Fingerprint,
-    JobAuthor,
-    MaintenanceAuthor,
-    Origin,
-    Record,
-    Remove,
-    SourceRange,
-    StreamAuthor,
-    Transaction,
-)
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ftfile.commit.format.model import Author
 
 __all__ = (
     "ADD",
@@ -41,7 +26,6 @@ __all__ = (
     "RECORD_FORMAT",
     "REMOVE",
     "UNREADABLE",
-    "Companion",
     "EncodedRecord",
     "check_format",
     "compact_json",
@@ -62,24 +46,24 @@ IS_SEALED = (
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
-def _author_to_json(author: Author) -> dict[str, Any]:
+def _author_to_json(author: model.Author) -> dict[str, Any]:
     kind, fields = next(item for item in AUTHORS.items() if item[1].make is type(author))
     return {"kind": kind} | fields.to_json(author)
 
 
-def _author_from_json(text: dict[str, Any]) -> Author:
-    author: Author = AUTHORS[text["kind"]].from_json(text)
+def _author_from_json(text: dict[str, Any]) -> model.Author:
+    author: model.Author = AUTHORS[text["kind"]].from_json(text)
     return author
 
 
 ORIGIN = Fields(
-    Origin,
+    model.Origin,
     Field("queryId", "query_id", TEXT),
     Field("firstBatch", "first_batch", NUMBER),
     Field("lastBatch", "last_batch", NUMBER),
 )
 SEGMENT_RANGE = Fields(
-    SourceRange,
+    model.SourceRange,
     Field("segmentId", "add_id", TEXT),
     Field("unit", "unit", TEXT),
     Field("start", "start", NUMBER),
@@ -87,7 +71,7 @@ SEGMENT_RANGE = Fields(
 )
 # In the order of the constructor of `Add`, which documents of adds rely on.
 ADD = Fields(
-    Add,
+    model.Add,
     Field("id", "id", TEXT),
     Field("kind", "kind", TEXT),
     Field("path", "path", TEXT),
@@ -107,7 +91,7 @@ ADD = Fields(
     Field("rollingStats", "rolling_stats", OBJECT, is_rare=True),
 )
 REMOVE = Fields(
-    Remove,
+    model.Remove,
     Field("id", "id", TEXT),
     Field("kind", "kind", TEXT),
     Field("finalPath", "final_path", TEXT),
@@ -115,7 +99,7 @@ REMOVE = Fields(
     Field("checksum", "checksum", TEXT),
 )
 ASSEMBLY_JOB = Fields(
-    AssemblyJob,
+    model.AssemblyJob,
     Field("id", "id", TEXT),
     many("inputs", "inputs", ADD),
     Field("reason", "reason", TEXT),
@@ -123,27 +107,31 @@ ASSEMBLY_JOB = Fields(
     Field("plan", "payload"),
 )
 FINGERPRINT = Fields(
-    Fingerprint,
+    model.Fingerprint,
     Field("kind", "kind", TEXT),
     Field("digest", "digest", TEXT),
     Field("coversContent", "covers_content", FLAG),
 )
-TRANSACTION = Fields(Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER))
+TRANSACTION = Fields(model.Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER))
 # By `kind`.
 AUTHORS: dict[str, Fields[Any]] = {
     "stream": Fields(
-        StreamAuthor,
+        model.StreamAuthor,
         Field("queryId", "query_id", TEXT),
         Field("runId", "run_id", TEXT),
         Field("batchId", "batch_id", NUMBER),
         Field("offsetsHash", "offsets_hash", TEXT),
         Field("offsets", "offsets"),
     ),
-    "batchWrite": Fields(JobAuthor, Field("jobId", "job_id", TEXT), one("transaction", "transaction", TRANSACTION)),
-    "maintenance": Fields(MaintenanceAuthor, Field("operation", "operation", TEXT), Field("jobId", "job_id", TEXT)),
+    "batchWrite": Fields(
+        model.JobAuthor, Field("jobId", "job_id", TEXT), one("transaction", "transaction", TRANSACTION)
+    ),
+    "maintenance": Fields(
+        model.MaintenanceAuthor, Field("operation", "operation", TEXT), Field("jobId", "job_id", TEXT)
+    ),
 }
 HEADER = Fields(
-    Record,
+    model.Record,
     Field("version", "version", NUMBER),
     Field("nonce", "nonce", TEXT),
     Field("timeMs", "time_ms", NUMBER),
@@ -163,7 +151,7 @@ HEADER = Fields(
     Field("tables", "tables", OBJECT),
 )
 CHANGES = Fields(
-    Record,
+    model.Record,
     many("adds", "adds", ADD),
     many("removes", "removes", REMOVE),
     many("deadLetters", "dead_letters", ADD),
@@ -171,43 +159,33 @@ CHANGES = Fields(
 )
 
 
-class Companion(NamedTuple):
-    """The file beside a large record that holds its adds, removes, dead letters and jobs."""
-
-    path: str
-    content: bytes
-
-
 class EncodedRecord(NamedTuple):
-    """A record's bytes, and its companion if it needs one."""
+    """A record's bytes, and those of the companion file with the changes of a large one."""
 
     content: bytes
-    companion: Companion | None
+    companion: bytes | None
 
 
-def encode_record(record: Record, companion_path: str, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
+def encode_record(record: model.Record, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
     """Return the bytes of a record; changes of `companion_from` bytes or more go to the companion."""
     header, changes = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record), compact_json(CHANGES.to_json(record))
     if len(changes) < companion_from:
         return EncodedRecord(to_checked_text([compact_json(header), changes]), None)
     content = changes + b"\n"
-    header["companion"] = {"path": companion_path, "lengthBytes": len(content), "checksum": checksum(content)}
-    return EncodedRecord(to_checked_text([compact_json(header)]), Companion(companion_path, content))
+    path = layout.companion_path(record.version, record.nonce)
+    header["companion"] = {"path": path, "lengthBytes": len(content), "checksum": checksum(content)}
+    return EncodedRecord(to_checked_text([compact_json(header)]), content)
 
 
-def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
-    """Return the record; `read_companion` is called at most once, with the companion's path.
-
-    Raises:
-        CorruptData: a checksum does not match, or the text is no record of a known format.
-    """
+def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> model.Record:
+    """Return the record; `read_companion` is called at most once, with the companion's path."""
     lines = from_checked_text(content, path)
     try:
         header = json.loads(lines[0])
         check_format(header, "ftfileRecord", RECORD_FORMAT, path)
         companion = header.get("companion")
         changes = json.loads(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
-        return Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
+        return model.Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
     except UNREADABLE as error:
         raise CorruptData(path, "a record of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 
@@ -221,11 +199,7 @@ def _checked(companion: dict[str, Any], content: bytes) -> bytes:
 
 
 def check_format(header: dict[str, Any], name: str, known: int, path: str) -> None:
-    """Refuse the header of a file that a newer ftfile wrote.
-
-    Raises:
-        CorruptData: the field `name` is not the number of the format that is known here.
-    """
+    """Refuse a header whose field `name` is not the `known` number: a newer ftfile wrote the file."""
     if header.get(name) != known:
         found = f"{name} {header.get(name)!r}"
         raise CorruptData(path, f"{name} {known}", found, "A newer ftfile wrote it: read it with that one")
@@ -243,12 +217,7 @@ def to_checked_text(lines: list[bytes]) -> bytes:
 
 
 def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:
-    """Check the last line against all before it and return the lines before it.
-
-    Raises:
-        ConfigError: it ends in the MAC of an encrypted directory, and no keys are known here.
-        CorruptData: the checksum line is missing or does not match.
-    """
+    """Return the lines before the last one, which is their checksum; CorruptData or, for a MAC, ConfigError if not."""
     body, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     found = checksum(body)

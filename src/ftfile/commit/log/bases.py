@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import create_file
+from ftfile.commit.files import delete_file, list_or_empty, write_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import adds_from_json, adds_to_json
 from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
@@ -32,25 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ftfile.commit.format.model import Record
-    from ftfile.commit.log.tables import Tables
+    from ftfile.commit.log.state import Tables
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = (
-    "BASES_KEPT",
-    "RECORD_COST_BYTES",
-    "OwnBases",
-    "decode_base",
-    "encode_base",
-    "list_bases",
-    "write_base",
-)
+__all__ = ("BASES_KEPT", "RECORD_COST_BYTES", "OwnBases", "decode_base", "encode_base", "list_bases", "write_base")
 
 BASE_FORMAT = 1
 
 
 def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
-    """Return the row of a map of values that have a table of their own."""
     return Field(
         name,
         attribute,
@@ -61,8 +52,7 @@ def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
 
 
 def _versions(name: str, attribute: str) -> Field:
-    """Return the row of a map from names to versions."""
-    return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(int, text)))
+    return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(text)))
 
 
 def _recent_from_json(text: list[list[Any]]) -> tuple[tuple[int, str], ...]:
@@ -73,14 +63,14 @@ def _recent_from_json(text: list[list[Any]]) -> tuple[tuple[int, str], ...]:
 
 def _tables_from_json(text: dict[str, dict[str, list[Any]]]) -> Tables:
     for table in text.values():
-        _checked(int, {key: set_ms for key, (set_ms, _) in table.items()})
+        _checked({key: set_ms for key, (set_ms, _) in table.items()})
     return {name: SharedMap(table) for name, table in text.items()}
 
 
-def _checked(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values; a ValueError says that one is of another type, which would make no sense later."""
-    if any(type(value) is not kind for value in values.values()):
-        raise ValueError(f"a value that is no {kind.__name__}")
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values; a ValueError says that one is no number, which would make no sense later."""
+    if any(type(value) is not int for value in values.values()):
+        raise ValueError("a value that is no int")
     return values
 
 
@@ -123,7 +113,7 @@ BASE = Fields(
         "segments",
         OBJECT,
         lambda segments: adds_to_json(segments.values()),
-        lambda text: SharedMap({add.id: add for add in adds_from_json(text)}),
+        lambda text: SharedMap({add.id: add for add in adds_from_json(text["id"], text)}),
     ),
     many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
     _versions("removedParts", "removed"),
@@ -157,17 +147,10 @@ _log = get_logger(__name__)
 
 
 class OwnBases:
-    """The bases of a log: those that can be read, and whose record is there.
+    """The bases of a log that can be read and whose record is there.
 
     Vacuum keeps the records of the last bases, so that a base without its record was written by another history of the
     directory, or the log was restored from an older copy.
-
-    Args:
-        fs: of the directory.
-        read_record: the log's.
-
-    Attributes:
-        useless: the names of those that were found to be damaged, or not of this log.
     """
 
     def __init__(self, fs: FileSystem, read_record: Callable[[int], Record | None]) -> None:
@@ -176,16 +159,12 @@ class OwnBases:
         self.useless: set[layout.BaseName] = set()
 
     def names(self) -> list[layout.BaseName]:
-        """Return the listed files that may be useful, in the order of versions."""
+        """Return the bases that may be useful, in the order of versions."""
         return sorted(name for name in list_bases(self._fs) if name not in self.useless)
 
     def newest(self) -> layout.BaseName | None:
         """Return the newest base by listing their names, or None."""
         return max(self.names(), default=None)
-
-    def judge_again(self) -> None:
-        """Forget which ones are useless: the directory was replaced."""
-        self.useless.clear()
 
     def read_newest(self) -> tuple[LogState, int] | None:
         """Return the newest base that can be read, with its length in bytes; None when there is none."""
@@ -215,26 +194,16 @@ class OwnBases:
 
 
 def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.BaseName] = ()) -> int:
-    """Write a base of the state, then drop those that newer ones make useless; later ones may be another committer's.
+    """Write a base of the state and return its length in bytes; drop the bases that it makes useless.
 
-    Args:
-        fs: of the directory.
-        ids: for its name.
-        state: what it says.
-        useless: bases that replace nothing.
-
-    Returns:
-        Its length in bytes.
+    Those of later versions may be another committer's. The `useless` replace nothing.
     """
     name = layout.BaseName(state.version, ids.unique()[:16])
     content = encode_base(state)
-    create_file(fs, layout.base_path(name), content)
+    write_file(fs, fs.create_exclusive, layout.base_path(name), content)
     older = {name for name in list_bases(fs) if name.version <= state.version}
     for old in older - set(sorted(older - set(useless))[-BASES_KEPT:]):
-        try:
-            fs.delete(layout.base_path(old))
-        except NotFound:
-            _log.debug("base %s is gone already", old)
+        delete_file(fs, layout.base_path(old))
     return len(content)
 
 
@@ -244,11 +213,7 @@ def encode_base(state: LogState) -> bytes:
 
 
 def decode_base(content: bytes, path: str) -> LogState:
-    """Return the state that `encode_base` wrote.
-
-    Raises:
-        CorruptData: the checksum does not match, or the format is not known.
-    """
+    """Return the state that `encode_base` wrote."""
     lines = from_checked_text(content, path, _ADVICE)
     try:
         text = json.loads(lines[0])
@@ -259,9 +224,6 @@ def decode_base(content: bytes, path: str) -> LogState:
 
 
 def list_bases(fs: FileSystem) -> list[layout.BaseName]:
-    """Return the bases there are, in any order."""
-    try:
-        found = fs.list(layout.BASES)
-    except NotFound:
-        return []
-    return [name for info in found if (name := layout.parse_base_name(info.path)) is not None]
+    """Return the names of all bases, in any order."""
+    names = (layout.parse_base_name(info.path) for info in list_or_empty(fs, layout.BASES))
+    return [name for name in names if name is not None]

@@ -10,13 +10,16 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState, QueryState, SegmentChange, TransactionState, Unpublished, has_author
-from ftfile.commit.log.tables import TablesDraft
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:
-    from ftfile.commit.format.model import Record, Remove
+    from collections.abc import Mapping
 
-__all__ = ("RECENT_RECORDS", "Fold", "after")
+    from ftfile.commit.format.model import Record, Remove
+    from ftfile.commit.log.shared_map import Draft
+    from ftfile.commit.log.state import Tables
+
+__all__ = ("ENTRIES_MAX", "RECENT_RECORDS", "Fold", "TablesDraft", "after")
 
 # Records whose nonces are remembered, and whose changes of segments.
 RECENT_RECORDS = 256
@@ -25,14 +28,11 @@ RECENT_CHANGES = 16
 REMOVED_KEPT = 10_000
 # Schemas and encodings remembered that nothing open refers to. One that is forgotten and needed again is written again.
 DEFINITIONS_KEPT = 64
+ENTRIES_MAX = 100_000  # of a table
 
 
 def after(state: LogState, *records: Record) -> LogState:
-    """Return the state after some more records.
-
-    Raises:
-        CorruptData: see `Fold.apply`.
-    """
+    """Return the state after some more records."""
     fold = Fold(state)
     for record in records:
         fold.apply(record)
@@ -40,11 +40,7 @@ def after(state: LogState, *records: Record) -> LogState:
 
 
 class Fold:
-    """Takes in records, one after the other; the state that it began with stays as it is.
-
-    Args:
-        state: to begin with.
-    """
+    """Applies records one after the other; the state that it began with stays as it is."""
 
     def __init__(self, state: LogState) -> None:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
@@ -53,17 +49,14 @@ class Fold:
         self._definitions, self._removed_since = state.definitions, state.removed_since
         self._tables = TablesDraft(state.tables)
         self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
-        self._segments, self._removed, self._reserved = (
-            state.segments.draft(),
-            state.removed.draft(),
-            state.reserved.draft(),
-        )
+        self._removed, self._reserved = state.removed.draft(), state.reserved.draft()
+        self._segments = state.segments.draft()
         self._segment_changes = deque(state.segment_changes, RECENT_CHANGES)
         self._recent = deque(state.recent, RECENT_RECORDS)
         self._unpublished = dict(state.unpublished)
 
     def finish(self) -> LogState:
-        """Return the state after all that was taken in; the fold is used no more."""
+        """Return the state after all records; the fold is used no more."""
         return LogState(
             version=self.version,
             nonce=self.nonce,
@@ -87,12 +80,7 @@ class Fold:
         )
 
     def apply(self, record: Record) -> None:
-        """Take in the next record.
-
-        Raises:
-            CorruptData: it is not the next, ends an add twice, or is a second record of one batch or transaction;
-                nothing changed.
-        """
+        """Apply the next record; CorruptData, and no change, if the log could not be read with it."""
         self._check(record)
         self.version, self.nonce = record.version, record.nonce
         self._recent.append((record.version, record.nonce))
@@ -125,15 +113,13 @@ class Fold:
             self._unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
 
     def _check(self, record: Record) -> None:
-        """Refuse a record that the log could not be read with."""
         path = layout.record_path(record.version)
         if record.version != self.version + 1:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
         if record.previous_nonce not in {None, self.nonce}:
             expected = f"the record that follows version {self.version}, {self.nonce!r}"
-            raise CorruptData(
-                path, expected, f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
-            )
+            found = f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
+            raise CorruptData(path, expected, found)
         ended = [remove.id for remove in record.removes if self._has_ended(remove)]
         if ended:
             raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
@@ -141,7 +127,6 @@ class Fold:
             raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
 
     def _has_ended(self, remove: Remove) -> bool:
-        """Return True if what a record removes is known to be live no more."""
         if remove.kind == "segment":
             return self.whole and remove.id not in self._segments
         return remove.id in self._removed
@@ -161,7 +146,7 @@ class Fold:
             self._removed_since = forgotten + 1
 
     def _apply_definitions(self, record: Record) -> None:
-        """Keep the definitions used last, and all that what is open refers to."""
+        """Keep the definitions used last, and all that queries and open segments refer to."""
         definitions = self._definitions | record.definitions
         used = (record.schema, record.encoding, record.settings, *(add.encoding for add in record.adds))
         for key in dict.fromkeys(used):
@@ -205,3 +190,44 @@ class Fold:
         elif isinstance(author, JobAuthor) and author.transaction is not None:
             written = TransactionState(author.transaction.version, record.version, record.fingerprint)
             self._transactions.set(author.transaction.app_id, written)
+
+
+class TablesDraft:
+    """Changes of the tables; those that it begins with stay as they are."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._changed: dict[str, Draft[str, list[Any]]] = {}
+
+    def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
+        """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
+
+        By table there are, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be).
+        """
+        for name, change in changes.items():
+            if name not in self._changed:
+                self._changed[name] = self._tables.get(name, SharedMap[str, list[Any]]()).draft()
+            _change(self._changed[name], change, now_ms)
+
+    def finish(self) -> Tables:
+        """Return the changed tables; do not use the draft afterwards."""
+        if not self._changed:
+            return self._tables
+        changed = {name: draft.finish() for name, draft in self._changed.items()}
+        return {name: table for name, table in {**self._tables, **changed}.items() if table}
+
+
+def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
+    for key in change.get("drop", ()):
+        table.drop(key)
+    for key, value in change.get("set", {}).items():
+        table.set(key, [now_ms, value])
+    oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
+    forgotten: list[str] = []
+    # One pass: each new beginning would go over all the places that are empty by now.
+    for key, (set_ms, _) in table.oldest():
+        if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
+            break
+        forgotten.append(key)
+    for key in forgotten:
+        table.drop(key)

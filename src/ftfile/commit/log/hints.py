@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.commit.files import put_file
+from ftfile.commit.files import write_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import UNREADABLE, from_checked_text, to_checked_text
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
@@ -20,8 +19,7 @@ __all__ = ("PublishedHint", "read_published", "store_now_ms", "write_published")
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedHint:
+class PublishedHint(NamedTuple):
     """Everything up to and including the record (version, nonce) is published, names synced."""
 
     version: int
@@ -42,12 +40,12 @@ def write_published(fs: FileSystem, hint: PublishedHint) -> None:
     """Overwrite the hint; failing is harmless and only logged."""
     text = json.dumps({"version": hint.version, "nonce": hint.nonce}).encode()
     try:
-        put_file(fs, layout.PUBLISHED_HINT, to_checked_text([text]))
+        write_file(fs, fs.put, layout.PUBLISHED_HINT, to_checked_text([text]))
     except StorageError as error:
         _log.warning("could not write a hint, the next start will look at more files: %s", error)
 
 
 def store_now_ms(fs: FileSystem) -> int:
     """Return the store's own time, which ages are measured by: that of a file written now."""
-    put_file(fs, layout.CLOCK_HINT, b"now\n")
+    write_file(fs, fs.put, layout.CLOCK_HINT, b"now\n")
     return fs.stat(layout.CLOCK_HINT).modified_ms

@@ -13,13 +13,7 @@ from ftfile.commit.log.bases import RECORD_COST_BYTES
 from ftfile.commit.log.fold import Fold, after
 from ftfile.commit.log.records import Records, outcome_unknown
 from ftfile.commit.log.state import LogState
-from ftfile.core.errors import (
-    AlreadyExists,
-    CommitOutcomeUnknown,
-    ConfigError,
-    CorruptData,
-    StorageError,
-)
+from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, CorruptData, StorageError
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
@@ -37,27 +31,13 @@ DIRECTORIES_KEPT = 100_000
 
 @dataclass(slots=True)
 class RecentRecords:
-    """Consecutive records up to the newest, of which ranges are made; none in a process that creates none.
+    """Consecutive records up to the newest, of which ranges are made; none in a process that creates none."""
 
-    Attributes:
-        records: by version.
-        is_kept: whether records are remembered.
-        size_bytes: of the records on storage.
-        failures: how often in turn no range could be made of them.
-        paused_to: the version before which that is not tried again.
-    """
-
-    records: dict[int, Record] = field(default_factory=dict)
+    records: dict[int, Record] = field(default_factory=dict)  # by version
     is_kept: bool = False
-    size_bytes: int = 0
-    failures: int = 0
-    paused_to: int = -1
-
-    def append(self, record: Record, size_bytes: int) -> None:
-        """Take in the next record."""
-        if self.is_kept:
-            self.records[record.version] = record
-            self.size_bytes += size_bytes
+    size_bytes: int = 0  # of the records on storage
+    failures: int = 0  # how often in turn no range could be made of them
+    paused_to: int = -1  # the version before which that is not tried again
 
     def clear(self) -> None:
         """Forget all records: ranges stand for them, or they may not be part of the log."""
@@ -67,19 +47,12 @@ class RecentRecords:
 
 @dataclass(slots=True)
 class KnownPaths:
-    """Final paths that are known from one commit to the next.
+    """Final paths that are known from one commit to the next."""
 
-    Attributes:
-        directories: those seen in the store, oldest first.
-        live: names of the parts that were live at `version`, and that may repeat.
-        version: of these names; -1 if nothing is known.
-        nonce: of its record.
-    """
-
-    directories: dict[str, None] = field(default_factory=dict)
-    live: set[str] = field(default_factory=set)
-    version: int = -1
-    nonce: str = ""
+    directories: dict[str, None] = field(default_factory=dict)  # seen in the store, oldest first
+    live: set[str] = field(default_factory=set)  # of the parts that were live at `version`, the names that may repeat
+    version: int = -1  # -1 if nothing is known
+    nonce: str = ""  # of the record at `version`
 
     def remember(self, directory: str) -> None:
         """Remember a directory; beyond the bound, forget the oldest half."""
@@ -91,17 +64,8 @@ class KnownPaths:
 class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
-    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit.
-
-    Args:
-        fs: rooted at the directory; its clock gives the time in records and waits, its ids are nonces and names.
-        start: what the caller knows already; used when its record still exists and no base is newer.
-
-    Attributes:
-        recent: the last records, of which ranges are made.
-        known_ranges: names of ranges that were found to be of this log.
-        base_bytes: length of the base that reading began with.
-        delta_bytes: what reading the records since that base costs.
+    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit. A view to
+    `start` with is used while its record exists and no base is newer.
     """
 
     def __init__(self, fs: FileSystem, start: LogView | None = None) -> None:
@@ -118,13 +82,7 @@ class CommitLog(Records):
         self.lock = threading.RLock()
 
     def prepare_directory(self) -> None:
-        """Create the directory and what it needs; repeatable, free after the first time.
-
-        Raises:
-            CorruptData: the directory has a layout that this version does not know.
-            NotADirectory: a file is in the way.
-            Unsupported: the store does not keep what the protocol stands on.
-        """
+        """Create the directory and what it needs; repeatable, free after the first time."""
         if self._prepared:
             return
         self.fs.prove(layout.META)
@@ -140,30 +98,19 @@ class CommitLog(Records):
         self._prepared = True
 
     def check_layout(self) -> None:
-        """Refuse a directory that a later ftfile laid out.
-
-        Raises:
-            ConfigError: it is encrypted, and no keys are known.
-            CorruptData: its layout is not known here.
-            NotFound: it is no ftfile directory.
-        """
+        """Refuse a directory that a later ftfile laid out, or that is encrypted; NotFound for no ftfile directory."""
         found = self.fs.read(layout.FORMAT_FILE)
         if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
             raise ConfigError(IS_SEALED)
         if found != LAYOUT_VERSION:
-            raise CorruptData(
-                layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), "Use the version of ftfile that wrote it"
-            )
+            advice = "Use the version of ftfile that wrote it"
+            raise CorruptData(layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), advice)
 
     def read_on(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; it does not change when the log goes on.
 
-        Args:
-            durable: for callers that act on the log: make it durable first, since its writer may have died before
-                that, and make sure that none of it is lost.
-
-        Raises:
-            CorruptData: a record is damaged, or missing among later ones; or before acting, the last ones are missing.
+        Callers that act on the log make it `durable` first, since its writer may have died before that, and make sure
+        that none of it is lost. CorruptData says that a record is damaged or missing.
         """
         with self.lock:
             for _ in range(READ_ON_TRIES):
@@ -197,17 +144,15 @@ class CommitLog(Records):
 
     def _note(self, record: Record, size_bytes: int) -> None:
         self.delta_bytes += size_bytes + RECORD_COST_BYTES
-        self.recent.append(record, size_bytes)
+        if self.recent.is_kept:
+            self.recent.records[record.version] = record
+            self.recent.size_bytes += size_bytes
 
     def create(self, record: Record) -> LogState | None:
         """Create the record and return the state that includes it; None when its version is another's.
 
-        A lost reply is settled by looking for the record's nonce.
-
-        Raises:
-            CommitOutcomeUnknown: looking did not help; nothing was deleted.
-            CorruptData: the log could not be read with it; it was not created.
-            StorageError: it was certainly not created.
+        A lost reply is settled by looking for the record's nonce. CommitOutcomeUnknown says that this did not help;
+        after CorruptData or a StorageError, the record was certainly not created.
         """
         with self.lock:
             self.recent.is_kept = True
@@ -236,7 +181,7 @@ class CommitLog(Records):
                 if not self._state.whole:
                     self._state = replace(self._state, assembly_jobs=record.assembly_jobs)  # a view does not have it
                 return self._state
-            self.bases.judge_again()
+            self.bases.useless.clear()
             self.known_ranges.clear()
         self._prepared = False
         self._forget()
@@ -257,7 +202,7 @@ class CommitLog(Records):
             self._durable_to = version
 
     def _is_part_of_the_log(self, record: Record) -> bool:
-        """Ask the bases: a slot at or before one of them may have been emptied, and our record in it be dead."""
+        """Return False if a base shows that our record is dead: the slot at or before it had been emptied."""
         newest = self.bases.newest()
         if newest is None or newest.version < record.version:
             return True

@@ -37,14 +37,7 @@ _log = get_logger(__name__)
 
 
 class Records:
-    """The records of a directory.
-
-    Args:
-        fs: rooted at the directory; its clock waits and gives the time in records, its ids are nonces and names.
-
-    Attributes:
-        bases: the bases of this log.
-    """
+    """The records of a directory; times, waits and names come from the context of its file system."""
 
     def __init__(self, fs: FileSystem) -> None:
         self.fs = fs
@@ -79,19 +72,13 @@ class Records:
         return record, sum(map(len, read))
 
     def _create(self, record: Record) -> int | None:
-        """Return the length in bytes of the record that was created, or None when its version is another's.
-
-        Raises:
-            CommitOutcomeUnknown: it may or may not have been created.
-            CorruptData: something that is no record has its name.
-            StorageError: it was certainly not created.
-        """
+        """Return the length in bytes of the record that was created, or None when its version is another's."""
         path = layout.record_path(record.version)
-        encoded = encode_record(record, layout.companion_path(record.version, record.nonce))
+        encoded = encode_record(record)
         size_bytes = len(encoded.content)
         if encoded.companion is not None:
-            self._create_companion(encoded.companion.path, encoded.companion.content)
-            size_bytes += len(encoded.companion.content)
+            self._create_companion(layout.companion_path(record.version, record.nonce), encoded.companion)
+            size_bytes += len(encoded.companion)
         doubt: StorageError | None = None
         for tried in range(CREATE_TRIES):
             try:
@@ -119,12 +106,7 @@ class Records:
                 raise
 
     def _is_own(self, record: Record) -> bool:
-        """Return True if the record that took our version is our own, made by a try whose reply was lost.
-
-        Raises:
-            CommitOutcomeUnknown: it could not be looked at, or not be made durable.
-            CorruptData: something that is no record has its name.
-        """
+        """Return True if the record that took our version is our own, made by a try whose reply was lost."""
         try:
             found = self.read_record(record.version)
             newest = self.bases.newest() if found is None else None
@@ -139,15 +121,10 @@ class Records:
         return own
 
     def _is_end(self, version: int, *, lists: bool, acts: bool) -> bool:
-        """Return True if the log ends at a version; False if it goes on by now.
+        """Return True if the log ends at a version, after which no record was found; False if it goes on by now.
 
-        Args:
-            version: after which no record was found.
-            lists: whether to look for later records in the directory of the log, and not only at the hint.
-            acts: whether the caller is going to write: then a hint that names a version beyond the end is an error.
-
-        Raises:
-            CorruptData: records are missing.
+        With `lists`, later records are looked for in the directory of the log, and not only at the hint. For a caller
+        that `acts` on the log, a hint that names a version beyond the end is an error.
         """
         hint = read_published(self.fs)
         told = hint.version if hint is not None else -1

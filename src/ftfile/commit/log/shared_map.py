@@ -19,13 +19,7 @@ CHANGES_SHARE = 64
 
 
 class SharedMap(Mapping[K, V]):
-    """A dictionary that never changes, in the order in which its keys were last set; see `draft`.
-
-    Args:
-        older: most of it; never changed any more, like the others.
-        newer: what was set since.
-        gone: keys of `older` that were dropped, or set again, since.
-    """
+    """A dictionary that never changes, in the order in which its keys were last set; see `draft`."""
 
     __slots__ = ("gone", "newer", "older")
 

@@ -1,10 +1,8 @@
-"""A committer's knowledge of the log: small, and independent of the number of files.
-
-A state is the fold of all records up to its version; see `commit.fold`.
-"""
+"""A committer's knowledge of the log, the fold of its records: small, and independent of the number of files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ftfile.commit.format.model import Author
-    from ftfile.commit.log.tables import Tables
 
-__all__ = ("LogState", "LogView", "QueryState", "SegmentChange", "TransactionState", "Unpublished", "has_author")
+__all__ = (
+    "LogState",
+    "LogView",
+    "QueryState",
+    "SegmentChange",
+    "Tables",
+    "TransactionState",
+    "Unpublished",
+    "has_author",
+)
 
 # Queries that tasks learn of; a batch of another one is written, and the commit finds it again.
 VIEW_QUERIES = 256
+
+# What a use case remembers, by table and key: when it was last set, in milliseconds, and the value.
+Tables = Mapping[str, SharedMap[str, list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,10 @@ class QueryState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """The last write of one application: its number, the version of its record, and what it held. Never forgotten."""
+    """The last write of one application. Never forgotten."""
 
-    last: int
-    version: int
+    last: int  # the user's number of it
+    version: int  # of its record
     fingerprint: Fingerprint | None
 
 
@@ -75,7 +84,7 @@ class LogView:
     transactions: dict[str, int]
 
     def to_state(self) -> LogState:
-        """Return a state that answers `has` for streams and transactions, and nothing else, from here on."""
+        """Return a state that answers `has` for streams and transactions, and nothing else."""
         queries = {
             query_id: QueryState(last_batch, self.version, "", None, None, 0)
             for query_id, last_batch in self.last_batches.items()
@@ -92,46 +101,39 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The log up to and including `version`, which is -1 for an empty log. It never changes, but for `unpublished`.
+    """The log up to and including `version`. It never changes, but for `unpublished`.
 
-    All of it is a function of the records, except what says how it was read: that is left out of comparisons.
-
-    Attributes:
-        nonce: of the record at `version`: a cached state is only as good as this still matches.
-        log_start: the oldest record that is kept; what lies at versions before it means nothing.
-        segments: live segments; parts are not listed, so that the size does not follow the number of files.
-        segment_changes: what the last records did to the segments, for indexes that follow them.
-        removed: id of every part removed since version `removed_since`, and the version that removed it.
-        reserved: names of removed parts that lack what makes them unique, and the version that removed each: no part
-            may be called so again while that record is kept, since a late publisher would retire the new one.
-        tables: what the use case remembers; see `commit.log.tables`.
-        recent: (version, nonce) of the last records: shows if a record of ours is part of a base.
-        unpublished: records to roll forward, by version; publishing a version takes it out.
-        whole: whether all records stand behind it, or only a view.
+    All of it is a function of the records, except how it was read: that is left out of comparisons.
     """
 
-    version: int = -1
-    nonce: str = ""
+    version: int = -1  # -1 for an empty log
+    nonce: str = ""  # of the record at `version`; a cached state is valid while it matches
     queries: SharedMap[str, QueryState] = field(default_factory=SharedMap)
     transactions: SharedMap[str, TransactionState] = field(default_factory=SharedMap)
     horizon_ms: int = 0
-    log_start: int = 0
+    log_start: int = 0  # the oldest record that is kept; files of versions before it mean nothing
     schema: str | None = None
     encoding: str | None = None
     definitions: dict[str, Any] = field(default_factory=dict)
+    # Live ones; parts are not listed, so that the size does not follow the number of files.
     segments: SharedMap[str, Add] = field(default_factory=SharedMap)
+    # Of the last records, for indexes that follow them.
     segment_changes: tuple[SegmentChange, ...] = field(default=(), compare=False)
     assembly_jobs: tuple[AssemblyJob, ...] = ()
+    # Version that removed each part since `removed_since`.
     removed: SharedMap[str, int] = field(default_factory=SharedMap)
     removed_since: int = 0
+    # Names of removed parts that may repeat, and the version that removed each. No part may have one of
+    # them while that record is kept: a late publisher would retire the new part.
     reserved: SharedMap[str, int] = field(default_factory=SharedMap)
     tables: Tables = field(default_factory=dict)
+    # (version, nonce) of the last records: shows if a record of ours is part of a base.
     recent: tuple[tuple[int, str], ...] = ()
-    unpublished: dict[int, Unpublished] = field(default_factory=dict)
-    whole: bool = field(default=True, compare=False)
+    unpublished: dict[int, Unpublished] = field(default_factory=dict)  # by version; publishing one takes it out
+    whole: bool = field(default=True, compare=False)  # False if only a view stands behind it
 
     def has(self, author: Author) -> bool:
-        """Return True if this batch, or this transaction, is in the log; a batch before the query's last counts."""
+        """Return True if this batch, or this transaction, is in the log; a batch before the last one counts."""
         return has_author(author, self.queries, self.transactions)
 
     def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyJob, ...]:

@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def created_ms(log: CommitLog, version: int) -> int | None:
-    """Return the store's modification time of a record, or None when it is not in the log (any more)."""
+    """Return the store's modification time of a record, or None if it is not in the log."""
     try:
         return log.fs.stat(layout.record_path(version)).modified_ms
     except NotFound:
@@ -30,11 +30,7 @@ def created_ms(log: CommitLog, version: int) -> int | None:
 
 
 def version_at(log: CommitLog, time: datetime) -> int:
-    """Return the newest version that was created at or before a time; looks at few of the records.
-
-    Raises:
-        ConfigError: none was, as far as the log goes back.
-    """
+    """Return the newest version that was created at or before a time; reads the times of few records."""
     head = log.read_on()
     versions = range(head.log_start, head.version + 1)
     time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
@@ -43,9 +39,8 @@ def version_at(log: CommitLog, time: datetime) -> int:
     if at >= 0 and created_ms(log, versions[at]) is not None:
         return versions[at]
     oldest = bisect_left(versions, x=True, key=lambda version: created_ms(log, version) is not None)
-    found = (
-        f"version {versions[oldest]} of {time_text(created_ms(log, versions[oldest]))}" if versions[oldest:] else "none"
-    )
+    kept = versions[oldest:]
+    found = f"version {kept[0]} of {time_text(created_ms(log, kept[0]))}" if kept else "none"
     raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
 
 
@@ -53,12 +48,6 @@ def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: 
     """Return the newest version that, with all kept ones before it, was created at a time or before; or None.
 
     A record of the future was created while the store's clock was ahead, and before those that follow it.
-
-    Args:
-        listed: the files of the log.
-        head: its state.
-        time_ms: by the store's clock.
-        now_ms: likewise.
     """
     names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
     created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}

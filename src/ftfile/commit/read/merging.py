@@ -7,8 +7,8 @@ import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.columns import Columns
-from ftfile.commit.format.range import Document, Range
+from ftfile.commit.format.columns import Columns, Document
+from ftfile.commit.format.range import Range
 from ftfile.core.errors import CorruptData
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ DOCUMENT_ADDS = 50_000
 
 
 class _Packer:
-    """Collects adds and makes documents of them."""
-
     def __init__(self) -> None:
         self._documents: list[Document] = []
         self._waiting = Columns()
@@ -37,7 +35,6 @@ class _Packer:
         return self
 
     def add_whole(self, document: Document) -> None:
-        """Take in a document as it is, unless it is a small one."""
         if document.count < DOCUMENT_ADDS // 2:
             self.add(document.columns())
             return
@@ -85,11 +82,7 @@ def make_range(records: Sequence[Record], log_start: int) -> Range:
 
 
 def merge(ranges: Sequence[Range], log_start: int) -> Range:
-    """Return one range that stands for consecutive ranges, without the adds that ended at `log_start` or before.
-
-    Raises:
-        CorruptData: they remove what was never there.
-    """
+    """Return one range that stands for consecutive ranges, without the adds that ended at `log_start` or before."""
     removed = {add_id: version for part in ranges for add_id, version in part.removes.items()}
     removes = dict(removed)
     kept, ended = _Packer(), _Packer()

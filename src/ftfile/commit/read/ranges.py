@@ -6,12 +6,12 @@ not needed and goes; no committer's deletion can open a gap, since what is withi
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import create_file
+from ftfile.commit.files import delete_file, list_or_empty, write_file
 from ftfile.commit.format import layout
+from ftfile.commit.format.layout import RangeName
 from ftfile.commit.format.range import decode_range, encode_range
 from ftfile.commit.read.merging import merge
 from ftfile.core.errors import CorruptData, NotFound
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.commit.format.range import Range
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
 __all__ = (
+    "OwnRanges",
     "contained",
     "cover",
     "drop_contained",
@@ -45,26 +48,17 @@ ALIKE = 2
 _log = get_logger(__name__)
 
 
-def list_ranges(fs: FileSystem) -> dict[layout.RangeName, int]:
+def list_ranges(fs: FileSystem) -> dict[RangeName, int]:
     """Return the ranges there are, with their lengths in bytes."""
-    try:
-        found = fs.list(layout.RANGES)
-    except NotFound:
-        return {}
-    names = ((layout.parse_range_name(info.path), info.size_bytes) for info in found)
+    listed = list_or_empty(fs, layout.RANGES)
+    names = ((layout.parse_range_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 
 
-def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int = -1) -> list[layout.RangeName]:
-    """Return the fewest ranges that stand for all versions after `end`, as far as they go, in order; they may overlap.
-
-    Args:
-        names: of the ranges there are.
-        last: leave out what stands for later versions only.
-        end: the version before the first that is looked for.
-    """
+def cover(names: Iterable[RangeName], last: int | None = None, end: int = -1) -> list[RangeName]:
+    """Return in order the fewest ranges for all versions after `end` to `last`, as far as they go; they may overlap."""
     waiting = sorted(names)
-    chosen: list[layout.RangeName] = []
+    chosen: list[RangeName] = []
     while last is None or end < last:
         best = max((name for name in waiting if name.first <= end + 1), key=lambda name: name.last, default=None)
         if best is None or best.last <= end:
@@ -75,28 +69,18 @@ def cover(names: Iterable[layout.RangeName], last: int | None = None, end: int =
     return chosen
 
 
-def is_joined(chosen: Sequence[layout.RangeName]) -> bool:
+def is_joined(chosen: Sequence[RangeName]) -> bool:
     """Return True if the ranges of a cover do not overlap."""
     return all(one.last + 1 == other.first for one, other in itertools.pairwise(chosen))
 
 
-def reach(chosen: Sequence[layout.RangeName]) -> int:
+def reach(chosen: Sequence[RangeName]) -> int:
     """Return the last version that a cover stands for; -1 for an empty one."""
     return chosen[-1].last if chosen else -1
 
 
-def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool | None) -> Range:
-    """Read a range.
-
-    Args:
-        fs: of the directory.
-        name: which.
-        ended: whether to read also the adds that it removed itself; None to read which versions it stands for alone.
-
-    Raises:
-        NotFound: a larger one has replaced it: list again.
-        CorruptData: it is damaged.
-    """
+def read_range(fs: FileSystem, name: RangeName, *, ended: bool | None) -> Range:
+    """Read a range, see `decode_range`; NotFound says that a larger one has replaced it: list again."""
     path = layout.range_path(name)
     with fs.open(path) as file:
         content = decode_range(file, path, ended=ended)
@@ -106,33 +90,20 @@ def read_range(fs: FileSystem, name: layout.RangeName, *, ended: bool | None) ->
     return content
 
 
-def write_range(fs: FileSystem, ids: IdSource, content: Range) -> layout.RangeName:
+def write_range(fs: FileSystem, ids: IdSource, content: Range) -> RangeName:
     """Write a range and return its name."""
-    name = layout.RangeName(content.first, content.last, ids.unique()[:16])
-    create_file(fs, layout.range_path(name), encode_range(content))
+    name = RangeName(content.first, content.last, ids.unique()[:16])
+    write_file(fs, fs.create_exclusive, layout.range_path(name), encode_range(content))
     return name
 
 
 def write_merged(
-    fs: FileSystem,
-    ids: IdSource,
-    new: Range,
-    own: Sequence[layout.RangeName],
-    found: Mapping[layout.RangeName, int],
-) -> layout.RangeName:
-    """Write a new range, merged with those before it as soon as four are of one size; then drop what is within it.
+    fs: FileSystem, ids: IdSource, new: Range, own: Sequence[RangeName], found: Mapping[RangeName, int]
+) -> RangeName:
+    """Write a new range, merged with those before it as soon as four are of one size; return its name.
 
-    So each add is written again as often as the ranges grow fourfold, and there are few ranges.
-
-    Args:
-        fs: of the directory.
-        ids: for its name.
-        new: stands for what comes after the cover.
-        own: the cover of this log; others are not believed.
-        found: the ranges there are.
-
-    Returns:
-        The name of what was written.
+    So each add is written again as often as the ranges grow fourfold, and there are few ranges. What is within the new
+    range is dropped.
     """
     older = _mergeable(own, found, new)
     if older:
@@ -145,37 +116,126 @@ def write_merged(
     return name
 
 
-def contained(names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> list[layout.RangeName]:
+def contained(names: Iterable[RangeName], own: Sequence[RangeName]) -> list[RangeName]:
     """Return the ranges that lie within one that is known to be of this log; of two for the same versions, one."""
     return [name for name in names if any(_contains(one, name) for one in own)]
 
 
-def drop_contained(fs: FileSystem, names: Iterable[layout.RangeName], own: Sequence[layout.RangeName]) -> None:
+def drop_contained(fs: FileSystem, names: Iterable[RangeName], own: Sequence[RangeName]) -> None:
     """Delete the ranges that lie within one that is known to be of this log."""
     for name in contained(names, own):
-        with contextlib.suppress(NotFound):
-            fs.delete(layout.range_path(name))
+        delete_file(fs, layout.range_path(name))
 
 
-def _contains(one: layout.RangeName, other: layout.RangeName) -> bool:
+def _contains(one: RangeName, other: RangeName) -> bool:
     is_within = one.first <= other.first and other.last <= one.last
     # Everybody drops the same one of two.
     return is_within and ((one.first, one.last) != (other.first, other.last) or one.unique < other.unique)
 
 
-def _mergeable(
-    chosen: Sequence[layout.RangeName], found: Mapping[layout.RangeName, int], new: Range
-) -> list[layout.RangeName]:
+def _mergeable(chosen: Sequence[RangeName], found: Mapping[RangeName, int], new: Range) -> list[RangeName]:
     """Return the last ranges of a cover that are to be merged with the new one: by threes that it is as large as."""
     size_bytes, first = len(encode_range(new)), new.first
-    older: list[layout.RangeName] = []
+    older: list[RangeName] = []
     left = list(chosen)
     while len(left) >= MERGED_AT_ONCE - 1:
         left, group = left[: 1 - MERGED_AT_ONCE], left[1 - MERGED_AT_ONCE :]
-        firsts = [name.first for name in group[1:]] + [first]
-        joined = all(name.last + 1 == after for name, after in zip(group, firsts, strict=True))
+        joined = is_joined(group) and group[-1].last + 1 == first
         total = size_bytes + sum(found[name] for name in group)
         if not joined or any(found[name] > ALIKE * size_bytes for name in group) or total > MERGED_BYTES:
             break
         older, size_bytes, first = group + older, total, group[0].first
     return older
+
+
+class OwnRanges:
+    """The ranges of a log, apart from those of other histories.
+
+    `names` loses those that are of no use; `damaged` are those that cannot be read.
+    """
+
+    def __init__(self, log: CommitLog, head: LogState, names: Iterable[RangeName]) -> None:
+        self.names = set(names)
+        self.damaged: set[RangeName] = set()
+        self._log = log
+        self._head = head
+        # Others may have gone on since the head was read, and have merged what it needs into later ranges.
+        if any(name.last > head.version for name in self.names):
+            self._head = log.read_on()
+
+    def cover(self, end: int = -1) -> list[RangeName]:
+        """Return the fewest ranges of this log that stand for all versions after `end`, in order."""
+        while True:
+            chosen = cover(self.names, end=end)
+            foreign = self._first_foreign(chosen)
+            if foreign is None:
+                self._log.known_ranges |= set(chosen)
+                return chosen
+            self.names.discard(foreign)
+
+    def foreign(self, contents: Sequence[Range], chosen: Sequence[RangeName]) -> RangeName | None:
+        """Return a range of a cover that is not of this log, and drop it from `names`; None if there is none."""
+        following: Range | None = None
+        for content, name in zip(reversed(contents), reversed(chosen), strict=True):
+            if not (_joins(content, following) or self._is_own(content)):
+                _log.warning("a range of another history, versions %d to %d, is passed over", name.first, name.last)
+                self.names.discard(name)
+                return name
+            following = content
+        return None
+
+    def _first_foreign(self, chosen: Sequence[RangeName]) -> RangeName | None:
+        contents = []
+        if self._log.known_ranges >= set(chosen):
+            return None
+        for name in chosen:
+            content = self._summary(name)
+            if content is None:
+                return name
+            contents.append(content)
+        return self.foreign(contents, chosen)
+
+    def _summary(self, name: RangeName) -> Range | None:
+        try:
+            return read_range(self._log.fs, name, ended=None)
+        except NotFound:
+            return None
+        except CorruptData as error:
+            _log.warning("a range is passed over: %s", error)
+            self.damaged.add(name)
+            return None
+
+    def _is_own(self, content: Range) -> bool:
+        """Return True if a range's last record is one of the log, as its nonce, or what follows it, tells."""
+        passed: set[int] = set()
+        while content.last <= self._head.version and content.last not in passed:
+            passed.add(content.last)
+            told = self._told(content)
+            if told is not None:
+                return told
+            after = [name for name in self.names if name.first == content.last + 1]
+            found = (summary for name in after if (summary := self._summary(name)) is not None)
+            following = next((each for each in found if _joins(content, each)), None)
+            if following is None:
+                return False
+            content = following
+        return False
+
+    def _told(self, content: Range) -> bool | None:
+        """Return True if the log has this range, False if it has another; None if that is unknown."""
+        included = self._head.includes(content.last, content.nonce)
+        if included is not None:
+            return included
+        if content.last >= self._head.log_start:
+            record = self._log.read_record(content.last)
+            if record is not None:
+                return record.nonce == content.nonce
+        if content.last + 1 >= self._head.log_start:
+            record = self._log.read_record(content.last + 1)
+            if record is not None and record.previous_nonce is not None:
+                return record.previous_nonce == content.nonce
+        return None
+
+
+def _joins(content: Range, following: Range | None) -> bool:
+    return following is not None and following.first == content.last + 1 and following.previous_nonce == content.nonce

@@ -6,62 +6,132 @@ its place while they are kept.
 
 from __future__ import annotations
 
+import itertools
+import operator
+from collections.abc import Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
-from ftfile.commit.read.add_table import AddTable, Block
+from ftfile.commit.format.columns import decode_adds
 from ftfile.commit.read.merging import clip
-from ftfile.commit.read.own_ranges import OwnRanges
-from ftfile.commit.read.ranges import cover, list_ranges, read_range
+from ftfile.commit.read.ranges import OwnRanges, cover, list_ranges, read_range
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.fs.api import InputFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
+    from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.format.range import Document, Range
+    from ftfile.commit.format.range import Range
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.fs.api import FileSystem
 
-__all__ = ("Snapshot", "added_by", "open_add", "read_records", "snapshot_at", "take_snapshot")
+__all__ = ("Snapshot", "added_by", "read_records", "snapshot_at", "take_snapshot")
 
 TRIES, ADDED_TRIES = 100, 5
+_ADVICE = "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
 
-_Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
 _log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Block:
+    """The adds of a document, or the chosen ones."""
+
+    ids: Sequence[str]  # of all adds of the document
+    rest: bytes  # the second stream of the document
+    chosen: Sequence[bool] | None = None  # a flag for each id; None for all
+
+    def without(self, removed: AbstractSet[str]) -> int:
+        """Take adds out and return their number."""
+        if removed.isdisjoint(self.ids):
+            return 0
+        before = self.count()
+        kept = [add_id not in removed for add_id in self.ids]
+        self.chosen = kept if self.chosen is None else list(map(operator.and_, kept, self.chosen))
+        return before - self.count()
+
+    def count(self) -> int:
+        return len(self.ids) if self.chosen is None else sum(self.chosen)
+
+    def chosen_ids(self) -> Iterator[str]:
+        return iter(self.ids) if self.chosen is None else itertools.compress(self.ids, self.chosen)
+
+    def adds(self) -> Iterator[Add]:
+        adds = decode_adds(self.ids, self.rest)
+        return adds if self.chosen is None else itertools.compress(adds, self.chosen)
+
+
+class _AddTable(Mapping[str, "Add"]):
+    """Adds by id, those of blocks first. Iterating makes them anew each time; looking one up keeps its block."""
+
+    def __init__(self, blocks: Sequence[_Block] = (), others: Mapping[str, Add] | None = None) -> None:
+        self._blocks = blocks
+        self._others = others or {}
+        self._count = sum(block.count() for block in blocks) + len(self._others)
+        self._homes: dict[str, int] | None = None
+        self._made: dict[int, dict[str, Add]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self._blocks:
+            yield from block.chosen_ids()
+        yield from self._others
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._others or key in self._home()
+
+    def __getitem__(self, key: str) -> Add:
+        if key in self._others:
+            return self._others[key]
+        number = self._home()[key]
+        if number not in self._made:
+            self._made[number] = {add.id: add for add in self._blocks[number].adds()}
+        return self._made[number][key]
+
+    def values(self) -> ValuesView[Add]:
+        return _Values(self)
+
+    def adds(self) -> Iterator[Add]:
+        for block in self._blocks:
+            yield from block.adds()
+        yield from self._others.values()
+
+    def _home(self) -> dict[str, int]:
+        """Return the number of the block of each add."""
+        if self._homes is None:
+            numbered = enumerate(self._blocks)
+            self._homes = {add_id: number for number, block in numbered for add_id in block.chosen_ids()}
+        return self._homes
+
+
+class _Values(ValuesView["Add"]):
+    _mapping: _AddTable
+
+    def __iter__(self) -> Iterator[Add]:
+        return self._mapping.adds()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The live adds of a version, in the order of their records.
+    """The live adds of a version, in the order of their records."""
 
-    Attributes:
-        version: -1 for a log without records.
-        schema: key of the newest schema, None when no record had one.
-        definitions: all that the adds refer to, and more.
-        adds: by id; where their rows come from in segments is left to their records.
-        ranges_to: the last version for which ranges stood in, were found whole, and are known to be of this log also
-            without the records before it.
-    """
-
-    version: int = -1
-    schema: str | None = None
-    definitions: dict[str, Any] = field(default_factory=dict)
-    adds: Mapping[str, Add] = field(default_factory=AddTable)
-    ranges_to: int = -1
+    version: int = -1  # -1 for a log without records
+    schema: str | None = None  # key of the newest one
+    definitions: dict[str, Any] = field(default_factory=dict)  # all that the adds refer to, and more
+    # By id, without the ranges of segments that parts were made from.
+    adds: Mapping[str, Add] = field(default_factory=_AddTable)
+    ranges_to: int = -1  # the last version covered by ranges known to be whole and of this log without earlier records
 
 
 def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
-    """Return the snapshot of a version, by default of the head.
-
-    Raises:
-        ConfigError: the log has no such version, or does not keep it any more.
-        CorruptData: a record is missing, or a range and the records that could take its place.
-    """
+    """Return the snapshot of a version, by default of the head; ConfigError if the log does not have or keep it."""
     for _ in range(TRIES):
         head = log.read_on()
         newest, oldest = head.version, head.log_start
@@ -83,14 +153,8 @@ def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
 def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
     """Return the snapshot of a version of a log whose head is known.
 
-    Args:
-        log: of the directory.
-        head: its state.
-        version: by default that of the head.
-        since: take in also what was live at this version, or since then.
-
-    Raises:
-        CorruptData: see `take_snapshot`; or the head is not the newest, and its records are not kept any more.
+    With `since`, it has also what was live at that version or since then. CorruptData if the records of an older head
+    are not kept any more.
     """
     version = head.version if version is None else version
     seen: set[layout.RangeName] | None = None
@@ -112,9 +176,6 @@ def read_records(log: CommitLog) -> Iterator[Record]:
     """Yield the records that are kept, from the oldest to the head.
 
     The caller looks at the end whether the oldest is still the same: others may have been dead.
-
-    Raises:
-        CorruptData: one is missing.
     """
     head = log.read_on()
     version, newest = head.log_start, head.version
@@ -131,11 +192,7 @@ def read_records(log: CommitLog) -> Iterator[Record]:
 
 
 def added_by(log: CommitLog, version: int) -> Sequence[Add]:
-    """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot.
-
-    Raises:
-        CorruptData: the record is missing, or the ranges that stand for it.
-    """
+    """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot."""
     for _ in range(ADDED_TRIES):
         if version < log.read_on().log_start:
             try:
@@ -154,7 +211,7 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
 
 def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
     removed: set[str] = set()
-    blocks: list[Block] = []
+    blocks: list[_Block] = []
     for name in cover(list_ranges(fs)):
         if name.last < version:
             continue
@@ -164,25 +221,20 @@ def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
             versions = document.versions()
             chosen = [added == version for added in versions.added]
             if any(chosen):
-                blocks.append(Block(versions.ids, document.rest, chosen))
+                blocks.append(_Block(versions.ids, document.rest, chosen))
     for block in blocks:
         block.without(removed)
     return list({add.id: add for block in blocks for add in block.adds()}.values())
 
 
 class _Builder:
-    """Puts a snapshot together from ranges and records, in the order of versions.
-
-    Args:
-        version: what came later is left out.
-        since: what was removed later is kept in.
-    """
+    """Builds a snapshot, oldest versions first: without adds after `version`, with those removed after `since`."""
 
     def __init__(self, version: int, since: int) -> None:
         self._version = version
         self._since = since
         self._end = -1
-        self._blocks: list[Block] = []
+        self._blocks: list[_Block] = []
         self._others: dict[str, Add] = {}
         self._removed: set[str] = set()
         self._schema: str | None = None
@@ -190,7 +242,6 @@ class _Builder:
         self._ranges_to = -1
 
     def add_ranges(self, log: CommitLog, own: OwnRanges) -> None:
-        """Take in what ranges of this log stand for, as far as there are whole ones without a gap."""
         ends: list[int] = []
         for content in self._read_ranges(log.fs, own):
             overlaps = content.first <= self._end
@@ -201,7 +252,6 @@ class _Builder:
         self._ranges_to = min(*ends, self._end, self._version)
 
     def add_records(self, log: CommitLog, head: LogState) -> None:
-        """Take in the records after the ranges."""
         for version in range(self._end + 1, self._version + 1):
             record = log.read_record(version) if version >= head.log_start else None
             if record is None:
@@ -209,19 +259,11 @@ class _Builder:
             self._add_record(record)
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot.
-
-        Raises:
-            CorruptData: something was removed that was not live.
-        """
         found = sum(block.without(self._removed) for block in self._blocks)
         if found != len(self._removed):
             told = f"{len(self._removed) - found} others"
-            advice = (
-                "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
-            )
-            raise CorruptData(layout.RANGES, "removes of live adds", told, advice)
-        adds = AddTable(self._blocks, self._others)
+            raise CorruptData(layout.RANGES, "removes of live adds", told, _ADVICE)
+        adds = _AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
     def _read_ranges(self, fs: FileSystem, own: OwnRanges) -> list[Range]:
@@ -267,7 +309,7 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            self._blocks.append(Block(ids, document.rest, chosen))
+            self._blocks.append(_Block(ids, document.rest, chosen))
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():
@@ -280,49 +322,5 @@ class _Builder:
 
 
 def _missing(version: int) -> CorruptData:
-    return CorruptData(
-        layout.record_path(version), "a record, or a range that stands for it", "neither", "Restore it from a copy"
-    )
-
-
-def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
-    """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
-
-    Somebody's file may be at the final name of a removed part: a part of another length is looked for elsewhere, too.
-
-    Args:
-        add: what to open.
-        opener: called with a path; raises NotFound to have the next place tried.
-        is_old: a later version may have removed the add. It is looked for among retired parts first, since a file of
-            its name and length may be another.
-
-    Raises:
-        CorruptData: it is nowhere.
-        NotFound: a file of another length, the only one there was, goes meanwhile.
-    """
-    other: str | None = None
-    final: list[str] = [add.final_path] if add.final_path is not None else []
-    retired: str = layout.retired_path(add.id)
-    for place in (*([retired] if is_old and final else []), *final, add.path, *final, retired):
-        try:
-            opened = opener(place)
-        except NotFound:
-            continue
-        if add.kind == "segment" or _length(opened) == add.length:
-            return opened
-        if isinstance(opened, InputFile):
-            opened.close()
-        other = place
-    if other is not None:
-        return opener(other)
-    raise CorruptData(
-        add.final_path or add.path,
-        f"a file of {add.length} bytes",
-        "nothing, neither staged nor published nor retired",
-        "Of an old version, it was vacuumed, and a newer one can be read; or another program moved or deleted it: "
-        "restore it from a copy",
-    )
-
-
-def _length(opened: bytes | FileInfo | InputFile) -> int:
-    return len(opened) if isinstance(opened, bytes) else opened.size_bytes
+    path = layout.record_path(version)
+    return CorruptData(path, "a record, or a range that stands for it", "neither", "Restore it from a copy")

@@ -10,21 +10,40 @@ import base64
 import binascii
 import hmac
 import json
+import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import from_checked_text, to_checked_text
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
-from ftfile.fs.api import InputFile
+from ftfile.fs.api import RangeFile
+from ftfile.fs.location import parse
+from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.keys.keys import Keys
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem
-    from ftfile.keys.keys import Keys, UsableKey
+    from collections.abc import Iterable
 
-__all__ = ("Seal", "SealedFileSystem", "identity_of_letters", "keys_of", "read_seal")
+    from ftfile.core.context import Context
+    from ftfile.fs.api import FileSystem, InputFile
+    from ftfile.keys.keys import UsableKey
+
+__all__ = (
+    "KEY_PROVIDER_VARIABLE",
+    "OWNER_ONLY",
+    "Seal",
+    "SealedFileSystem",
+    "identity_of_letters",
+    "keys_of",
+    "open_with_keys",
+)
+
+KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
+# What an encrypted directory's files are readable by, where nothing else was asked for.
+OWNER_ONLY = ("filePermission", "600")
 
 _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
@@ -35,23 +54,14 @@ _ADVICE = "Restore it from a copy. Nobody without a key of the directory can hav
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A sealed directory's statement of itself; nothing of it is secret, or believed without a MAC that fits.
+    """A sealed directory's statement of itself; nothing of it is secret, or believed without a MAC that fits."""
 
-    Attributes:
-        directory_id: no other directory has it, but copies of this one.
-        key_provider: where its first writer had its keys from; None where readers must say it themselves.
-    """
-
-    directory_id: str
-    key_provider: str | None
+    directory_id: str  # no other directory has it, but copies of this one
+    key_provider: str | None  # where its first writer had its keys from; None where readers must say it themselves
 
     @classmethod
     def of(cls, content: bytes) -> Seal:
-        """Return the format file's lines after the first one.
-
-        Raises:
-            CorruptData: it is damaged, or none that this version knows.
-        """
+        """Return the seal in the format file's lines after the first one; CorruptData if it is damaged or unknown."""
         # A record under the id of no directory would be there for good, and nobody could read it.
         line = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]
         try:
@@ -70,27 +80,8 @@ class Seal:
         return to_checked_text([json.dumps(text).encode()])
 
 
-def read_seal(fs: FileSystem) -> Seal | None:
-    """Return a directory's statement of itself; None for one that is not sealed.
-
-    Raises:
-        NotFound: it is no ftfile directory.
-        CorruptData: the seal is damaged or unknown.
-    """
-    _, _, seal = fs.read(layout.FORMAT_FILE).partition(b"\n")
-    return Seal.of(seal) if seal else None
-
-
 def identity_of_letters(fs: FileSystem, path: str) -> str:
-    """Return the identity of dead letters: once they are published no record has them, so that they say it themselves.
-
-    Args:
-        fs: of their directory.
-        path: where they are staged, or published.
-
-    Raises:
-        CorruptData: the directory is sealed, and its seal is missing.
-    """
+    """Return the identity of dead letters, made of their path: once they are published, no record names them."""
     identity = layout.storage_identity("deadLetters", path)
     return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
 
@@ -101,8 +92,6 @@ def keys_of(fs: FileSystem) -> Keys | None:
 
 
 class _Mac(NamedTuple):
-    """The last line of a sealed file."""
-
     prefix: bytes
     key_id: str
     wrapped: bytes
@@ -112,10 +101,7 @@ class _Mac(NamedTuple):
 class SealedFileSystem(WrapperFileSystem):
     """A sealed directory: makes and checks MACs, and has the keys of all files in it.
 
-    Args:
-        inner: rooted at the directory.
-        keys: where keys come from.
-        key_id: of the key for new MACs; None for that of the newest record, or what stands for records, that was read.
+    New MACs use the key `key_id`; by default that of the newest record, or what stands for records, that was read.
     """
 
     def __init__(self, inner: FileSystem, keys: Keys, key_id: str | None = None) -> None:
@@ -126,12 +112,7 @@ class SealedFileSystem(WrapperFileSystem):
         self._seal: Seal | None = None
 
     def read(self, path: str) -> bytes:
-        """Return all of a file, without its MAC.
-
-        Raises:
-            CorruptData: the MAC does not fit, or there is none.
-            ConfigError: its key is not to be had; or the directory is not sealed.
-        """
+        """Return all of a file, without its MAC; CorruptData if that does not fit, ConfigError without its key."""
         content = self.inner.read(path)
         if path == layout.FORMAT_FILE:
             first, newline, _ = content.partition(b"\n")
@@ -143,12 +124,15 @@ class SealedFileSystem(WrapperFileSystem):
         """Open a file; one with a MAC is read as a whole."""
         if not _is_sealed(path):
             return self.inner.open(path)
-        return _InMemory(path, self.read(path))
+        content = self.read(path)
+        return RangeFile(path, len(content), lambda offset, length: content[offset : offset + length])
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole file, with its MAC if it has one."""
         if path == layout.FORMAT_FILE:
-            seal = Seal(self.context.ids.unique(), _told(self.keys))
+            # Readers may follow it unasked, and it holds no secret.
+            reference = self.keys.reference if self.keys.may_be_told else None
+            seal = Seal(self.context.ids.unique(), reference)
             self.inner.create_exclusive(path, content + seal.to_text())
             self._seal = seal
             return
@@ -161,13 +145,7 @@ class SealedFileSystem(WrapperFileSystem):
     def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
         """Return a digest of rows under a MAC, for a record.
 
-        Args:
-            digest: of the rows.
-            batch: whose rows they are: those of another one have another MAC.
-            like: what this returned before, whose key is taken.
-
-        Raises:
-            ConfigError: the key is not to be had.
+        Those of another batch have another MAC. The key is that of `like`, which this returned before.
         """
         mac = None if like is None else _mac(like.encode())
         key = self._key_to_use() if mac is None else self.keys.find(mac.key_id, mac.wrapped)
@@ -181,7 +159,8 @@ class SealedFileSystem(WrapperFileSystem):
         return content + b"\n" + line + b"\n"
 
     def _checked(self, path: str, content: bytes) -> bytes:
-        body, mac = _taken_apart(content)
+        body, _, line = content[:-1].rpartition(b"\n")
+        mac = _mac(line) if content.endswith(b"\n") else None
         if mac is None:
             self._take_again(path)
             raise CorruptData(path, "a file that ends in its MAC", f"one that ends in {content[-24:]!r}", _ADVICE)
@@ -207,11 +186,7 @@ class SealedFileSystem(WrapperFileSystem):
 
     @property
     def directory_id(self) -> str:
-        """Return an identity that only this directory and its copies have.
-
-        Raises:
-            CorruptData: the directory does not say it.
-        """
+        """Return an identity that only this directory and its copies have."""
         if self._seal is None:
             self._take_again(layout.FORMAT_FILE)
         assert self._seal is not None
@@ -237,17 +212,34 @@ class SealedFileSystem(WrapperFileSystem):
         self._seal = Seal.of(seal)
 
 
-class _InMemory(InputFile):
-    def __init__(self, path: str, content: bytes) -> None:
-        self.path = path
-        self.size_bytes = len(content)
-        self._content = content
+def open_with_keys(
+    url: str, context: Context, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()
+) -> FileSystem:
+    """Open a directory that exists; `key_provider`, or FTFILE_KEY_PROVIDER, or the directory itself names its keys.
 
-    def read_at(self, offset: int, length: int) -> bytes:
-        return self._content[offset : offset + length]
-
-    def close(self) -> None:
-        """Nothing is open."""
+    Where the directory names them, only key files of this user's, or root's, that are not within it, and variables
+    whose names begin with FTFILE_ are read: what is on storage must not start programs, or choose whom to trust.
+    """
+    fs = open_filesystem(url, context, dict(settings))
+    try:
+        _, _, statement = fs.read(layout.FORMAT_FILE).partition(b"\n")
+    except NotFound:
+        statement = b""
+    seal = Seal.of(statement) if statement else None
+    if seal is None and key_provider is None:
+        return fs
+    told = seal.key_provider if seal is not None else None
+    keys = Keys(told).as_told_by(parse(url).path) if told is not None else None
+    if reference := key_provider or os.environ.get(KEY_PROVIDER_VARIABLE):
+        keys = Keys.from_reference(reference)
+    if keys is None:
+        raise ConfigError(
+            f"{url!r} is encrypted, and where its keys are must be said: by the option keyProvider, the argument "
+            f"key_provider, or the environment variable {KEY_PROVIDER_VARIABLE}, as in file:/etc/ftfile/keys"
+        )
+    if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:
+        fs = open_filesystem(url, context, dict((*settings, OWNER_ONLY)))
+    return SealedFileSystem(fs, keys)
 
 
 def _is_sealed(path: str) -> bool:
@@ -255,23 +247,10 @@ def _is_sealed(path: str) -> bool:
 
 
 def _version_of(path: str) -> int | None:
-    """Return up to which version a file of the log tells what was committed; None for a hint."""
-    parse = {layout.LOG: layout.parse_log_name, layout.BASES: layout.parse_base_name}.get(layout.parent(path))
-    name = layout.parse_range_name(path) if parse is None else parse(path)
-    if name is None:
-        return None
-    return name.last if isinstance(name, layout.RangeName) else name.version
-
-
-def _told(keys: Keys) -> str | None:
-    """Return the key provider that may be recorded: readers may follow it unasked, and it holds no secret."""
-    return keys.reference if keys.may_be_told else None
-
-
-def _taken_apart(content: bytes) -> tuple[bytes, _Mac | None]:
-    body, _, line = content[:-1].rpartition(b"\n")
-    mac = _mac(line) if content.endswith(b"\n") else None
-    return (content, None) if mac is None else (body, mac)
+    """Return the last version that a file of the log stands for; None for a hint."""
+    covered = layout.parse_range_name(path)
+    name = layout.parse_log_name(path) or layout.parse_base_name(path)
+    return covered.last if covered else name.version if name else None
 
 
 def _mac(line: bytes) -> _Mac | None:
@@ -292,9 +271,5 @@ def _line(key: UsableKey, use: bytes, directory_id: str, name: str, content: byt
 
 
 def _digest(key: UsableKey, use: bytes, directory_id: str, name: str, prefix: bytes, content: bytes) -> bytes:
-    mac: Any = hmac.new(key.records, use, "sha256")
-    for field in (directory_id.encode(), name.encode(), prefix):
-        mac.update(field + b"\0")
-    mac.update(content)
-    digest: bytes = mac.digest()
-    return digest
+    names = b"".join(field + b"\0" for field in (directory_id.encode(), name.encode(), prefix))
+    return hmac.digest(key.records, use + names + content, "sha256")

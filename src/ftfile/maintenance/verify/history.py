@@ -22,8 +22,8 @@ from ftfile.maintenance.verify.log_scan import advance
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
+    from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record, Remove
-    from ftfile.commit.format.range import Document
     from ftfile.maintenance.verify.log_scan import LogScan
 
 __all__ = ("WHOLE", "History", "add_hash", "read_history")

@@ -9,8 +9,8 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.places import has_content
-from ftfile.commit.read.snapshot import open_add, snapshot_at
+from ftfile.commit.places import has_content, open_add
+from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
 from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.durability import durability_of
-from ftfile.attempt.entries import add_of, rewrite_of
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.message import add_of, rewrite_of
 from ftfile.attempt.schema_change import check_schema_change
 from ftfile.attempt.spark_checkpoint import read_offsets
+from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.layout import dead_letter_path, staged_directory
 from ftfile.commit.format.model import Add, Body, Fingerprint, JobAuthor, Remove, StreamAuthor
 from ftfile.commit.rewrites import accept_rewrites

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.final_paths import live_names
+from ftfile.commit.checks import live_names
 from ftfile.commit.format import layout
 from ftfile.commit.rewrites import Refused
 from ftfile.core.errors import ConfigError, UserCodeError

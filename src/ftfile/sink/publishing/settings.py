@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.durability import durability_of
-from ftfile.commit.sealed.opening import OWNER_ONLY
+from ftfile.attempt.stage import durability_of
+from ftfile.commit.sealed.filesystem import OWNER_ONLY
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import settings_for_others

@@ -146,14 +146,14 @@ class SpoolWriter:
                 StagedSegment(
                     f"{spool.id}-{place}",
                     spool.path,
-                    offset,
                     length,
                     filtered.position,
                     piece.crc.text(),
                     count,
                     bucket,
-                    stats,
                     self._chain.names,
+                    offset,
+                    stats,
                 )
             )
 

@@ -1,0 +1,205 @@
+"""Staged files and final paths, checked before a record is created: whatever is recorded can be published.
+
+A path is free if the store keeps it, no file is where it needs a directory, and no other part has it. Names that lack
+what is unique about their part may repeat: they are compared with all live parts and looked up in the store.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from ftfile.commit.files import list_or_empty, stat_or_none
+from ftfile.commit.format import layout
+from ftfile.commit.log.times import time_text
+from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.core.errors import ConfigError, CorruptData, NameCollision, StaleFiles
+from ftfile.fs.calls.parallel import parallel
+from ftfile.fs.paths import shape_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog, KnownPaths
+    from ftfile.commit.log.state import LogState
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("FOLLOWED_MAX", "FinalPaths", "check_file", "check_staged", "find_files", "live_names")
+
+# Records that are read one by one for the names of live parts; of more, a snapshot costs less.
+FOLLOWED_MAX = 256
+_ADVICE = (
+    "The attempt that wrote it failed, the file was changed, or its host wrote to a disk of its own: start the query "
+    "again, with a path that all hosts share"
+)
+
+
+def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
+    """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable."""
+    adds = tuple(adds)
+    found = find_files(fs, adds)
+    for add in adds:
+        check_file(add, found.get(add.path), horizon_ms)
+    if fs.capabilities.directory_sync:
+        directories = {layout.parent(add.path) for add in adds}
+        chain = {above for directory in directories for above in layout.ancestors(directory)}
+        for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
+            fs.sync_directory(directory)
+
+
+def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
+    """Return the files of the adds that exist, by path; also others of the stage."""
+    paths = [add.path for add in adds]
+    directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
+    # Directories of data are never listed: they grow.
+    direct = parallel(fs, lambda path: stat_or_none(fs, path), [path for path in paths if not layout.is_staged(path)])
+    listed = [info for directory in directories for info in list_or_empty(fs, directory)]
+    return {info.path: info for info in (*listed, *direct) if info is not None}
+
+
+def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
+    """Check the file of one add: CorruptData for another length, StaleFiles if vacuum may delete it at any moment."""
+    end = add.offset + add.length
+    expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"
+    if info is None:
+        raise CorruptData(add.path, expected, "no such file", _ADVICE)
+    if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
+        raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
+    if info.modified_ms <= horizon_ms:
+        raise StaleFiles(
+            f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
+            f"unrecorded that was written up to {time_text(horizon_ms)}. Either the batch took longer than the "
+            "vacuum's retention: start the query again, and vacuum with a longer retention. Or the store's clock was "
+            "ahead when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes "
+            "it back"
+        )
+
+
+class FinalPaths:
+    """The final paths of one record; the store is asked once about those of all adds that may be claimed."""
+
+    def __init__(self, log: CommitLog, head: LogState, adds: Sequence[Add]) -> None:
+        store = log.fs.capabilities
+        paths = {add.final_path for add in adds if add.final_path is not None}
+        faults = {path: shape_fault(path) or store.fault_of(path) for path in paths}
+        self._faults = {path: fault for path, fault in faults.items() if fault is not None}
+        # Deepest first, without the root.
+        self._above = {path: layout.ancestors(layout.parent(path))[:-1] for path in faults}
+        self._reserved = head.reserved
+        # Recorded, and not published yet.
+        waiting = (add.final_path for entry in head.unpublished.values() for add in entry.adds)
+        self._waiting = {path for path in waiting if path is not None}
+        self._claimed: set[str] = set()
+        self._directories: set[str] = set()
+        valid = faults.keys() - self._faults.keys()
+        self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
+        repeating = _repeating(adds)
+        self._live: AbstractSet[str] = live_names(log, head) if repeating else frozenset()
+        asked = sorted(path for path in repeating & valid if self._files.isdisjoint(self._above[path]))
+        self._taken = _found(log, asked).keys()
+
+    def claim(self, adds: Sequence[Add]) -> None:
+        """Take the paths of adds that belong together, or none; ConfigError or NameCollision if one cannot be had."""
+        paths: list[str] = []
+        directories: list[str] = []
+        try:
+            for path in (add.final_path for add in adds if add.final_path is not None):
+                self._check(path)
+                new = [directory for directory in self._above[path] if directory not in self._directories]
+                self._claimed.add(path)
+                self._directories.update(new)
+                paths.append(path)
+                directories += new
+        except (ConfigError, NameCollision):
+            self._claimed.difference_update(paths)
+            self._directories.difference_update(directories)
+            raise
+
+    def _check(self, path: str) -> None:
+        if path in self._faults:
+            raise ConfigError(f"a file would be called {path!r}, which {self._faults[path]}")
+        for directory in reversed(self._above[path]):
+            if any(directory in paths for paths in (self._files, self._claimed, self._waiting, self._live)):
+                _refuse(directory, "a file of that name is there, where a directory is needed")
+            if directory in self._reserved:
+                _refuse(directory, f"a part that version {self._reserved[directory]} removed had it")
+        if path in self._claimed:
+            _refuse(path, "another part of this batch has it")
+        if path in self._directories:
+            _refuse(path, "it is also a directory of this batch")
+        if path in self._reserved:
+            _refuse(path, f"a part that version {self._reserved[path]} removed had it")
+        if path in self._taken or path in self._waiting:
+            _refuse(path, "a file of that name is there")
+        if path in self._live:
+            _refuse(path, "a part of the directory has it, though its file was moved or deleted")
+
+
+def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
+    """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
+    known = log.known_paths
+    if not _read_on(log, head, known):
+        known.live = _repeating(snapshot_at(log, head).adds.values())
+    known.version, known.nonce = head.version, head.nonce
+    return known.live
+
+
+def _read_on(log: CommitLog, head: LogState, known: KnownPaths) -> bool:
+    """Take in the records up to the head; False if they do not follow what is known, or are too many."""
+    version, nonce, known.version = known.version, known.nonce, -1
+    if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
+        return False
+    for following in range(version + 1, head.version + 1):
+        record = log.recent.records.get(following) or log.read_record(following)
+        if record is None or record.previous_nonce != nonce:
+            return False
+        known.live.difference_update(remove.final_path for remove in record.removes if remove.final_path)
+        known.live |= _repeating(record.adds)
+        nonce = record.nonce
+    return nonce == head.nonce
+
+
+def _repeating(adds: Iterable[Add]) -> set[str]:
+    """Return the final paths that lack what makes them unique."""
+    return {add.final_path for add in adds if add.final_path and layout.unique_part(add.id) not in add.final_path}
+
+
+def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
+    """Return the files and directories that are there, by path."""
+    found = parallel(log.fs, lambda path: stat_or_none(log.fs, path), paths)
+    return {path: info for path, info in zip(paths, found, strict=True) if info is not None}
+
+
+def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
+    """Return the directories at whose paths there are files; the rest are there, or can be made.
+
+    A process looks each up once, unless something could not be published.
+    """
+    if log.fs.capabilities.implied_directories:
+        return set()
+    known = log.known_paths
+    if head.unpublished:
+        known.directories.clear()
+    files: set[str] = set()
+    absent: set[str] = set()
+    unknown = sorted(directories - known.directories.keys(), key=lambda path: path.count("/"))
+    # Below a file, or a directory that is missing, nothing is looked up.
+    for _, group in itertools.groupby(unknown, key=lambda path: path.count("/")):
+        level = list(group)
+        found = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
+        for directory in level:
+            if directory in found and found[directory].is_directory:
+                known.remember(directory)
+            else:
+                absent.add(directory)
+        files |= found.keys() & absent
+    return files
+
+
+def _refuse(path: str, why: str) -> None:
+    raise NameCollision(
+        f"{path!r} is taken: {why}. Nothing was committed under it and nothing was touched: move the file away, or "
+        "choose names that differ from batch to batch with partFileName, or ifExists=newName"
+    )
