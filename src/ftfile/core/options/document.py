@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED, OPTIONS, Option
+from ftfile.core.options.kinds import DURATION, SIZE, Option
+from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED
 from ftfile.core.units import format_duration, format_size
 
 __all__ = ("to_markdown",)
@@ -19,11 +20,9 @@ error that names the nearest known one; a value that is not understood is an err
 def to_markdown() -> str:
     """Return the whole page."""
     lines = [_HEAD]
-    for group, title in GROUPS.items():
-        options = [option for option in OPTIONS if option.group == group]
+    for title, options in GROUPS.items():
         lines += [f"## {title}", "", "| option | for | default | takes | meaning |", "|---|---|---|---|---|"]
-        lines += [_row(option) for option in options]
-        lines.append("")
+        lines += [*map(_row, options), ""]
     lines += ["## Not offered", "", "| you wrote | answer |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(text)} |" for name, text in NOT_OFFERED.items()]
     lines += ["", "## The same thing by other systems' names", "", "| you wrote | answer |", "|---|---|"]
@@ -46,9 +45,9 @@ def _default(option: Option) -> str:
         return "none"
     if isinstance(value, bool):
         text = str(value).lower()
-    elif option.kind.accepts.startswith("a size"):
+    elif option.kind is SIZE:
         text = format_size(value)
-    elif option.kind.accepts.startswith("a duration"):
+    elif option.kind is DURATION:
         text = format_duration(value)
     else:
         text = str(value).replace("\n", "\\n")
