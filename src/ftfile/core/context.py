@@ -18,18 +18,12 @@ __all__ = ("SYSTEM", "Context")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Chosen where a process begins, by Spark's entry points or a maintenance call; an opened file system carries it.
-
-    Attributes:
-        clock: for times, deadlines and waits.
-        ids: for names, nonces and ids.
-        retry: of calls that may be repeated; None for the default, once where the driver repeats by itself.
-    """
+    """Spark's entry points and maintenance calls choose it; an opened file system carries it."""
 
     clock: Clock
     ids: IdSource
-    retry: RetryPolicy | None = None
+    retry: RetryPolicy | None = None  # None for the default: one try where the driver repeats by itself
 
 
-# Of the machine.
+# The machine's own.
 SYSTEM = Context(SystemClock(), SystemIds())

@@ -71,7 +71,7 @@ __all__ = (
 
 
 class Retry(enum.Enum):
-    """The use of trying the same call again."""
+    """Whether the same call may be tried again."""
 
     NEVER = "never"
     AGAIN = "again"
@@ -105,13 +105,7 @@ class UserCodeError(FtfileError):
 
 
 class StorageError(FtfileError):
-    """A file-system operation failed.
-
-    Args:
-        operation: the port's method, such as `rename`.
-        path: what it was asked to act on.
-        detail: state found, and what to do.
-    """
+    """A file-system operation, such as `rename`, failed on a path; the detail is the state found, and what to do."""
 
     def __init__(self, operation: str, path: str, detail: str) -> None:
         super().__init__(operation, path, detail)
@@ -172,14 +166,7 @@ class WrongConnection(ConfigError, StorageError):
 
 
 class CorruptData(FtfileError):
-    """Bytes on storage are not what was recorded.
-
-    Args:
-        path: the file.
-        expected: what the log or the format asks for.
-        found: what is there.
-        hint: what to do about it.
-    """
+    """Bytes on storage are not those recorded: what the log or the format expects, what is there, and what to do."""
 
     def __init__(self, path: str, expected: str, found: str, hint: str = "") -> None:
         super().__init__(path, expected, found, hint)
@@ -194,11 +181,7 @@ class CorruptData(FtfileError):
 
 
 class StillOpen(FtfileError):
-    """Records stay in open files, for several reasons; whatever else was open is finished.
-
-    Args:
-        reasons: what each error said.
-    """
+    """Records stay in open files, for several reasons; all other files are finished."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(reasons)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = ("forget_extensions", "installed", "load_extension")
 
-# Entry points that were loaded: to look one up takes as long as a small commit.
+# `module:name` of entry points that were loaded: to look one up takes as long as a small commit.
 _loaded: dict[tuple[str, str], str] = {}
 
 
 def installed(group: str) -> dict[str, str]:
-    """Return the entry points of a group: places as `module:name`, by their names."""
+    """Return the entry points of a group: `module:name` by name."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign code alone
 
     return {entry.name: entry.value for entry in entry_points(group=group)}
@@ -29,14 +29,9 @@ def forget_extensions() -> None:
 
 
 def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str, extra: str = "") -> Any:  # noqa: ANN401
-    """Return the object called `name`; its module, and what that needs, is imported now.
+    """Return the object called `name`, of `built_in` (`module:name` by name) or of an entry point of the group.
 
-    Args:
-        what: it is, for messages.
-        name: its key in `built_in`, or that of an entry point.
-        built_in: places as `module:name`.
-        group: of the entry points.
-        extra: that brings the packages it needs; empty for none.
+    Errors call it `what`, and name the extra of ftfile that brings the packages it needs.
 
     Raises:
         ConfigError: there is none of this name, or it cannot be loaded.

@@ -22,7 +22,7 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever it is called
     """Return the object called `module:name`.
 
     Raises:
-        ConfigError: there is no such thing, or importing its module failed; names the option.
+        ConfigError: there is none, or its module cannot be imported; names the option.
     """
     if not is_name_of_code(name):
         raise ConfigError(f"{option}={name!r} is not understood: write `module:name`, such as `my_package.files:Mine`")
