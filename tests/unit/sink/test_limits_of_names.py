@@ -11,9 +11,10 @@ import ftfile
 from ftfile.attempt.identity import JobIdentity
 from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
+from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.sink import writer
 from ftfile.sink.naming.facts import MORE_DIGITS
-from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, PATH_BYTES_MAX
+from ftfile.sink.naming.path_rules import PATH_BYTES_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch

@@ -151,10 +151,10 @@ def check_head(config: SinkConfig, head: LogState) -> None:
     if head.encoding is None:
         return
     # That of the newest rows is that of all rows: only an overwrite may change it.
-    recorded = head.definitions[head.encoding]["partitionBy"]
-    if recorded != list(config.partition_by):
+    recorded, found = head.definitions[head.encoding]["partitionBy"], list(config.bucketing.partition_by)
+    if recorded != found:
         raise ConfigError(
-            f"partitionBy={','.join(config.partition_by) or 'no columns'}, but the directory was written with "
+            f"partitionBy={','.join(found) or 'no columns'}, but the directory was written with "
             f"{','.join(recorded) or 'no columns'}: readers could not tell which columns are in the paths. Use a new "
             "directory, or overwrite this one"
         )

@@ -15,18 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ("PathCheck",)
 
-# Stand in the example for what buckets say, and are in no name.
+# Stand in the example for the stem and the directory of a bucket, and are in no name.
 _NAME, _BUCKET = "\0", "\1"
 
 
 class PathCheck:
-    """Looks at paths as a bucket's first file would have them, with room for what later ones may have more.
-
-    Args:
-        naming: of the sink.
-        extension: of its files.
-        store: may not keep every path.
-    """
+    """Checks the path that a bucket's first file would have, with room for longer ones of later files."""
 
     def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
         self._naming = naming
@@ -34,12 +28,7 @@ class PathCheck:
         self._store = store
 
     def fault_of(self, directory: str, stem: str) -> str | None:
-        """Return why the files of a bucket cannot get their names, as in "it … ", or None.
-
-        Args:
-            directory: of the bucket.
-            stem: what its rows say of the names; empty where they do not.
-        """
+        """Return why the files of a bucket cannot get their names, as in "it … ", or None."""
         if self._naming.function is None:
             example, more_bytes = self._example
             name = example.replace(_BUCKET, directory.replace("/", "-"))
@@ -57,14 +46,7 @@ class PathCheck:
         return self._naming.template.fill(first_part(_NAME, _BUCKET, self._extension)), self._naming.more_bytes
 
     def check(self, directory: str) -> None:
-        """Look at what does not depend on rows.
-
-        Args:
-            directory: in which all files are, if it is one.
-
-        Raises:
-            ConfigError: the store does not keep the name of an example.
-        """
+        """Raise a ConfigError if the store does not keep the names of examples in a directory."""
         more_bytes = self._naming.more_bytes if self._naming.function is None else 0
         for name in self._naming.examples(self._extension, directory):
             path = join(directory, name)

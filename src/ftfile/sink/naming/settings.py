@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.user_code import is_name_of_code, load
+from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.sink.naming.facts import MORE_DIGITS, first_part
-from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, ending_fault, name_fault
+from ftfile.sink.naming.path_rules import ending_fault, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 
 if TYPE_CHECKING:
@@ -32,27 +33,16 @@ _GIVEN = {
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How parts are named.
+    """How parts are named."""
 
-    Attributes:
-        text: `partFileName`, None for the default.
-        prefix: the name where records do not say one.
-        suffix: what stands before the ending.
-        if_exists: what happens to a name that is taken: `newName` makes all names unique.
-        ttl_ms: how long the number of a bucket's parts is remembered after its last.
-        time_zone: whose clocks show times.
-        template: used unless there is a function.
-        function: of the user's, as `module:function`.
-    """
-
-    text: str | None
-    prefix: str
-    suffix: str
-    if_exists: Literal["newName", "fail"]
-    ttl_ms: int
-    time_zone: str
-    template: Template = field(init=False)
-    function: str | None = field(init=False)
+    text: str | None  # `partFileName`, None for the default
+    prefix: str  # the name where records do not say one
+    suffix: str  # stands before the ending
+    if_exists: Literal["newName", "fail"]  # `newName` makes all names unique
+    ttl_ms: int  # for which the number of a bucket's parts is remembered after its last
+    time_zone: str  # whose clocks show times
+    template: Template = field(init=False)  # used unless there is a function
+    function: str | None = field(init=False)  # of the user's, as `module:function`
 
     def __post_init__(self) -> None:
         is_function = self.text is not None and "{" not in self.text and is_name_of_code(self.text)
@@ -66,11 +56,7 @@ class Naming:
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Naming:
-        """Check the options with an example.
-
-        Args:
-            parsed: the options.
-            extension: of the file format.
+        """Check the options with an example of the file format's extension.
 
         Raises:
             ConfigError: a template is not understood, a function cannot be loaded, an option contradicts another, or
@@ -108,7 +94,7 @@ class Naming:
 
     @property
     def more_bytes(self) -> int:
-        """Return by how much names of the template may become longer than those of a first part."""
+        """Return the bytes by which names of the template may be longer than that of a first part."""
         return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
 
     def stem_bytes_max(self, extension: str) -> int:
@@ -122,8 +108,8 @@ class Naming:
         """Return the name of a part, without its directory.
 
         Raises:
-            ConfigError: the template makes no name of it.
-            UserCodeError: the function failed, or makes no name of it.
+            ConfigError: the template makes no name.
+            UserCodeError: the function failed, or makes no name.
         """
         name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
         fault = "has a slash: directories are chosen by buckets" if "/" in name else name_fault(name)
@@ -150,11 +136,7 @@ class Naming:
         return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
 
     def examples(self, extension: str, directory: str = "bucket") -> list[str]:
-        """Return the first names, as records say them and as they do not.
-
-        Raises:
-            ConfigError: they would be hidden, leave the directory, or say what the files are not; or there are none.
-        """
+        """Return the first names, with a stem from records and without; a ConfigError where they cannot be names."""
         names = []
         try:
             for name in ("x", self.prefix):

@@ -19,7 +19,6 @@ from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
 from ftfile.core.logs import get_logger
 from ftfile.encoding.partitions.columns import bucket_values
 from ftfile.parts.filtered_file import FilteredFile
-from ftfile.sink.buckets.api import Fault
 from ftfile.sink.buckets.router import rows_where
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ SHOWN = 80
 _log = get_logger(__name__)
 
 
-def refuse(rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
+def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
     """Fail on the first of the rows.
 
     Raises:
@@ -48,7 +47,7 @@ def refuse(rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
     """
     more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
     raise EncodingError(
-        f"{faults[0].reason}{more}. To go on without such records, set badRecords=deadLetter, which keeps them, or drop"
+        f"{faults[0]}{more}. To go on without such records, set badRecords=deadLetter, which keeps them, or drop"
     )
 
 
@@ -70,7 +69,7 @@ class BadRecords:
         self._filtered: FilteredFile | None = None
         self.count = 0
 
-    def take(self, rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
+    def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
         """Take whole rows.
 
         Raises:
@@ -79,7 +78,7 @@ class BadRecords:
         if self._config.bad_records == "fail":
             refuse(rows, faults)
         if not self.count:
-            _log.warning("badRecords=%s: a record is not written: %s", self._config.bad_records, faults[0].reason)
+            _log.warning("badRecords=%s: a record is not written: %s", self._config.bad_records, faults[0])
         self.count += rows.num_rows
         if self._config.bad_records == "deadLetter":
             self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
@@ -125,10 +124,10 @@ class BadRecords:
             self._filtered = FilteredFile(self._file, self._config.hidden_chain, identity)
         self._filtered.write("".join(lines).encode())
 
-    def _letter(self, row: pa.RecordBatch, fault: Fault) -> str:
+    def _letter(self, row: pa.RecordBatch, fault: str) -> str:
         writer = self._identity.writer
         letter = {
-            "reason": fault.reason,
+            "reason": fault,
             "queryId": writer.owner,
             "batchId": writer.batch_number,
             "partition": self._identity.partition,
@@ -153,10 +152,8 @@ def _without_oversized(batch: pa.RecordBatch, max_bytes: int, bad: BadRecords) -
     if not len(places):
         return batch
     faults = [
-        Fault(
-            f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
-            f"and maxRecordBytes is {max_bytes}"
-        )
+        f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
+        f"and maxRecordBytes is {max_bytes}"
         for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
     ]
     bad.take(batch.take(from_numpy(places, pa.int64())), faults)
@@ -184,12 +181,12 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
     return np.full(len(array), width, np.int64)
 
 
-def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, Fault]:
+def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
     """Return the place of each row that cannot be encoded, in their order, with its fault.
 
     The cost is that of encoding the rows some times, and does not grow with the rows around a bad one.
     """
-    found: dict[int, Fault] = {}
+    found: dict[int, str] = {}
     # Ranges that are to be tried, the first one last.
     waiting = [(0, rows.num_rows)] if rows.num_rows else []
     while waiting:
@@ -223,7 +220,7 @@ def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
         taken += encoder.write(rows.slice(taken))
 
 
-def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> Fault:
+def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> str:
     """Say which value it is, if a column cannot be encoded by itself."""
     for name in row.schema.names:
         alone = row.select([name])
@@ -234,8 +231,8 @@ def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> Fa
         except EncodingError as of_column:
             text = str(row_to_json(alone)[name])
             shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-            return Fault(f"{of_column}. The value is {shown!r}")
-    return Fault(str(error))
+            return f"{of_column}. The value is {shown!r}"
+    return str(error)
 
 
 def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:
