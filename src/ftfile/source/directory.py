@@ -52,66 +52,42 @@ _STATES: dict[Place, FileState] = {
 class FinishedFile:
     """One committed file.
 
-    Attributes:
-        path: relative to the directory.
-        rows: records in it.
-        size_bytes: on storage.
-        partition: the sub-directory, such as `column=value/…`; empty for the directory itself.
-        query_id: the streaming query that wrote it, or the id of a batch write.
-        batch_id: the micro-batch; 0 for a batch write.
-        checksum: of the bytes on storage.
-        state: `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
-            `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
+    Its state is `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
+    `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
     """
 
-    path: str
+    path: str  # relative to the directory
     rows: int
-    size_bytes: int
-    partition: str
-    query_id: str
-    batch_id: int
-    checksum: str
+    size_bytes: int  # on storage
+    partition: str  # the sub-directory, such as `column=value/…`; empty for the directory itself
+    query_id: str  # the streaming query that wrote it, or the id of a batch write
+    batch_id: int  # the micro-batch; 0 for a batch write
+    checksum: str  # of the bytes on storage
     state: FileState
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One commit.
-
-    Attributes:
-        operation: `stream`, `batch`, or a maintenance operation.
-        query_id: of a streaming write, else None.
-        batch_id: of a streaming write, else None.
-        job_id: of a batch write or a maintenance operation, else None.
-        time_ms: when it was created, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
-        rows: records that it brought, in files or in what is still open.
-        size_bytes: of the files added.
-        files: how many were added.
-        files_removed: how many were removed.
-        overwrite: it replaced everything that was there.
-        bad_records: records that could not be written.
-        durability: what was done to its files before it: `hsync`, `close`, `none`; None when it brought none.
-        offsets: Spark's source offsets of the batch, when the checkpoint was known; one entry per source.
-    """
+    """One commit."""
 
     version: int
-    operation: str
-    query_id: str | None
-    batch_id: int | None
-    job_id: str | None
-    time_ms: int
-    rows: int
-    size_bytes: int
-    files: int
+    operation: str  # `stream`, `batch`, or a maintenance operation
+    query_id: str | None  # of a streaming write
+    batch_id: int | None  # of a streaming write
+    job_id: str | None  # of a batch write or a maintenance operation
+    time_ms: int  # of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`
+    rows: int  # that it brought, in finished or in open files
+    size_bytes: int  # of the files added
+    files: int  # added
     files_removed: int
-    overwrite: bool
-    bad_records: int
-    durability: str | None
-    offsets: list[Any] | None
+    overwrite: bool  # it replaced everything that was there
+    bad_records: int  # that could not be written
+    durability: str | None  # of its files before the commit: `hsync`, `close`, `none`; None when it brought none
+    offsets: list[Any] | None  # Spark's offsets of the batch, one for each source, when the checkpoint was known
 
 
 class Directory:
-    """Reads what is committed and nothing else; every call looks at the log anew. Needs no Spark."""
+    """Reads committed rows and nothing else; every call looks at the log anew. Needs no Spark."""
 
     def __init__(
         self,
@@ -159,9 +135,9 @@ class Directory:
             raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
 
     def files(self, version: int | None = None) -> list[FinishedFile]:
-        """Return the files of a version, by default the newest, in the order of their commits; not those still open.
+        """Return the finished files of a version, by default the newest, in the order of their commits.
 
-        Lists each of their directories once, to tell what is missing.
+        Lists each of their directories once, to find what is missing.
 
         Raises:
             ConfigError: there is no such version.
@@ -182,10 +158,7 @@ class Directory:
         ]
 
     def oldest_version(self) -> int:
-        """Return the oldest version that can be read, where `history` begins: vacuum removes what came before.
-
-        It is 0 where there was no vacuum, also when nothing has been committed yet.
-        """
+        """Return the oldest version that vacuum has left, where `history` begins; 0 when nothing has been committed."""
         return self._log.read_on().log_start
 
     def history(self) -> list[Version]:
@@ -236,7 +209,7 @@ class Directory:
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
-    """Return the state of each part; lists the stage and every directory of theirs once, and looks for what is odd."""
+    """Return the state of each part; list the stage and every directory once, and search only for odd parts."""
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
     listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
     sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
@@ -260,12 +233,10 @@ def _schema_of(snapshot: Snapshot, path: str) -> str:
 def _version(record: Record, time_ms: int | None) -> Version:
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
-    operation = "stream" if stream else "batch"
-    if isinstance(author, MaintenanceAuthor):
-        operation = author.operation
+    operation = author.operation if isinstance(author, MaintenanceAuthor) else "batch"
     return Version(
         version=record.version,
-        operation=operation,
+        operation="stream" if stream else operation,
         query_id=stream.query_id if stream else None,
         batch_id=stream.batch_id if stream else None,
         job_id=None if isinstance(author, StreamAuthor) else author.job_id,

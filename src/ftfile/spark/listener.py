@@ -47,7 +47,7 @@ def attach(spark: SparkSession) -> None:
 
 
 def detach(spark: SparkSession) -> None:
-    """Leave the files of this session's streams alone again; without `attach` before, it does nothing."""
+    """Leave the files of this session's streams alone again; without `attach` before, do nothing."""
     if spark in _attached:
         spark.streams.removeListener(_attached.pop(spark))
 
@@ -100,7 +100,7 @@ def _flush(query_id: str, place: dict[str, str], *, due_only: bool) -> None:
 
 
 def _place_of(spark: SparkSession, query_id: str) -> dict[str, str]:
-    """Return the options that say where a query of this session writes to, if it does so through ftfile."""
+    """Return the options that say where a query of this session writes, if it uses ftfile."""
     session = spark._jsparkSession  # noqa: SLF001 - of the JVM
     execution = session.streams().get(query_id).streamingQuery()
     if execution.sink().name() != "ftfile":

@@ -92,11 +92,7 @@ def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | 
 
 
 def stream_task() -> TaskIdentity:
-    """Return the identity of this attempt of a micro-batch's task.
-
-    Raises:
-        ConfigError: Spark did not set the properties that every micro-batch of Spark 4.0 to 4.3 has.
-    """
+    """Return the identity of this attempt of a micro-batch's task, by properties that Spark 4.0 to 4.3 set."""
     context = _task_context()
     found = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     if not all(found.values()):

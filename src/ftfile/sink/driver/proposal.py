@@ -1,4 +1,4 @@
-"""The driver's side: messages in, one commit out."""
+"""The driver's side: from messages to one commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.attempt.identity import WriterIdentity
-    from ftfile.attempt.message import StagedPart, StagedSegment, TaskCommit
+    from ftfile.attempt.message import TaskCommit
     from ftfile.commit.format.model import Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -41,7 +41,7 @@ __all__ = ("Proposal", "check_head", "check_messages", "check_paths", "make_prop
 # Why parts ended that a task wrote at once, where others stay open.
 LARGE = "large"
 
-# As long as those of queries, which are longer than those of files.
+# Dummy id of the greatest length that a path can contain.
 _ID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -49,7 +49,7 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
     """Return the messages of a whole batch, by partition.
 
     Raises:
-        InvalidMessages: one is missing, foreign, doubled, or of another version of ftfile.
+        InvalidMessages: a message is missing, foreign, doubled, or of another version of ftfile.
     """
     whole = [message for message in messages if message is not None]
     if not whole or len(whole) != len(messages):
@@ -88,14 +88,7 @@ class Proposal:
 def make_proposal(
     config: SinkConfig, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None = None
 ) -> Proposal:
-    """Return the changes that checked messages propose to the log.
-
-    Args:
-        config: of the writer.
-        messages: of all tasks, by partition.
-        log: of the directory.
-        planner: says which parts end after the record; without one, jobs that are due stay due.
-    """
+    """Return the commit that the checked messages of all tasks make; without a planner, due jobs stay due."""
     writer = messages[0].identity.writer
     author = _author(config, writer, log.fs.context)
     is_stream = isinstance(author, StreamAuthor)
@@ -136,16 +129,14 @@ def make_proposal(
 
 
 def check_head(config: SinkConfig, head: LogState) -> None:
-    """Refuse to follow records that this schema or these partition columns do not agree with.
-
-    An overwrite follows anything: nothing of what was written before stays.
+    """Refuse to follow records of a schema or of partition columns that do not agree with these.
 
     Raises:
         SchemaError: see `check_schema_change`.
         ConfigError: `partitionBy` changed.
     """
     if config.overwrite:
-        return
+        return  # nothing that was written before stays
     if head.schema is not None:
         check_schema_change(head.definitions[head.schema], config.recorded_schema_json, config.on_schema_change)
     if head.encoding is None:
@@ -161,16 +152,7 @@ def check_head(config: SinkConfig, head: LogState) -> None:
 
 
 def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
-    """Refuse names that the store does not keep, as far as they do not depend on rows: they would be committed first.
-
-    Args:
-        config: of the writer.
-        store: what it keeps.
-        planned_ms: when the batch is planned.
-
-    Raises:
-        ConfigError: see above; or below the directory, own files would have names that are too long.
-    """
+    """Raise a ConfigError for names, of parts or of the sink's own files, that the store keeps for no rows at all."""
     staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
     for path in (staged, dead_letter_path(_ID, 0, 0, _ID, config.hidden_chain.names)):
         if fault := store.fault_of(path, MORE_DIGITS):
@@ -190,7 +172,7 @@ def _author(config: SinkConfig, writer: WriterIdentity, context: Context) -> Aut
 
 
 def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:
-    """Return the keys of the schema, the encoding and a query's settings, if it has any; and all by key."""
+    """Return the keys of the schema, the encoding and the query's settings, if any, and the definitions by key."""
     encoding, schema = config.encoding(), config.recorded_schema_json
     key = definition_key(encoding)
     found: dict[str, Any] = {key: encoding, definition_key(schema): schema}
@@ -202,7 +184,7 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
 
 
 def _parts(messages: Sequence[TaskCommit], encoding: str) -> tuple[Add, ...]:
-    """Return the parts in the order of partitions and of writing; they get their names when they are committed."""
+    """Return the parts in the order of partitions and of writing, without names."""
     return tuple(add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts)
 
 
@@ -230,7 +212,7 @@ def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> lis
 
 
 def _letters(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
-    """Return the files with records that could not be written; each tells of itself all that its reader needs."""
+    """Return the files of dead letters; their paths have all that readers need."""
     letters = []
     for message in messages:
         writer, partition = message.identity.writer, message.identity.partition
@@ -248,9 +230,7 @@ def _fingerprint(messages: Sequence[TaskCommit]) -> Fingerprint:
 
 
 def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabilities) -> dict[str, Any]:
-    written: list[StagedPart | StagedSegment] = []
-    for message in messages:
-        written += (*message.parts, *message.segments)
+    written = [each for message in messages for each in (*message.parts, *message.segments)]
     is_rolling = config.rolling is not None and isinstance(messages[0].identity.writer, StreamIdentity)
     large = sum(len(message.parts) for message in messages) if is_rolling else 0
     bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))

@@ -1,4 +1,4 @@
-"""Records that cannot be written: what `badRecords` makes of them."""
+"""Records that cannot be written: `badRecords`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.buckets.router import rows_where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import Format
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("BadRecords", "find_unencodable", "refuse", "row_to_json", "value_sizes", "without_oversized")
+__all__ = ("BadRecords", "find_unencodable", "refuse", "row_to_json", "value_sizes")
 
 # Characters of a value in the text of a fault.
 SHOWN = 80
@@ -52,13 +52,7 @@ def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
 
 
 class BadRecords:
-    """Takes the bad records of one attempt.
-
-    Args:
-        config: of the sink.
-        stage: where dead letters are written.
-        identity: of the attempt.
-    """
+    """Takes the bad records of one attempt, and stages its dead letters."""
 
     def __init__(self, config: SinkConfig, stage: Stage, identity: TaskIdentity) -> None:
         self._config = config
@@ -70,11 +64,7 @@ class BadRecords:
         self.count = 0
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
-        """Take whole rows.
-
-        Raises:
-            EncodingError: see `refuse`.
-        """
+        """Take whole rows; see `refuse` for `badRecords=fail`."""
         if self._config.bad_records == "fail":
             refuse(rows, faults)
         if not self.count:
@@ -84,12 +74,7 @@ class BadRecords:
             self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
 
     def encodable_of(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows that cannot be encoded and return the others.
-
-        Args:
-            bucket: their key.
-            rows: without the columns that the bucket says.
-        """
+        """Take the rows of a bucket, without the columns in its path, that cannot be encoded; return the others."""
         faults = find_unencodable(self._config.format, rows.select(self._file_columns))
         if not faults:
             return rows
@@ -98,8 +83,26 @@ class BadRecords:
         self.take(self._whole(bucket, rows_where(rows, ~is_good)), [*faults.values()])
         return rows_where(rows, is_good)
 
+    def without_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
+        max_bytes = self._config.max_record_bytes
+        if max_bytes is None:
+            return batch
+        sizes = np.array([value_sizes(column) for column in batch.columns])
+        totals = sizes.sum(axis=0)
+        places = np.flatnonzero(totals > max_bytes)
+        if not len(places):
+            return batch
+        faults = [
+            f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
+            f"and maxRecordBytes is {max_bytes}"
+            for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
+        ]
+        self.take(batch.take(from_numpy(places, pa.int64())), faults)
+        return rows_where(batch, totals <= max_bytes)
+
     def _whole(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the columns that their bucket says."""
+        """Return rows with the columns in the path of their bucket."""
         schema, directory, stem = self._config.schema, layout.bucket_directory(bucket), layout.bucket_stem(bucket)
         values = bucket_values(self._config.bucketing.definition(), directory, stem, schema)
         columns = {name: pa.repeat(value, rows.num_rows) for name, value in values.items()}
@@ -137,33 +140,10 @@ class BadRecords:
         return json.dumps(letter, separators=(",", ":")) + "\n"
 
 
-def without_oversized(
-    batches: Iterable[pa.RecordBatch], max_bytes: int | None, bad: BadRecords
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches without the rows whose values take more bytes than that; None for no limit."""
-    for batch in batches:
-        yield batch if max_bytes is None else _without_oversized(batch, max_bytes, bad)
-
-
-def _without_oversized(batch: pa.RecordBatch, max_bytes: int, bad: BadRecords) -> pa.RecordBatch:
-    sizes = np.array([value_sizes(column) for column in batch.columns])
-    totals = sizes.sum(axis=0)
-    places = np.flatnonzero(totals > max_bytes)
-    if not len(places):
-        return batch
-    faults = [
-        f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
-        f"and maxRecordBytes is {max_bytes}"
-        for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
-    ]
-    bad.take(batch.take(from_numpy(places, pa.int64())), faults)
-    return rows_where(batch, totals <= max_bytes)
-
-
 def value_sizes(array: pa.Array) -> NDArray[np.int64]:
-    """Return the bytes of each value of a column: of strings their text, of others their width, of null at most that.
+    """Return the bytes of each value of a column: the length of strings, the width of others, the sum of nested ones.
 
-    Nested values count as the sum of what is in them.
+    A null takes its width, or nothing.
     """
     array = plain(array)
     if is_byte_like(array.type):
@@ -182,12 +162,9 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
 
 
 def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
-    """Return the place of each row that cannot be encoded, in their order, with its fault.
-
-    The cost is that of encoding the rows some times, and does not grow with the rows around a bad one.
-    """
+    """Return the place of each row that cannot be encoded, in their order, with its fault: by halving."""
     found: dict[int, str] = {}
-    # Ranges that are to be tried, the first one last.
+    # Ranges to try, the first one last.
     waiting = [(0, rows.num_rows)] if rows.num_rows else []
     while waiting:
         start, count = waiting.pop()
@@ -221,7 +198,7 @@ def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
 
 
 def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> str:
-    """Say which value it is, if a column cannot be encoded by itself."""
+    """Return a sentence that names the value, if a column cannot be encoded by itself."""
     for name in row.schema.names:
         alone = row.select([name])
         try:

@@ -1,4 +1,4 @@
-"""Rows whose files are written later, one file after the other: in memory as far as they fit, else in a spill file."""
+"""Rows whose files are written later, one after the other: in memory, or in a spill file when memory is short."""
 
 from __future__ import annotations
 
@@ -21,33 +21,25 @@ _CODEC = "lz4"
 
 
 def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of batches, of which there are some, as one batch; empties the list, to free their memory."""
+    """Return the rows of one or more batches as one batch; empties the list, to free their memory."""
     table = pa.Table.from_batches(batches)
     batches.clear()
     return table.combine_chunks().to_batches()[0]
 
 
 class _Piece(NamedTuple):
-    """Rows of one bucket in the spill file.
-
-    Attributes:
-        plain_bytes: how long they are when they are decompressed.
-    """
+    """Rows of one bucket in the spill file."""
 
     offset: int
     length: int
-    plain_bytes: int
+    plain_bytes: int  # when decompressed
 
 
 class SpilledRows:
-    """Keeps rows by bucket until they are asked for, each bucket's in their order.
+    """Keeps rows by bucket until they are taken, each bucket's in their order.
 
-    The spill file belongs to the attempt alone: it is staged where its parts are, and gone when the rows were taken.
-
-    Args:
-        stage: of the attempt.
-        schema: of the rows.
-        encrypted: encrypt the spill file, with a key that this object alone ever has.
+    The spill file is staged beside the parts, and gone when the rows were taken. If it is encrypted, only this object
+    ever has the key.
     """
 
     def __init__(self, stage: Stage, schema: pa.Schema, *, encrypted: bool = False) -> None:
@@ -66,7 +58,7 @@ class SpilledRows:
         self.held_bytes += rows.get_total_buffer_size()
 
     def spill(self) -> None:
-        """Write what is in memory to the spill file."""
+        """Move the rows in memory to the spill file."""
         for bucket, batches in self._held.items():
             if self._file is None:
                 self._file = self._stage.create("spill")
