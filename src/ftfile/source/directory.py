@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -97,8 +98,9 @@ class Directory:
         context: Context,
     ) -> None:
         self.path = normalise(os.fspath(path))
-        self._fs = open_with_keys(self.path, context, key_provider, (storage or {}).items())
-        self._log = CommitLog(self._fs)
+        # With its keys if the directory is encrypted.
+        self.file_system = open_with_keys(self.path, context, key_provider, (storage or {}).items())
+        self._log = CommitLog(self.file_system)
         try:
             self._log.check_layout()
         except NotFound as error:
@@ -106,11 +108,6 @@ class Directory:
                 f"{self.path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the "
                 "path is wrong"
             ) from error
-
-    @property
-    def file_system(self) -> FileSystem:
-        """Return the file system of the directory, with its keys if it is encrypted."""
-        return self._fs
 
     def __repr__(self) -> str:
         return f"ftfile.open({self.path!r})"
@@ -122,8 +119,7 @@ class Directory:
     def version_at(self, time: str | datetime) -> int:
         """Return the newest version that was created at or before a time, by the store's clock.
 
-        Args:
-            time: as in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
+        Text is as in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
 
         Raises:
             ConfigError: it is no time, or no version is as old as that.
@@ -154,7 +150,7 @@ class Directory:
                 add.checksum,
                 state,
             )
-            for add, state in zip(parts, _file_states(self._fs, parts), strict=True)
+            for add, state in zip(parts, _file_states(self.file_system, parts), strict=True)
         ]
 
     def oldest_version(self) -> int:
@@ -177,12 +173,11 @@ class Directory:
         Raises:
             ConfigError: nothing has been committed, so that there is none.
         """
-        return _schema_of(take_snapshot(self._log, version), self.path)
+        return self._schema_of(take_snapshot(self._log, version))
 
     def to_batches(self, version: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version, file by file, in bounded memory."""
-        snapshot = take_snapshot(self._log, version)
-        yield from self._rows(snapshot, arrow_schema(_schema_of(snapshot, self.path)), is_old=version is not None)
+        yield from self._rows(version)[1]
 
     def to_arrow(self, version: int | None = None) -> pa.Table:
         """Return all rows of a version; empty, with its schema, when there are none.
@@ -191,9 +186,8 @@ class Directory:
             ConfigError: nothing has been committed, or there is no such version.
             CorruptData: a file is not what was committed.
         """
-        snapshot = take_snapshot(self._log, version)
-        schema = arrow_schema(_schema_of(snapshot, self.path))
-        return pa.Table.from_batches(self._rows(snapshot, schema, is_old=version is not None), schema)
+        schema, batches = self._rows(version)
+        return pa.Table.from_batches(batches, schema)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
@@ -203,9 +197,20 @@ class Directory:
         """
         return read_dead_letters(self._log)
 
-    def _rows(self, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> Iterator[pa.RecordBatch]:
-        for add in snapshot.adds.values():
-            yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema, is_old=is_old)
+    def _rows(self, version: int | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        snapshot = take_snapshot(self._log, version)
+        schema, is_old = arrow_schema(self._schema_of(snapshot)), version is not None
+        read = (
+            read_add(self.file_system, add, snapshot.definitions[add.encoding], schema, is_old=is_old)
+            for add in snapshot.adds.values()
+        )
+        return schema, chain.from_iterable(read)
+
+    def _schema_of(self, snapshot: Snapshot) -> str:
+        if snapshot.schema is None:
+            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
+        schema: str = snapshot.definitions[snapshot.schema]
+        return schema
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
@@ -221,13 +226,6 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     odd = [part for part, is_there in zip(parts, found, strict=True) if not is_there]
     places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
     return ["published" if is_there else _STATES[next(places)] for is_there in found]
-
-
-def _schema_of(snapshot: Snapshot, path: str) -> str:
-    if snapshot.schema is None:
-        raise ConfigError(f"nothing has been committed to {path!r} yet, so its columns are not known")
-    schema: str = snapshot.definitions[snapshot.schema]
-    return schema
 
 
 def _version(record: Record, time_ms: int | None) -> Version:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import values_of
 from ftfile.arrays.words import plain
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.core.user_code import load
+from ftfile.core.extensions import load
 from ftfile.encoding.partitions.paths import bucket_names
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.sink.naming.path_rules import path_fault

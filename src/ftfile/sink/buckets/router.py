@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.sink.buckets.bucketers import Bucketer, Refuse
-    from ftfile.sink.naming.path_check import PathCheck
+    from ftfile.sink.naming.path_rules import PathCheck
 
 __all__ = ("Router", "rows_where")
 

@@ -16,7 +16,7 @@ from ftfile.sink.buckets.router import Router
 if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
     from ftfile.sink.buckets.bucketers import Bucketer, Refuse
-    from ftfile.sink.naming.path_check import PathCheck
+    from ftfile.sink.naming.path_rules import PathCheck
 
 __all__ = ("Bucketing",)
 

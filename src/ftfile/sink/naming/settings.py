@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.core.user_code import is_name_of_code, load
+from ftfile.core.extensions import is_name_of_code, load
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.sink.naming.facts import MORE_DIGITS, first_part
 from ftfile.sink.naming.path_rules import ending_fault, name_fault

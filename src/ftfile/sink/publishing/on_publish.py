@@ -14,7 +14,7 @@ from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import added_by
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.core.user_code import load
+from ftfile.core.extensions import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
