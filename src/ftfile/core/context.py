@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.core.clock import SystemClock
-from ftfile.core.ids import SystemIds
+from ftfile.core.clock import Clock, SystemClock
+from ftfile.core.ids import IdSource, SystemIds
 
 if TYPE_CHECKING:
-    from ftfile.core.clock import Clock
-    from ftfile.core.ids import IdSource
     from ftfile.core.retry import RetryPolicy
 
 __all__ = ("SYSTEM", "Context")

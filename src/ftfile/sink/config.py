@@ -14,8 +14,8 @@ from ftfile.attempt.encryption import Encryption
 from ftfile.commit.format.model import Transaction
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.core.options import parse_options
-from ftfile.encoding.api import LineFormat
+from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.encoding.api import Format, LineFormat
 from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
@@ -24,15 +24,12 @@ from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.naming.path_rules import PathCheck, check_extension
 from ftfile.sink.publishing.settings import Publishing
 from ftfile.sink.rolling.rules import load_policy
-from ftfile.sink.rolling.settings import rolling_settings
+from ftfile.sink.rolling.settings import RollingSettings, rolling_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.options import ParsedOptions
-    from ftfile.encoding.api import Format
     from ftfile.fs.api import Capabilities
-    from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("SinkConfig", "definition_key")
 

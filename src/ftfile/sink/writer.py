@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.directory_marker import check_marker, write_marker
-from ftfile.attempt.encryption import open_to_write
-from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.encryption import Encryption, open_to_write
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import check_known_query
-from ftfile.commit.protocol import commit
+from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.read.snapshot import added_by
 from ftfile.commit.replay import find_record
 from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.sink.config import definition_key
+from ftfile.sink.config import SinkConfig, definition_key
 from ftfile.sink.driver.proposal import check_head, check_messages, check_paths, make_proposal
 from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold
 from ftfile.sink.rolling.plan import RollingPlanner
@@ -34,13 +34,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.attempt.encryption import Encryption
-    from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.message import TaskCommit
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.protocol import Committed
     from ftfile.core.context import Context
-    from ftfile.sink.config import SinkConfig
 
 __all__ = ("SinkWriter", "forget_logs", "log_of", "open_log")
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.format.model import Add, MaintenanceAuthor, Record, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import created_ms, version_at
 from ftfile.commit.places import Place, find_part
-from ftfile.commit.read.snapshot import read_records, take_snapshot
+from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
 from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 

@@ -15,7 +15,7 @@ from ftfile.attempt.directory_marker import check_marker, read_marker
 from ftfile.commit.sealed.opening import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import parse_options
+from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.commit.format.model import Add
-    from ftfile.core.options import ParsedOptions
 
 __all__ = ("FtFileReader", "committed_schema")
 

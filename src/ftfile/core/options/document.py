@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftfile.core.options.kinds import DURATION, SIZE, Option
+from ftfile.core.options import kinds
 from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED
 from ftfile.core.units import format_duration, format_size
 
@@ -30,14 +30,14 @@ def to_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(option: Option) -> str:
+def _row(option: kinds.Option) -> str:
     uses = ", ".join(sorted(option.used_by, reverse=True))
     kinds = f" ({', '.join(option.formats)})" if option.formats else ""
     default = _default(option)
     return f"| `{option.name}` | {uses}{kinds} | {default} | {_cell(option.kind.accepts)} | {_cell(option.doc)} |"
 
 
-def _default(option: Option) -> str:
+def _default(option: kinds.Option) -> str:
     if option.default_text:
         return option.default_text
     value: Any = option.default
@@ -45,9 +45,9 @@ def _default(option: Option) -> str:
         return "none"
     if isinstance(value, bool):
         text = str(value).lower()
-    elif option.kind is SIZE:
+    elif option.kind is kinds.SIZE:
         text = format_size(value)
-    elif option.kind is DURATION:
+    elif option.kind is kinds.DURATION:
         text = format_duration(value)
     else:
         text = str(value).replace("\n", "\\n")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ftfile.core.options.kinds import BOTH, TEXT, Option, one_of
+from ftfile.core.options import kinds
+from ftfile.core.options.kinds import Option, one_of
 
 __all__ = ("ENCRYPTION", "INLINE_KEYS", "NEVER_INLINE")
 
@@ -17,16 +18,16 @@ ENCRYPTION: tuple[Option, ...] = (
     ),
     Option(
         "encryptionKeyId",
-        TEXT,
+        kinds.TEXT,
         "The name of the key to encrypt with, never a key itself. Files that older keys encrypted stay readable.",
         default_text="the only key there is",
     ),
     Option(
         "keyProvider",
-        TEXT,
+        kinds.TEXT,
         "Where keys are, on the driver and the executors: `file:/etc/ftfile/keys`, `env:FTFILE_KEYS`, "
         "`command:<program> <arguments>`, `aws-kms:<key ARNs>`, or a provider of your own; never a key itself.",
-        used_by=BOTH,
+        used_by=kinds.BOTH,
         default_text="`$FTFILE_KEY_PROVIDER`; for reading, else what the directory says",
     ),
 )

@@ -11,31 +11,7 @@ from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = (
-    "BOOLEAN",
-    "BOTH",
-    "BYTES",
-    "CHARACTER",
-    "CLOCK",
-    "COLUMNS",
-    "COLUMN_AND_DURATION",
-    "COUNT",
-    "DURATION",
-    "FORMAT",
-    "FORMATS",
-    "INTEGER",
-    "NAMES",
-    "PERMISSION",
-    "READ",
-    "SIZE",
-    "TEXT",
-    "TIME",
-    "VERSION",
-    "WRITE",
-    "Kind",
-    "Option",
-    "one_of",
-)
+__all__ = ("FORMATS", "Kind", "Option", "one_of")
 
 # The formats that ftfile brings.
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")

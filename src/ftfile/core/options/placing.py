@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-from ftfile.core.options.kinds import COLUMNS, COUNT, DURATION, PERMISSION, SIZE, TEXT, Option, one_of
+from ftfile.core.options import kinds
+from ftfile.core.options.kinds import Option, one_of
 
 __all__ = ("BUCKETS", "NAMES", "PUBLISHING")
 
 BUCKETS: tuple[Option, ...] = (
     Option(
         "partitionBy",
-        COLUMNS,
+        kinds.COLUMNS,
         "Columns that become directories `column=value`, named as Spark names them. "
         "Spark's own `.partitionBy()` never reaches a Python sink: use this option.",
         default=(),
     ),
     Option(
         "bucketPattern",
-        TEXT,
+        kinds.TEXT,
         "Directories by date and time, `/` between them: of the batch, as in `yyyy-MM-dd--HH`, or of a date or "
         "timestamp column, as in `ts:yyyy/MM/dd/HH`. Letters as in `timestampFormat`, clocks of `timeZone`; "
         "see [buckets](buckets-and-names.md).",
     ),
     Option(
         "fileNameColumn",
-        TEXT,
+        kinds.TEXT,
         "A string column with the path of the file that each record goes to, such as `eu/orders`; the column is not "
         "in the files.",
     ),
     Option(
         "bucketer",
-        TEXT,
+        kinds.TEXT,
         "A class of your own that gives each record its directory, as `module:Class`; its constructor gets the "
         "options `bucketer.<name>`.",
     ),
 )
 
 NAMES: tuple[Option, ...] = (
-    Option("partPrefix", TEXT, "The beginning of file names, unless `fileNameColumn` gives it.", default="part"),
-    Option("partSuffix", TEXT, "The text before the ending of file names.", default="", default_text="nothing"),
+    Option("partPrefix", kinds.TEXT, "The beginning of file names, unless `fileNameColumn` gives it.", default="part"),
+    Option("partSuffix", kinds.TEXT, "The text before the ending of file names.", default="", default_text="nothing"),
     Option(
         "partFileName",
-        TEXT,
+        kinds.TEXT,
         "File names as a template with `{name}`, `{bucket}`, `{batch}`, `{index}`, `{number}`, `{unique}`, "
         "`{time:yyyyMMdd}` and `{ext}`, or made by a function of your own, as `module:function`; see "
         "[names](buckets-and-names.md#names).",
@@ -55,7 +56,7 @@ NAMES: tuple[Option, ...] = (
     ),
     Option(
         "bucketStateTtl",
-        DURATION,
+        kinds.DURATION,
         "The time for which `{number}` goes on counting after a bucket's last file; then it begins at 0 again, "
         "or with `ifExists=fail` at the next free one.",
         default=7 * 86_400.0,
@@ -65,20 +66,20 @@ NAMES: tuple[Option, ...] = (
 PUBLISHING: tuple[Option, ...] = (
     Option(
         "successFile",
-        TEXT,
+        kinds.TEXT,
         "Name of a marker such as `_SUCCESS`: a batch write puts it into the directory itself, a stream into each "
         "directory once it is done; see [markers](buckets-and-names.md#markers).",
     ),
     Option(
         "successDelay",
-        DURATION,
+        kinds.DURATION,
         "A stream's directory is done when this has passed since the last commit into it and, with `bucketPattern`, "
         "since the end of its time.",
         default=3600.0,
     ),
     Option(
         "onPublish",
-        TEXT,
+        kinds.TEXT,
         "A function of your own, as `module:function`, that the driver calls after each commit with path, rows, bytes, "
         "bucket and batch of every file that can now be seen: at least once for each.",
     ),
@@ -100,25 +101,25 @@ PUBLISHING: tuple[Option, ...] = (
     ),
     Option(
         "filePermission",
-        PERMISSION,
+        kinds.PERMISSION,
         "Permissions of new files, where the file system has them; on local disks less what the umask takes away.",
         default_text="`666` less the umask; `644` on HDFS",
     ),
     Option(
         "directoryPermission",
-        PERMISSION,
+        kinds.PERMISSION,
         "Permissions of new directories, in the same way.",
         default_text="`777` less the umask; `755` on HDFS",
     ),
     Option(
         "replication",
-        COUNT,
+        kinds.COUNT,
         "The number of machines on which HDFS keeps each block of new files.",
         default_text="that of HDFS",
     ),
     Option(
         "blockSize",
-        SIZE,
+        kinds.SIZE,
         "The length of the blocks of new files in HDFS: a multiple of 512 bytes.",
         default_text="that of HDFS",
     ),

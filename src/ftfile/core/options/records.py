@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ftfile.core.options.kinds import BOOLEAN, BYTES, CHARACTER, FORMATS, INTEGER, NAMES, TEXT, Option, one_of
+from ftfile.core.options import kinds
+from ftfile.core.options.kinds import FORMATS, Option, one_of
 
 __all__ = ("RECORDS",)
 
@@ -17,71 +18,75 @@ RECORDS: tuple[Option, ...] = (
     ),
     Option(
         "compressionLevel",
-        INTEGER,
+        kinds.INTEGER,
         "The codec's level, where it has levels; see [compression](compression.md).",
         formats=FORMATS,
         default_text="one that costs little",
     ),
     Option(
         "filters",
-        NAMES,
+        kinds.NAMES,
         "Byte filters of your own, by the names of their entry points, applied after the compression in this order; "
         "see [compression](compression.md#filters-of-your-own).",
         default=(),
     ),
     Option(
         "timeZone",
-        TEXT,
+        kinds.TEXT,
         "The zone whose clocks show TIMESTAMP values as text, in json, csv and directory names, and the time in file "
         "names: `UTC`, `Europe/Berlin`, `+02:00`. Timestamps without time zone (NTZ) have none.",
         default="UTC",
     ),
     Option(
         "timestampFormat",
-        TEXT,
+        kinds.TEXT,
         "The form of TIMESTAMP values, in Spark's pattern letters `yyyy MM dd HH mm ss`, `S` to `SSSSSS`, `XXX`.",
         default="yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
         formats=("json", "csv"),
     ),
     Option(
         "timestampNTZFormat",
-        TEXT,
+        kinds.TEXT,
         "The form of TIMESTAMP_NTZ values.",
         default="yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
         formats=("json", "csv"),
     ),
-    Option("dateFormat", TEXT, "The form of DATE values.", default="yyyy-MM-dd", formats=("json", "csv")),
+    Option("dateFormat", kinds.TEXT, "The form of DATE values.", default="yyyy-MM-dd", formats=("json", "csv")),
     Option(
         "ignoreNullFields",
-        BOOLEAN,
+        kinds.BOOLEAN,
         "Leave out fields that are null, as Spark does; `false` writes `null`.",
         default=True,
         formats=("json",),
     ),
     Option(
         "lineSep",
-        TEXT,
+        kinds.TEXT,
         "The end of a record. csv takes line feed, carriage return, or both.",
         default="\n",
         formats=("json", "csv", "text"),
     ),
     Option(
-        "header", BOOLEAN, "Write the column names as the first line of every file.", default=False, formats=("csv",)
+        "header",
+        kinds.BOOLEAN,
+        "Write the column names as the first line of every file.",
+        default=False,
+        formats=("csv",),
     ),
-    Option("sep", CHARACTER, "The separator of fields.", default=",", formats=("csv",)),
-    Option("quote", CHARACTER, "The quote around fields that need one.", default='"', formats=("csv",)),
+    Option("sep", kinds.CHARACTER, "The separator of fields.", default=",", formats=("csv",)),
+    Option("quote", kinds.CHARACTER, "The quote around fields that need one.", default='"', formats=("csv",)),
     Option(
         "escape",
-        CHARACTER,
+        kinds.CHARACTER,
         'The character before a quote within quotes. Spark reads the default by default; `"` doubles quotes, as '
         "RFC 4180, pandas and DuckDB have it, and Spark reads with `escape='\"'`.",
         default="\\",
         formats=("csv",),
     ),
-    Option("quoteAll", BOOLEAN, "Quote every value but null.", default=False, formats=("csv",)),
+    Option("quoteAll", kinds.BOOLEAN, "Quote every value but null.", default=False, formats=("csv",)),
     Option(
         "nullValue",
-        TEXT,
+        kinds.TEXT,
         "The text for null; an empty string is written as two quotes.",
         default="",
         formats=("csv",),
@@ -89,7 +94,7 @@ RECORDS: tuple[Option, ...] = (
     ),
     Option(
         "delimiter",
-        BYTES,
+        kinds.BYTES,
         "The bytes after each record. A record with it inside is one that cannot be written.",
         default=b"\n",
         formats=("binary",),
@@ -104,17 +109,21 @@ RECORDS: tuple[Option, ...] = (
     ),
     Option(
         "encoder",
-        TEXT,
+        kinds.TEXT,
         "A class of your own that makes the bytes of each record, as `module:Class` or the name of an entry point; its "
         "constructor gets the options `encoder.<name>`. See [binary](formats/binary.md#an-encoder-of-your-own).",
         formats=("binary",),
     ),
     Option(
-        "recordName", TEXT, "The name of a row in the schema of the files.", default="topLevelRecord", formats=("avro",)
+        "recordName",
+        kinds.TEXT,
+        "The name of a row in the schema of the files.",
+        default="topLevelRecord",
+        formats=("avro",),
     ),
     Option(
         "recordNamespace",
-        TEXT,
+        kinds.TEXT,
         "The namespace of `recordName`, as in `com.example`.",
         default="",
         formats=("avro",),

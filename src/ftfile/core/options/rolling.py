@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ftfile.core.options.kinds import BOOLEAN, CLOCK, COLUMN_AND_DURATION, COUNT, DURATION, TEXT, Option, one_of
+from ftfile.core.options import kinds
+from ftfile.core.options.kinds import Option, one_of
 
 __all__ = ("ROLLED_BYTES", "ROLLED_INACTIVITY_S", "ROLLING")
 
@@ -19,51 +20,51 @@ ROLLING: tuple[Option, ...] = (
         default="batch",
         default_text="`batch`; `policy` with any rule below",
     ),
-    Option("maxBatchesPerFile", COUNT, "A file ends when this many batches have put records into it."),
+    Option("maxBatchesPerFile", kinds.COUNT, "A file ends when this many batches have put records into it."),
     Option(
         "rolloverInterval",
-        DURATION,
+        kinds.DURATION,
         "A file ends this long after its first records were committed, before it takes in more.",
     ),
     Option(
         "inactivityInterval",
-        DURATION,
+        kinds.DURATION,
         "A file ends this long after its last records were committed, before it takes in more.",
         default_text="`1h`",
     ),
     Option(
         "rolloverSchedule",
-        CLOCK,
+        kinds.CLOCK,
         "Files end when the clocks of `timeZone` have passed a multiple of this since midnight: `1h` is every full "
         "hour.",
     ),
     Option(
         "eventTimeInterval",
-        COLUMN_AND_DURATION,
+        kinds.COLUMN_AND_DURATION,
         "A file has records of one interval of the time in a column, such as one full hour of UTC, and ends when there "
         "are records of a later one.",
     ),
     Option(
         "finalizeColumn",
-        TEXT,
+        kinds.TEXT,
         "A boolean column, which does not go into the files: a file ends after a record in which it is true.",
     ),
-    Option("rollingPolicy", TEXT, "A class of your own that ends files, as `module:Class`; see docs/rolling.md."),
+    Option("rollingPolicy", kinds.TEXT, "A class of your own that ends files, as `module:Class`; see docs/rolling.md."),
     Option(
         "strictFileSize",
-        BOOLEAN,
+        kinds.BOOLEAN,
         "Close a file before the record with which it would pass `maxBytesPerFile`, not after.",
         default=False,
     ),
     Option(
         "maxSegmentsPerPart",
-        COUNT,
+        kinds.COUNT,
         "A file ends when it consists of this many pieces: a batch and task gives each open file one.",
         default=1_000,
     ),
     Option(
         "maxOpenSegments",
-        COUNT,
+        kinds.COUNT,
         "With more pieces open in the whole directory that are not due, the files that are open for longest end.",
         default=100_000,
     ),

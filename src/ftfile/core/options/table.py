@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ftfile.core.options import kinds
 from ftfile.core.options.encryption import ENCRYPTION, INLINE_KEYS, NEVER_INLINE
-from ftfile.core.options.kinds import BOTH, COUNT, DURATION, FORMAT, READ, SIZE, TEXT, TIME, VERSION, Option, one_of
+from ftfile.core.options.kinds import Option, one_of
 from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
 from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
@@ -13,14 +14,14 @@ __all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPA
 WHERE: tuple[Option, ...] = (
     Option(
         "path",
-        TEXT,
+        kinds.TEXT,
         "The directory: a local path, or a URL such as `file:///data/out`. A relative path is made absolute on the "
         "driver. Options `storage.<name>` are settings of its file system; see [object stores](object-stores.md).",
-        used_by=BOTH,
+        used_by=kinds.BOTH,
     ),
     Option(
         "fileFormat",
-        FORMAT,
+        kinds.FORMAT,
         "The encoding of rows. Options `format.<name>` are settings of a format of your own; see "
         "[extending](extending.md#a-format).",
         default="parquet",
@@ -30,11 +31,13 @@ WHERE: tuple[Option, ...] = (
 FILES: tuple[Option, ...] = (
     Option(
         "maxBytesPerFile",
-        SIZE,
+        kinds.SIZE,
         "A file closes after the record with which it reaches this size; for Parquet, about there.",
     ),
-    Option("maxRecordsPerFile", COUNT, "A file closes after this many records."),
-    Option("maxOpenBytes", SIZE, "The memory of a task for records that it has not written yet.", default=64 << 20),
+    Option("maxRecordsPerFile", kinds.COUNT, "A file closes after this many records."),
+    Option(
+        "maxOpenBytes", kinds.SIZE, "The memory of a task for records that it has not written yet.", default=64 << 20
+    ),
 )
 
 GUARANTEES: tuple[Option, ...] = (
@@ -89,25 +92,25 @@ GUARANTEES: tuple[Option, ...] = (
     ),
     Option(
         "maxRecordBytes",
-        SIZE,
+        kinds.SIZE,
         "A record whose values take more bytes than this is one that cannot be written: some readers have limits "
         "(DuckDB takes JSON objects of up to 16 MiB), and a task holds whole records in memory.",
     ),
     Option(
         "publishTimeout",
-        DURATION,
+        kinds.DURATION,
         "The time for which publishing a committed batch is retried while the store fails.",
         default=60.0,
     ),
     Option(
         "txnAppId",
-        TEXT,
+        kinds.TEXT,
         "The writer of this batch, in your own words; with `txnVersion`, a repeated batch write is written once, "
         "as in `foreachBatch`. Not for streams, which are exactly once by themselves.",
     ),
     Option(
         "txnVersion",
-        VERSION,
+        kinds.VERSION,
         "The number of this write of `txnAppId`, such as the batch id. One not above the last recorded counts as "
         "written already: equal rows are not written again, and other rows are an error, unless "
         "`onReplayMismatch=keep` drops them.",
@@ -117,16 +120,16 @@ GUARANTEES: tuple[Option, ...] = (
 READING: tuple[Option, ...] = (
     Option(
         "versionAsOf",
-        VERSION,
+        kinds.VERSION,
         "Read the directory as it was at this version of its log.",
-        used_by=READ,
+        used_by=kinds.READ,
         default_text="the newest",
     ),
     Option(
         "timestampAsOf",
-        TIME,
+        kinds.TIME,
         "Read the newest version that was created at or before this time, as the store's clock tells.",
-        used_by=READ,
+        used_by=kinds.READ,
         default_text="the newest",
     ),
 )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.message import Assembled, StagedPart
-from ftfile.attempt.stage import StagedFile
+from ftfile.attempt.stage import Stage, StagedFile
 from ftfile.commit.format.layout import storage_identity
-from ftfile.commit.format.model import SourceRange
+from ftfile.commit.format.model import Add, AssemblyJob, SourceRange
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, Unsupported
@@ -18,7 +18,7 @@ from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.chain import Chain
 from ftfile.parts.filtered_file import FilteredFile, chain_of
-from ftfile.sink.assembly.joiners import SegmentReader, Target, make_joiner, merging_saves, sample_of
+from ftfile.sink.assembly.joiners import PartJoiner, SegmentReader, Target, make_joiner, merging_saves, sample_of
 from ftfile.sink.rolling.groups import live_bytes
 from ftfile.sink.rolling.jobs import limits_of
 
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.keys.keys import Keys
-    from ftfile.sink.assembly.joiners import PartJoiner
 
     GoesOn = Callable[[int], bool]
 

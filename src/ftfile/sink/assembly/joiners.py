@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ftfile.encoding.api import LineFormat, Taken
+from ftfile.encoding.api import Format, Joiner, Limits, LineFormat, Taken
 from ftfile.filters.api import BadStream
 from ftfile.filters.decoded import stream_errors
 from ftfile.parts.reader import plain_segment
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.stage import StagedFile
     from ftfile.commit.format.model import Add
-    from ftfile.encoding.api import Format, Joiner, Limits
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem
     from ftfile.parts.filtered_file import FilteredFile

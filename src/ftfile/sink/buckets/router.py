@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import from_numpy, values_of
 from ftfile.commit.format.layout import bucket_key
-from ftfile.sink.buckets.bucketers import Assignment, Bucket, assign_by_value
+from ftfile.sink.buckets.bucketers import Assignment, Bucket, Bucketer, Refuse, assign_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.sink.buckets.bucketers import Bucketer, Refuse
     from ftfile.sink.naming.path_rules import PathCheck
 
 __all__ = ("Router", "rows_where")

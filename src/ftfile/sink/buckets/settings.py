@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.encoding.partitions.paths import check_partition_column
-from ftfile.sink.buckets.bucketers import FileNames, PartitionColumn, UserBucketer, column_named
+from ftfile.sink.buckets.bucketers import Bucketer, FileNames, PartitionColumn, Refuse, UserBucketer, column_named
 from ftfile.sink.buckets.pattern import BucketPattern
 from ftfile.sink.buckets.router import Router
 
 if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
-    from ftfile.sink.buckets.bucketers import Bucketer, Refuse
     from ftfile.sink.naming.path_rules import PathCheck
 
 __all__ = ("Bucketing",)

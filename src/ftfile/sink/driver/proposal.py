@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.durability import durability_of
 from ftfile.attempt.entries import add_of, rewrite_of
 from ftfile.attempt.fingerprint import FingerprintAccumulator
-from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.identity import StreamIdentity, WriterIdentity
 from ftfile.attempt.schema_change import check_schema_change
 from ftfile.attempt.spark_checkpoint import read_offsets
 from ftfile.commit.format.layout import dead_letter_path, staged_directory
-from ftfile.commit.format.model import Add, Body, Fingerprint, JobAuthor, Remove, StreamAuthor
+from ftfile.commit.format.model import Add, Author, Body, Fingerprint, JobAuthor, Remove, StreamAuthor
 from ftfile.commit.rewrites import accept_rewrites
 from ftfile.core.errors import ConfigError, InvalidMessages
 from ftfile.core.version import __version__
-from ftfile.sink.config import definition_key
+from ftfile.sink.config import SinkConfig, definition_key
 from ftfile.sink.naming.facts import MORE_DIGITS
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.rolling.settings import ALL_END
@@ -24,16 +24,13 @@ from ftfile.sink.rolling.settings import ALL_END
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import Capabilities
-    from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.plan import RollingPlanner
 
 __all__ = ("Proposal", "check_head", "check_messages", "check_paths", "make_proposal")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.final_paths import live_names
 from ftfile.commit.format import layout
-from ftfile.commit.rewrites import Refused
+from ftfile.commit.rewrites import Refused, Rewrite
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.fs.paths import join
 from ftfile.parts.filtered_file import extension_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.rewrites import Rewrite
     from ftfile.sink.naming.settings import Naming
 
 __all__ = ("NUMBERS", "Named", "Namer")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
 from ftfile.fs.paths import NAME_BYTES_MAX
-from ftfile.sink.naming.facts import MORE_DIGITS, first_part
+from ftfile.sink.naming.facts import MORE_DIGITS, PartFacts, first_part
 from ftfile.sink.naming.path_rules import ending_fault, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.core.options import ParsedOptions
-    from ftfile.sink.naming.facts import PartFacts
 
 __all__ = ("Naming",)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.layout import bucket_directory
-from ftfile.commit.format.model import Body, MaintenanceAuthor
+from ftfile.commit.format.model import Add, Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import added_by
 from ftfile.core.errors import ConfigError, UserCodeError
@@ -19,7 +19,6 @@ from ftfile.core.extensions import load
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.durability import durability_of
 from ftfile.commit.sealed.opening import OWNER_ONLY
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import parse_options
+from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.sink.naming.settings import Naming
 from ftfile.sink.publishing.on_publish import check_hook
@@ -17,7 +17,6 @@ from ftfile.sink.publishing.success_file import SuccessFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.options import ParsedOptions
     from ftfile.fs.api import Capabilities
 
 __all__ = ("Publishing", "default_publishing")

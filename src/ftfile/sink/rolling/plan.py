@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import StreamAuthor
+from ftfile.commit.format.model import Add, AssemblyJob, Author, Body, StreamAuthor
 from ftfile.core.logs import get_logger
-from ftfile.sink.rolling.groups import GroupIndex, by_group, key_of
+from ftfile.sink.rolling.groups import Candidate, GroupIndex, GroupKey, by_group, key_of
 from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX, LIMITS, alone, jobs_of
 from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from ftfile.commit.format.model import Add, AssemblyJob, Author, Body
     from ftfile.commit.log.state import LogState
     from ftfile.core.ids import IdSource
-    from ftfile.sink.rolling.groups import Candidate, GroupKey
     from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("RollingPlanner",)

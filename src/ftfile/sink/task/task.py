@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.attempt.fingerprint import FingerprintAccumulator
-from ftfile.attempt.identity import StreamIdentity
-from ftfile.attempt.message import TaskCommit
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
+from ftfile.attempt.message import Assembled, StagedSegment, TaskCommit
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Author, JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ftfile.attempt.directory_marker import DirectoryMarker
-    from ftfile.attempt.identity import TaskIdentity, WriterIdentity
-    from ftfile.attempt.message import Assembled, StagedSegment
     from ftfile.commit.log.state import LogState, LogView
     from ftfile.fs.api import FileSystem
     from ftfile.sink.buckets.router import Router
