@@ -38,43 +38,30 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
-__all__ = ("SinkWriter", "forget_logs", "log_of", "open_log")
+__all__ = ("SinkWriter", "forget_logs", "log_of")
 
 LOGS_KEPT = PLANNERS_KEPT = 16
 # Records in which an aborted job is looked for: others may have committed since it did.
 JOBS_LOOKED_AT = 16
 
-Settings = tuple[tuple[str, str], ...]
-
 _log = get_logger(__name__)
-_logs: dict[tuple[str, Settings, Encryption | None, Context], CommitLog] = {}
+_logs: dict[tuple[str, tuple[tuple[str, str], ...], Encryption | None, Context], CommitLog] = {}
 _planners: dict[tuple[str, str], RollingPlanner] = {}  # by directory and query
 
 
-def open_log(
-    path: str,
-    context: Context,
-    settings: Settings = (),
-    encryption: Encryption | None = None,
-    offered: Settings = (),
-) -> CommitLog:
-    """Return this process's log of a directory that is written to; its cached state is checked before every use.
+def log_of(config: SinkConfig, context: Context) -> CommitLog:
+    """Return this process's log of a writer's directory; its cached state is checked before every use.
 
-    The file system takes the settings, and those offered if it knows them.
+    The settings may not be checked against the store yet.
     """
-    key = (path, (*settings, *offered), encryption, context)
+    path, asked, encryption = config.path, config.publishing, config.encryption
+    offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
+    key = (path, (*asked.connection, *offered), encryption, context)
     if key not in _logs:
         if len(_logs) >= LOGS_KEPT:
             _logs.pop(next(iter(_logs)))
-        _logs[key] = CommitLog(open_to_write(path, context, settings, encryption, offered))
+        _logs[key] = CommitLog(open_to_write(path, context, asked.connection, encryption, offered))
     return _logs[key]
-
-
-def log_of(config: SinkConfig, context: Context) -> CommitLog:
-    """Return the log of a writer's settings, which may not be checked against the store yet."""
-    asked = config.publishing
-    offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
-    return open_log(config.path, context, asked.connection, config.encryption, offered)
 
 
 def forget_logs() -> None:

@@ -253,17 +253,7 @@ class _Job:
 
     def _finish(self, part: PartJoiner) -> None:
         part.finish()
-        file, plain_bytes = part.target.file, part.target.filtered.position
+        file, plain_bytes, bucket = part.target.file, part.target.filtered.position, self._job.inputs[0].bucket
         self._stage.end(file)
         self._open = None
-        staged = StagedPart(
-            file.id,
-            file.path,
-            file.position,
-            plain_bytes,
-            file.checksum,
-            part.rows,
-            self._job.inputs[0].bucket,
-            self._filters,
-        )
-        self._parts.append((staged, tuple(self._ranges)))
+        self._parts.append((file.part(plain_bytes, part.rows, bucket, self._filters), tuple(self._ranges)))

@@ -35,13 +35,9 @@ class Router:
         self._refuse = refuse
         self._path_check = path_check
         self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
-
-    @property
-    def only(self) -> str | None:
-        """Return the key of the bucket of all rows, where it does not depend on them."""
-        buckets = [bucketer.only for bucketer in self._bucketers]
-        known = [bucket for bucket in buckets if bucket is not None]
-        return bucket_key(*reduce(_below, known, Bucket(""))) if len(known) == len(buckets) else None
+        known = [bucketer.only for bucketer in bucketers if bucketer.only is not None]
+        # The key of the bucket of all rows, where it does not depend on them.
+        self.only = bucket_key(*reduce(_below, known, Bucket(""))) if len(known) == len(bucketers) else None
 
     def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int, int]]]:
         """Return the rows bucket by bucket, and each bucket's key, first row and number of rows.

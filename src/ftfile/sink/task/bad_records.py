@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, is_valid
 from ftfile.arrays.words import byte_ranges, is_byte_like, is_list_like, list_lengths, plain
-from ftfile.attempt.message import StagedPart
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import identity_of_letters
 from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.attempt.identity import TaskIdentity
+    from ftfile.attempt.message import StagedPart
     from ftfile.attempt.stage import Stage, StagedFile
     from ftfile.encoding.api import Format
     from ftfile.sink.config import SinkConfig
@@ -59,8 +59,7 @@ class BadRecords:
         self._file_columns = config.file_schema.names
         self._stage = stage
         self._identity = identity
-        self._file: StagedFile | None = None
-        self._filtered: FilteredFile | None = None
+        self._letters: tuple[StagedFile, FilteredFile] | None = None
         self.count = 0
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
@@ -112,20 +111,19 @@ class BadRecords:
 
     def finish(self) -> tuple[StagedPart, ...]:
         """End the file of dead letters, if there is one, and return it."""
-        file, filtered = self._file, self._filtered
-        if file is None or filtered is None:
+        if self._letters is None:
             return ()
+        file, filtered = self._letters
         filtered.finish()
         self._stage.end(file)
-        plain_bytes, names = filtered.position, self._config.hidden_chain.names
-        return (StagedPart(file.id, file.path, file.position, plain_bytes, file.checksum, self.count, "", names),)
+        return (file.part(filtered.position, self.count, "", self._config.hidden_chain.names),)
 
     def _keep(self, lines: list[str]) -> None:
-        if self._filtered is None:
-            self._file = self._stage.create("deadLetters")
-            identity = identity_of_letters(self._stage.fs, self._file.path)
-            self._filtered = FilteredFile(self._file, self._config.hidden_chain, identity)
-        self._filtered.write("".join(lines).encode())
+        if self._letters is None:
+            file = self._stage.create("deadLetters")
+            identity = identity_of_letters(self._stage.fs, file.path)
+            self._letters = file, FilteredFile(file, self._config.hidden_chain, identity)
+        self._letters[1].write("".join(lines).encode())
 
     def _letter(self, row: pa.RecordBatch, fault: str) -> str:
         writer = self._identity.writer

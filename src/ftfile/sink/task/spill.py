@@ -73,17 +73,15 @@ class SpilledRows:
     def take_all(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield all rows, bucket by bucket, and keep nothing."""
         held, self._held, self.held_bytes = self._held, {}, 0
-        if self._file is None:
-            for bucket in [*held]:
-                yield from ((bucket, rows) for rows in held.pop(bucket))
-            return
-        with self._stage.read_back(self._file) as file:
-            for bucket, pieces in self._pieces.items():
-                yield from ((bucket, rows) for rows in self._read(file, pieces))
-                yield from ((bucket, rows) for rows in held.pop(bucket, ()))
+        if self._file is not None:
+            with self._stage.read_back(self._file) as file:
+                for bucket, pieces in self._pieces.items():
+                    yield from ((bucket, rows) for rows in self._read(file, pieces))
+                    yield from ((bucket, rows) for rows in held.pop(bucket, ()))
         for bucket in [*held]:
             yield from ((bucket, rows) for rows in held.pop(bucket))
-        self._stage.drop(self._file)
+        if self._file is not None:
+            self._stage.drop(self._file)
 
     def _read(self, file: InputFile, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
