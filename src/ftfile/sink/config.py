@@ -20,6 +20,7 @@ from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
+from ftfile.sink.buckets.bucketers import column_named
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.naming.path_rules import PathCheck, check_extension
 from ftfile.sink.publishing.settings import Publishing
@@ -220,18 +221,13 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...])
     settings = rolling_settings(parsed)
     if settings is None:
         return None
-    spelling = {name.lower(): name for name in schema.names if name not in leaving}
-    names = {"finalizeColumn": settings.finalize_column, "eventTimeInterval": settings.event_column}
-    for option, name in names.items():
-        if name is not None and name.lower() not in spelling:
-            raise ConfigError(f"{option} names {name!r}, which is no column of the files: {', '.join(schema.names)}")
-    final, event = (name and spelling[name.lower()] for name in names.values())
-    if final is not None and not pa.types.is_boolean(schema.field(final).type):
-        raise ConfigError(f"finalizeColumn={final!r} is {schema.field(final).type}, and a boolean column is needed")
-    if final is not None and len(spelling) == 1:
-        raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
-    if event is not None and not pa.types.is_timestamp(schema.field(event).type):
-        raise ConfigError(f"eventTimeInterval: {event!r} is {schema.field(event).type}, and a timestamp is needed")
+    files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
+    if final is not None:
+        final = column_named("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column")
+        if len(files) == 1:
+            raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
+    if event is not None:
+        event = column_named("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp")
     if settings.policy is not None:
         load_policy(settings.policy)
     return replace(settings, finalize_column=final, event_column=event)

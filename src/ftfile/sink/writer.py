@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import Encryption, open_to_write
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
 __all__ = ("SinkWriter", "forget_logs", "log_of")
@@ -101,8 +100,10 @@ class SinkWriter:
             if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
                 log.prepare_directory()  # its id is in what tasks write
             marker = write_marker(log.fs)
-            view, definitions, now_ms = head.view(app_id), _definitions_due(head), log.clock.now_ms()
-            return cls(config, Planned(view, now_ms, definitions, marker, offsets_known=query_id is not None))
+            needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
+            definitions, now_ms = {key: head.definitions[key] for key in needed}, log.clock.now_ms()
+            planned = Planned(head.view(app_id), now_ms, definitions, marker, offsets_known=query_id is not None)
+            return cls(config, planned)
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
         """Write one attempt's rows; nobody sees them before the driver commits."""
@@ -256,12 +257,6 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
 
 def _name_of(writer: WriterIdentity) -> str:
     return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"
-
-
-def _definitions_due(head: LogState) -> dict[str, Any]:
-    """Return the definitions of encodings that the due jobs need."""
-    keys = {job.inputs[0].encoding for job in head.assembly_jobs}
-    return {key: head.definitions[key] for key in keys if key in head.definitions}
 
 
 def _context(writer: WriterIdentity) -> AbstractContextManager[None]:

@@ -125,7 +125,4 @@ def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM
 
 def _entries(scala_map: Any) -> list[Any]:  # noqa: ANN401 - of the JVM
     iterator = scala_map.iterator()
-    found = []
-    while iterator.hasNext():
-        found.append(iterator.next())
-    return found
+    return [iterator.next() for _ in range(scala_map.size())]

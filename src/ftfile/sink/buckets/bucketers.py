@@ -89,16 +89,18 @@ def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> As
     return Assignment(list(places), codes, faults)
 
 
-def column_named(option: str, name: str, schema: pa.Schema, advice: str = "") -> str:
-    """Return the column in its schema's spelling.
-
-    Raises:
-        ConfigError: there is none; names the option.
-    """
+def column_named(
+    option: str, name: str, schema: pa.Schema, is_right: Callable[[pa.DataType], bool], needed: str, advice: str = ""
+) -> str:
+    """Return a column in its schema's spelling; a ConfigError if there is none, or it is of another type."""
     spelling: dict[str, str] = {known.lower(): known for known in schema.names}
     if name.lower() not in spelling:
         raise ConfigError(f"{option} names no column: {name!r}; the columns are {', '.join(schema.names)}{advice}")
-    return spelling[name.lower()]
+    column = spelling[name.lower()]
+    kind = schema.field(column).type
+    if not is_right(kind):
+        raise ConfigError(f"{option}: column {column!r} is {kind}, and {needed} is needed")
+    return column
 
 
 class PartitionColumn(Bucketer):

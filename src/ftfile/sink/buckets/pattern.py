@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("BucketPattern",)
 
 _OPTION = "bucketPattern"
+_ADVICE = ". A colon stands between a column and its pattern, and cannot be in the name of a directory"
 _INSTANT, _CLOCK, _DATE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()
 _UNITS = (("S", "us"), ("s", "s"), ("m", "m"), ("H", "h"), ("d", "D"), ("M", "M"), ("y", "Y"))  # finest first
 _DAY_US = 86_400_000_000
@@ -43,7 +44,7 @@ class BucketPattern:
             ConfigError: there is no such column, it has no time, or the pattern makes no directories.
         """
         name, colon, pattern_text = text.rpartition(":")
-        column = _column(name, schema) if colon else None
+        column = column_named(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
         kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE
         pattern = TimePattern.parse(_OPTION, pattern_text, kind)
         example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
@@ -140,10 +141,5 @@ def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 
     return (values >= (first - more_days) * units_of_day) & (values < (last + 1 + more_days) * units_of_day)
 
 
-def _column(name: str, schema: pa.Schema) -> str:
-    advice = ". A colon stands between a column and its pattern, and cannot be in the name of a directory"
-    column = column_named(_OPTION, name, schema, advice)
-    kind = schema.field(column).type
-    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-        raise ConfigError(f"{_OPTION}: column {column!r} is {kind}, and a date or timestamp is needed")
-    return column
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))

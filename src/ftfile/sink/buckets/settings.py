@@ -42,7 +42,8 @@ class Bucketing:
         """
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         named, pattern = parsed["fileNameColumn"], parsed["bucketPattern"]
-        file_name = None if named is None else _file_name_column(named, schema)
+        if (file_name := named) is not None:
+            file_name = column_named("fileNameColumn", named, schema, pa.types.is_string, "a string")
         if file_name in partition_by:
             raise ConfigError(
                 f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses one or the other"
@@ -123,14 +124,6 @@ def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
         except UserCodeError as error:
             raise ConfigError(f"asked for the buckets of no rows, {error}") from error
     return None if name is None else str(name)
-
-
-def _file_name_column(name: str, schema: pa.Schema) -> str:
-    column = column_named("fileNameColumn", name, schema)
-    kind = schema.field(column).type
-    if not pa.types.is_string(kind):
-        raise ConfigError(f"fileNameColumn: column {column!r} is {kind}, and a string is needed")
-    return column
 
 
 def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:

@@ -90,7 +90,8 @@ def make_proposal(
     author = _author(config, writer, log.fs.context)
     is_stream = isinstance(author, StreamAuthor)
     schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
-    parts, letters = _parts(messages, key), _letters(messages)
+    parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
+    letters = _letters(messages)
     segments = _segments(messages, key, log.clock.now_ms())
     rewrites = [rewrite_of(assembled) for message in messages for assembled in message.assembled]
     failed = frozenset(job for message in messages for job in message.failed)
@@ -178,11 +179,6 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
     rolling = (config.rolling or ALL_END).to_json()
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
     return definition_key(schema), key, definition_key(settings), {**found, definition_key(settings): settings}
-
-
-def _parts(messages: Sequence[TaskCommit], encoding: str) -> tuple[Add, ...]:
-    """Return the parts in the order of partitions and of writing, without names."""
-    return tuple(add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts)
 
 
 def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:

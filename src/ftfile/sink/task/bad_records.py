@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.buckets.router import rows_where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -228,40 +229,24 @@ def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
         return {field.name: _value(scalar[index]) for index, field in enumerate(kind)}
     if is_list_like(kind):
         return [_value(item) for item in plain(scalar.values)]
-    return next(convert for applies, convert in _CONVERSIONS if applies(kind))(scalar)
+    return _plain_value(scalar)
 
 
-def _text(scalar: pa.Scalar) -> str | dict[str, str]:
-    data = scalar.as_buffer().to_pybytes()
+def _plain_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
     try:
-        return str(data, "utf-8")
+        value = scalar.as_py()
     except UnicodeDecodeError:
-        return {"base64": _base64(data)}
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _float(scalar: pa.Scalar) -> float | str:
-    value = scalar.as_py()
-    if math.isfinite(value):
-        return float(value)
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _time(scalar: pa.Scalar) -> str | int:
-    try:
-        return str(scalar.as_py().isoformat())
-    except (ValueError, OverflowError):
+        return {"base64": _base64(scalar.as_buffer())}
+    except (ValueError, OverflowError):  # of a date or timestamp
         return int(scalar.value)
+    if isinstance(value, bytes):
+        return _base64(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-_CONVERSIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Scalar], Any]], ...] = (
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), _text),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), lambda s: _base64(s.as_py())),
-    (pa.types.is_floating, _float),
-    (lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind), _time),
-    (lambda kind: pa.types.is_boolean(kind) or pa.types.is_integer(kind), lambda s: s.as_py()),
-    (lambda _: True, lambda s: str(s.as_py())),
-)
+def _base64(data: bytes | pa.Buffer) -> str:
+    return base64.b64encode(data).decode()
