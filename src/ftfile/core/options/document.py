@@ -1,7 +1,8 @@
-"""docs/options.md from the table."""
+"""docs/options.md from the table: `python -m ftfile.core.options.document`."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ftfile.core.options import kinds
@@ -56,3 +57,7 @@ def _default(option: kinds.Option) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(to_markdown())
