@@ -45,7 +45,7 @@ JOBS_LOOKED_AT = 16
 
 _log = get_logger(__name__)
 _logs: dict[tuple[str, tuple[tuple[str, str], ...], Encryption | None, Context], CommitLog] = {}
-_planners: dict[tuple[str, str], RollingPlanner] = {}  # by directory and query
+_planners: dict[tuple[object, ...], RollingPlanner] = {}
 
 
 def log_of(config: SinkConfig, context: Context) -> CommitLog:
@@ -143,12 +143,10 @@ class SinkWriter:
         """Return the planner that ends open parts; None for a batch write, which leaves those to their queries."""
         if not isinstance(writer, StreamIdentity):
             return None
-        key, rolling = (self.config.path, writer.query_id), self.config.rolling or ALL_END
-        encoding = definition_key(self.config.encoding())
+        encoding, rolling = definition_key(self.config.encoding()), self.config.rolling or ALL_END
+        key = (self.config.path, writer.query_id, encoding, rolling, context.ids)
         # Queries that share a directory may share a process, too.
-        planner = _planners.pop(key, None)
-        if planner is None or not planner.is_for(encoding, rolling, context.ids):
-            planner = RollingPlanner(writer.query_id, encoding, rolling, context.ids)
+        planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, context.ids)
         _planners[key] = planner
         if len(_planners) > PLANNERS_KEPT:
             _planners.pop(next(iter(_planners)))

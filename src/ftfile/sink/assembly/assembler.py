@@ -25,26 +25,19 @@ from ftfile.sink.rolling.jobs import limits_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import pyarrow as pa
-
     from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.keys.keys import Keys
 
     GoesOn = Callable[[int], bool]
 
-__all__ = ("Assembler", "file_schema_of")
+__all__ = ("Assembler",)
 
 _log = get_logger(__name__)
 
 
 def _always(_parts: int) -> bool:
     return True
-
-
-def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
-    """Return the schema of the rows in the files and segments of an encoding."""
-    return arrow_schema(encoding["schema"])
 
 
 class _Nowhere:
@@ -133,7 +126,7 @@ class Assembler:
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
         merge = bool(chain.framing) and merging_saves(chain, sample_of(readers))
-        schema, limits = file_schema_of(encoding), limits_of(job)
+        schema, limits = arrow_schema(encoding["schema"]), limits_of(job)
 
         def start_part(file: StagedFile) -> PartJoiner:
             identity = storage_identity("part", file.path)

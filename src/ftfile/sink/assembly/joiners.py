@@ -63,11 +63,6 @@ class SegmentReader:
                 self._data = plain_segment(file, self.segment, self._chain, framed=framed)
         return self._data
 
-    def copy_to(self, file: StagedFile) -> None:
-        """Append the whole segment to a file without reading it; the file's checksum counts on the log's."""
-        segment = self.segment
-        file.copy_from(segment.path, segment.offset, segment.length, segment.checksum)
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -76,9 +71,10 @@ class Target:
     file: StagedFile
     filtered: FilteredFile
 
-    def copy(self, reader: SegmentReader) -> None:
-        """Append a segment that may be copied."""
-        self.filtered.write_beside(lambda: reader.copy_to(self.file), reader.segment.logical_length)
+    def copy(self, segment: Add) -> None:
+        """Append a segment without reading it; the file's checksum counts on the log's."""
+        source = (segment.path, segment.offset, segment.length, segment.checksum)
+        self.filtered.write_beside(lambda: self.file.copy_from(*source), segment.logical_length)
 
 
 def make_joiner(
@@ -129,7 +125,7 @@ class _PlainJoiner:
     def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
         length, is_whole = reader.segment.length, not start and not skip_rows
         if reader.may_be_copied and is_whole:
-            copied = self._joiner.try_copy_segment(length, rows, lambda: self.target.copy(reader))
+            copied = self._joiner.try_copy_segment(length, rows, lambda: self.target.copy(reader.segment))
             if copied:
                 return Taken(rows, length)
         data = reader.data
@@ -170,7 +166,7 @@ class _FrameJoiner:
         assert not start, "the rest of a filtered segment is told by its rows"
         segment = reader.segment
         if reader.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
-            self.target.copy(reader)
+            self.target.copy(segment)
             self.rows += rows
             taken = rows
         elif not self._merge and not skip_rows and self._has_room(rows, len(reader.data)):

@@ -181,7 +181,9 @@ def _segments_of(
     owners = np.arange(len(buckets))
     stats: list[dict[str, Any]] = [{} for _ in buckets]
     if settings.finalize_column is not None:
-        counts, owners, final = _cut_after(_truths(rows.column(settings.finalize_column)), counts)
+        column = rows.column(settings.finalize_column)
+        is_true = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
+        counts, owners, final = _cut_after(is_true, counts)
         stats = [{"endsPart": True} if is_final else {} for is_final in final.tolist()]
         rows = rows.drop_columns([settings.finalize_column])
     if settings.event_column is not None and settings.event_us is not None:
@@ -189,12 +191,6 @@ def _segments_of(
         owners, stats = owners[runs], [stats[run] | span for run, span in zip(runs.tolist(), spans, strict=True)]
     names = [buckets[owner][0] for owner in owners.tolist()]
     return list(zip(names, counts.tolist(), stats, strict=True)), rows
-
-
-def _truths(column: pa.Array) -> NDArray[np.bool_]:
-    """Return where a boolean column is true; null is not."""
-    found: NDArray[np.bool_] = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
-    return found
 
 
 def _cut_after(
