@@ -62,11 +62,7 @@ def is_name_of_code(text: str) -> bool:
 
 
 def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever it is called
-    """Return the object called `module:name`.
-
-    Raises:
-        ConfigError: there is none, or its module cannot be imported; names the option.
-    """
+    """Return the object called `module:name`; a ConfigError that names the option where that fails."""
     if not is_name_of_code(name):
         raise ConfigError(f"{option}={name!r} is not understood: write `module:name`, such as `my_package.files:Mine`")
     try:

@@ -36,11 +36,7 @@ class ParsedOptions:
         return {key[len(prefix) + 1 :]: text for key, text in self.own.items() if key.startswith(f"{prefix}.")}
 
     def for_format(self, format_name: str) -> dict[str, Any]:
-        """Return the given options that belong to a format, built in or not.
-
-        Raises:
-            ConfigError: one belongs to other formats only.
-        """
+        """Return the given options that belong to a format; a ConfigError for one that belongs to others only."""
         found = {}
         for name, value in self.given.items():
             formats = _BY_KEY[name.lower()].formats

@@ -145,11 +145,7 @@ class FileNames(Bucketer):
 
 
 class UserBucketer(Bucketer):
-    """An instance of the user's class, made from its options.
-
-    Raises:
-        ConfigError: it cannot be loaded or made, or lacks a method.
-    """
+    """An instance of the user's class, made from its options; a ConfigError where that fails, or it lacks a method."""
 
     def __init__(self, name: str, options: Mapping[str, str], stem_bytes_max: int = NAME_BYTES_MAX) -> None:
         self._option = f"{_BUCKETER}={name!r}"
@@ -164,11 +160,7 @@ class UserBucketer(Bucketer):
         self._last_bytes_max = stem_bytes_max if self._names_files else NAME_BYTES_MAX
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`; null, and paths that leave the directory, are faults.
-
-        Raises:
-            UserCodeError: it raised, or did not return a string for each row; names the class.
-        """
+        """See `Bucketer.assign`; null, and paths that leave the directory, are faults."""
         return _by_value(self._keys(batch), lambda values: list(map(self._outcome, _texts_of(values))))
 
     def _keys(self, batch: pa.RecordBatch) -> pa.Array:

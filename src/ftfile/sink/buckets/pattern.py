@@ -38,11 +38,7 @@ class BucketPattern:
 
     @classmethod
     def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> BucketPattern:
-        """Read `pattern` or `column:pattern`.
-
-        Raises:
-            ConfigError: there is no such column, it has no time, or the pattern makes no directories.
-        """
+        """Read `pattern` or `column:pattern`; a ConfigError where the column has no time, or directories no name."""
         name, colon, pattern_text = text.rpartition(":")
         column = column_named(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
         kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE

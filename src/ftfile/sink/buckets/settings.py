@@ -34,12 +34,7 @@ class Bucketing:
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int) -> Bucketing:
-        """Return the checked options.
-
-        Raises:
-            ConfigError: an option names no column, or contradicts another.
-            SchemaError: a column cannot choose buckets.
-        """
+        """Return the options, checked against the schema and each other."""
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         named, pattern = parsed["fileNameColumn"], parsed["bucketPattern"]
         if (file_name := named) is not None:

@@ -55,12 +55,7 @@ class Naming:
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Naming:
-        """Check the options with an example of the file format's extension.
-
-        Raises:
-            ConfigError: a template is not understood, a function cannot be loaded, an option contradicts another, or
-                names would be hidden or leave the directory.
-        """
+        """Return the options, checked with an example of the file format's extension."""
         _check_contradictions(parsed)
         naming = cls(
             text=parsed["partFileName"],

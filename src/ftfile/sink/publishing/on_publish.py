@@ -51,11 +51,7 @@ def check_hook(name: str) -> None:
 
 
 def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
-    """Call the function with the parts of a published record, if it has any; `url` is that of the sink's directory.
-
-    Raises:
-        UserCodeError: the function raised; the batch is committed.
-    """
+    """Call the function with the parts of a published record, if it has any; `url` is that of the sink's directory."""
     parts = tuple(
         PublishedPart(
             url=f"{url}/{add.final_path}",

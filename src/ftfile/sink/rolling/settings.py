@@ -84,11 +84,7 @@ FIELDS = Fields(
 
 
 def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
-    """Return the rules that the options ask for, or None if every part ends with its batch.
-
-    Raises:
-        ConfigError: `rolling=batch` with a rule that can only fire across batches, or with what is for open files.
-    """
+    """Return the rules that the options ask for, or None if every part ends with its batch."""
     given = [name for name in _ACROSS_BATCHES if name in parsed.given]
     mode = parsed.given.get("rolling")
     if mode == "batch" and given:

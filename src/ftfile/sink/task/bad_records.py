@@ -41,11 +41,7 @@ _log = get_logger(__name__)
 
 
 def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
-    """Fail on the first of the rows.
-
-    Raises:
-        EncodingError: names the column, and the value if there is one.
-    """
+    """Raise an EncodingError with the fault of the first row."""
     more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
     raise EncodingError(
         f"{faults[0]}{more}. To go on without such records, set badRecords=deadLetter, which keeps them, or drop"
