@@ -78,6 +78,8 @@ class BucketPattern:
 class _BatchTime(Bucketer):
     """One directory for all rows of a batch."""
 
+    only: Bucket
+
     def __init__(self, directory: str) -> None:
         self.only = Bucket(directory)
 

@@ -27,7 +27,7 @@ def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return table.combine_chunks().to_batches()[0]
 
 
-class _Piece(NamedTuple):
+class _Block(NamedTuple):
     """Rows of one bucket in the spill file."""
 
     offset: int
@@ -46,7 +46,7 @@ class SpilledRows:
         self._stage = stage
         self._schema = schema
         self._held: dict[str, list[pa.RecordBatch]] = {}
-        self._pieces: dict[str, list[_Piece]] = {}
+        self._pieces: dict[str, list[_Block]] = {}
         self._file: StagedFile | None = None
         self._cipher = PieceCipher() if encrypted else None
         self.held_bytes = 0
@@ -66,7 +66,7 @@ class SpilledRows:
             data = pa.compress(plain, codec=_CODEC)
             if self._cipher is not None:
                 data = self._cipher.encrypt(data, self._file.position)
-            self._pieces.setdefault(bucket, []).append(_Piece(self._file.position, len(data), plain.size))
+            self._pieces.setdefault(bucket, []).append(_Block(self._file.position, len(data), plain.size))
             self._file.write(data)
         self._held, self.held_bytes = {}, 0
 
@@ -83,7 +83,7 @@ class SpilledRows:
         if self._file is not None:
             self._stage.drop(self._file)
 
-    def _read(self, file: InputFile, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
+    def _read(self, file: InputFile, pieces: list[_Block]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             data = file.read_at(piece.offset, piece.length)
             if self._cipher is not None:

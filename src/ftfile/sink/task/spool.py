@@ -132,7 +132,7 @@ class SpoolWriter:
         counts = [count for _, count, _ in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             bucket, count, stats = segments[number]
-            offset, piece = spool.position, _Piece(spool)
+            offset, piece = spool.position, _SpoolEnd(spool)
             filtered = FilteredFile(piece, self._chain, layout.storage_identity("segment", spool.path, offset))
             for _, data in pieces:
                 filtered.write(data)
@@ -157,7 +157,7 @@ class SpoolWriter:
             )
 
 
-class _Piece:
+class _SpoolEnd:
     """The end of a spool, checksummed from here on."""
 
     def __init__(self, spool: StagedFile) -> None:
