@@ -178,7 +178,7 @@ class SinkWriter:
         hook, success, path = self.config.publishing.on_publish, self.config.publishing.success, self.config.path
         is_stream = isinstance(writer, StreamIdentity)
         if success is not None and not is_stream:
-            success.mark_root(log.fs, done.version)
+            success.put(log.fs, "", done.version)
         if hook is None:
             return
         if done.record is not None:

@@ -82,14 +82,12 @@ class Bucketing:
         start = len(self.partition_by)
         return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
 
-    def only_directory(self, planned_ms: int) -> str | None:
-        """Return the directory of all rows of a batch that was planned then, where it does not depend on them."""
-        if self.is_single:
-            return ""
+    def only_directory(self, planned_ms: int) -> str:
+        """Return the directory of all rows of a batch that was planned then; empty where they choose their own."""
         if self.pattern is None or self.leaving or self.user_class is not None:
-            return None
+            return ""
         only = self.pattern.at(planned_ms).only
-        return None if only is None else only.directory
+        return "" if only is None else only.directory
 
     def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
         """Return the router of one task's rows, for a batch that was planned then; see `Router`."""

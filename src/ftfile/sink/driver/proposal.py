@@ -158,7 +158,7 @@ def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> Non
     success = config.publishing.success
     if success is not None and (fault := store.fault_of(success.name)):
         raise ConfigError(f"successFile={success.name!r} {fault}")
-    config.path_check(store).check(config.bucketing.only_directory(planned_ms) or "")
+    config.path_check(store).check(config.bucketing.only_directory(planned_ms))
 
 
 def _author(config: SinkConfig, writer: WriterIdentity, context: Context) -> Author:

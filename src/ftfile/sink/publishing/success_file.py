@@ -73,13 +73,9 @@ class SuccessFile:
                 marked.append(directory)
         return {UNDONE: {"set": dict.fromkeys(sorted(busy)), "drop": marked}} if busy or marked else {}
 
-    def mark_root(self, fs: FileSystem, version: int) -> None:
-        """Mark the directory itself after a batch write."""
-        self._put(fs, "", version)
-
     def _mark(self, fs: FileSystem, directory: str, head: LogState) -> bool:
         try:
-            self._put(fs, directory, head.version)
+            self.put(fs, directory, head.version)
         except NotFound:
             _log.info("%r is gone: it gets no %s", directory, self.name)
         except StorageError as error:
@@ -87,5 +83,6 @@ class SuccessFile:
             return False
         return True
 
-    def _put(self, fs: FileSystem, directory: str, version: int) -> None:
+    def put(self, fs: FileSystem, directory: str, version: int) -> None:
+        """Write the marker into a directory, as of a version."""
         fs.put(join(directory, self.name), json.dumps({"version": version}).encode() + b"\n")

@@ -50,18 +50,14 @@ class Planned:
 
 
 def write_task(
-    config: SinkConfig,
-    planned: Planned,
-    identity: TaskIdentity,
-    batches: Iterable[pa.RecordBatch],
-    fs: FileSystem,
+    config: SinkConfig, planned: Planned, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem
 ) -> TaskCommit:
     """Write the rows of one attempt to files of its own; of a committed batch, only fingerprint them.
 
     The attempt does its share of the due jobs, too, none of which can fail it.
 
     Raises:
-        FtfileError: the attempt failed; what it wrote was removed as far as possible, and nobody refers to it.
+        FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
     """
     began = fs.context.clock.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint or _kind(config, planned, identity.writer))
@@ -116,13 +112,13 @@ def _write(
             "are for those that a stream keeps open; maxBytesPerFile and maxRecordsPerFile split its files"
         )
     if config.rolling is None or not is_stream:
-        writer: PartWriter | SpoolWriter = PartWriter(config, router, stage, bad)
+        target: PartWriter | SpoolWriter = PartWriter(config, router, stage, bad)
     else:
-        writer = SpoolWriter(config, config.rolling, router, stage, bad)
+        target = SpoolWriter(config, config.rolling, router, stage, bad)
     for batch in rows:
-        writer.write(batch)
-    writer.finish()
-    return tuple(writer.segments) if isinstance(writer, SpoolWriter) else ()
+        target.write(batch)
+    target.finish()
+    return tuple(target.segments) if isinstance(target, SpoolWriter) else ()
 
 
 def _run_task_jobs(
