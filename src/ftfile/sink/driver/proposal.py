@@ -24,7 +24,7 @@ from ftfile.sink.rolling.settings import ALL_END
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.attempt.message import TaskCommit
+    from ftfile.attempt.message import StagedPart, StagedSegment, TaskCommit
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
@@ -223,7 +223,9 @@ def _fingerprint(messages: Sequence[TaskCommit]) -> Fingerprint:
 
 
 def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabilities) -> dict[str, Any]:
-    written = [each for message in messages for each in (*message.parts, *message.segments)]
+    written: list[StagedPart | StagedSegment] = []
+    for message in messages:
+        written += (*message.parts, *message.segments)
     is_rolling = config.rolling is not None and isinstance(messages[0].identity.writer, StreamIdentity)
     large = sum(len(message.parts) for message in messages) if is_rolling else 0
     bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
