@@ -64,8 +64,10 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
     letters: list[DeadLetter] = []
     for path in sorted(places):
         found = list(_letters(path, _plain(log.fs, path, _read(log.fs, places[path]))))
-        if is_sealed:
-            _check_place(path, found)
+        for letter in found if is_sealed else ():
+            task = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
+            if task != _task(path):
+                raise CorruptData(path, f"dead letters of {_task(path)}", f"those of {task}", _REMOVE)
         letters += found
     if is_sealed:
         _check_tasks(places, head)
@@ -84,15 +86,6 @@ def _check_tasks(paths: Iterable[str], head: LogState) -> None:
         if query is not None and task.batch > query.last_batch:
             found = f"batch {task.batch}, and the log has {query.last_batch} as the last one"
             raise CorruptData(path, "dead letters of a batch that was committed", found, _REMOVE)
-
-
-def _check_place(path: str, letters: Iterable[DeadLetter]) -> None:
-    """Refuse letters in the place of another task's."""
-    task = _task(path)
-    for letter in letters:
-        found = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
-        if found != task:
-            raise CorruptData(path, f"dead letters of {task}", f"those of {found}", _REMOVE)
 
 
 def _task(path: str) -> layout.DeadLetterTask:

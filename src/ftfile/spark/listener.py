@@ -102,7 +102,9 @@ def _place_of(spark: SparkSession, query_id: str) -> ParsedOptions | None:
     execution = session.streams().get(query_id).streamingQuery()
     if execution.sink().name() != "ftfile":
         return None
-    entries = _entries(_field(execution, "extraOptions"))
+    extra = _field(execution, "extraOptions")
+    iterator = extra.iterator()
+    entries = (iterator.next() for _ in range(extra.size()))
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
     found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
     place = parse_options(absolute_options({name: options[name] for name in found}), "read")
@@ -119,8 +121,3 @@ def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM
                 return field.get(java_object)
         kind = kind.getSuperclass()
     raise AttributeError(name)
-
-
-def _entries(scala_map: Any) -> list[Any]:  # noqa: ANN401 - of the JVM
-    iterator = scala_map.iterator()
-    return [iterator.next() for _ in range(scala_map.size())]

@@ -143,14 +143,7 @@ class _FrameJoiner:
     """Makes a part of frames as they are, but where it must end within one, or where small ones are merged."""
 
     def __init__(
-        self,
-        file_format: LineFormat,
-        schema: pa.Schema,
-        chain: Chain,
-        target: Target,
-        limits: Limits,
-        *,
-        merge: bool,
+        self, file_format: LineFormat, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
     ) -> None:
         self.rows = 0
         self._format = file_format
