@@ -22,7 +22,8 @@ from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.bucketers import column_named
 from ftfile.sink.buckets.settings import Bucketing
-from ftfile.sink.naming.path_rules import PathCheck, check_extension
+from ftfile.sink.naming.path_rules import check_extension
+from ftfile.sink.naming.settings import PathCheck
 from ftfile.sink.publishing.settings import Publishing
 from ftfile.sink.rolling.rules import load_policy
 from ftfile.sink.rolling.settings import RollingSettings, rolling_settings

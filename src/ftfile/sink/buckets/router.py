@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.sink.naming.path_rules import PathCheck
+    from ftfile.sink.naming.settings import PathCheck
 
 __all__ = ("Router", "rows_where")
 

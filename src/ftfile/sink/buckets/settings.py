@@ -15,7 +15,7 @@ from ftfile.sink.buckets.router import Router
 
 if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
-    from ftfile.sink.naming.path_rules import PathCheck
+    from ftfile.sink.naming.settings import PathCheck
 
 __all__ = ("Bucketing",)
 

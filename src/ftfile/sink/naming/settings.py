@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
-from ftfile.fs.paths import NAME_BYTES_MAX
+from ftfile.fs.paths import NAME_BYTES_MAX, join
 from ftfile.sink.naming.facts import MORE_DIGITS, PartFacts, first_part
 from ftfile.sink.naming.path_rules import ending_fault, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.core.options import ParsedOptions
+    from ftfile.fs.api import Capabilities
 
-__all__ = ("Naming",)
+__all__ = ("Naming", "PathCheck")
 
 # In the log, by attribute.
 _GIVEN = {
@@ -28,6 +30,9 @@ _GIVEN = {
     "ttl_ms": "bucketStateTtlMs",
     "time_zone": "timeZone",
 }
+
+# Stand in the example for the stem and the directory of a bucket, and are in no name.
+_NAME, _BUCKET = "\0", "\1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,45 @@ class Naming:
         except UserCodeError as error:
             raise ConfigError(f"asked for the name of an example, {error}") from error
         return names
+
+
+class PathCheck:
+    """Checks the path that a bucket's first file would have, with room for longer ones of later files."""
+
+    def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
+        self._naming = naming
+        self._extension = extension
+        self._store = store
+
+    def fault_of(self, directory: str, stem: str) -> str | None:
+        """Return why the files of a bucket cannot get their names, as in "it … ", or None."""
+        if self._naming.function is None:
+            example, more_bytes = self._example
+            name = example.replace(_BUCKET, directory.replace("/", "-"))
+            name = name.replace(_NAME, stem or self._naming.prefix)
+        else:
+            # Nobody knows what a function makes: it may begin with what it is given, and be as long as names are.
+            name = stem.rstrip() or self._naming.prefix
+            more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
+        path = join(directory, name)
+        fault = self._store.fault_of(path, more_bytes)
+        return None if fault is None else f"would go to a file such as {_shown(path)}, which {fault}"
+
+    @functools.cached_property
+    def _example(self) -> tuple[str, int]:
+        return self._naming.template.fill(first_part(_NAME, _BUCKET, self._extension)), self._naming.more_bytes
+
+    def check(self, directory: str) -> None:
+        """Raise a ConfigError if the store does not keep the names of examples in a directory."""
+        more_bytes = self._naming.more_bytes if self._naming.function is None else 0
+        for name in self._naming.examples(self._extension, directory):
+            path = join(directory, name)
+            if fault := self._store.fault_of(path, more_bytes):
+                raise ConfigError(f"a file would be called {_shown(path)}, which {fault}")
+
+
+def _shown(path: str) -> str:
+    return repr(path) if len(path) <= NAME_BYTES_MAX else f"{path[:80]!r}...{path[-80:]!r}"
 
 
 def _refusal(name: str, part: PartFacts, fault: str) -> str:
