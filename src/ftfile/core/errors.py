@@ -56,7 +56,7 @@ __all__ = (
 
 
 class Retry(enum.Enum):
-    """Whether the same call may be tried again."""
+    """The use of trying the same call again."""
 
     NEVER = "never"
     AGAIN = "again"
