@@ -37,7 +37,10 @@ class _Changes:
 
 
 class RollingPlanner:
-    """Keeps an index of a query's groups over its batches, and plans due jobs; groups of another encoding end."""
+    """Keeps an index of a query's groups over its batches, and plans due jobs; groups of another encoding end.
+
+    `in_progress` is the number of the query's open parts after the record that was planned last.
+    """
 
     def __init__(self, query_id: str, encoding: str, settings: RollingSettings, ids: IdSource) -> None:
         self._query_id = query_id
@@ -45,8 +48,8 @@ class RollingPlanner:
         self._settings = settings
         self._ids = ids
         self._index = GroupIndex(query_id, self._deadline_ms)
-        self.in_progress = 0  # of the query's parts after the record that was planned last
-        self.is_told = False  # in the log
+        self.in_progress = 0
+        self.is_told = False
 
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
