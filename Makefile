@@ -161,7 +161,7 @@ bench: java hdfs-jars s3-server azure-server environment ## measure against Spar
 
 .PHONY: docs
 docs: environment ## write docs/options.md from the option table
-	@$(python) -m ftfile.core.options >docs/options.md.new
+	@$(python) -m ftfile.core.options.document >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
 
 .PHONY: clean

@@ -74,6 +74,10 @@ class StagedFile:
         copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 
+    def part(self, plain_bytes: int, rows: int, bucket: str, filters: tuple[str, ...]) -> StagedPart:
+        """Return the log's entry of the ended file."""
+        return StagedPart(self.id, self.path, self.position, plain_bytes, self.checksum, rows, bucket, filters)
+
     def end(self, durability: Durability) -> None:
         """Make the content durable, as far as it is asked for; the driver makes the name so."""
         if durability == "hsync":
@@ -145,17 +149,7 @@ class OpenPart:
 
     def staged(self) -> StagedPart:
         """Return the log's entry of the ended part."""
-        file = self.file
-        return StagedPart(
-            file.id,
-            file.path,
-            file.position,
-            self._filtered.position,
-            file.checksum,
-            self.rows,
-            self.bucket,
-            self._chain.names,
-        )
+        return self.file.part(self._filtered.position, self.rows, self.bucket, self._chain.names)
 
 
 class Stage:

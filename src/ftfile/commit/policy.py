@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Literal
 from ftfile.commit.format.model import StreamAuthor
 from ftfile.core.errors import BatchGap, UnknownQuery
 from ftfile.core.logs import get_logger
+from ftfile.core.options import parse_options
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Author
     from ftfile.commit.log.state import LogState
+    from ftfile.core.options import ParsedOptions
 
-__all__ = ("Policy", "check_known_query", "lineage_start")
+__all__ = ("DEFAULT_POLICY", "Policy", "check_known_query", "lineage_start")
 
 _log = get_logger(__name__)
 
@@ -22,11 +24,25 @@ _log = get_logger(__name__)
 class Policy:
     """The protocol's options; the defaults never go on silently where rows could be lost or doubled."""
 
-    on_new_query: Literal["fail", "continue"] = "fail"  # a query that a log with other queries lacks
-    on_gap: Literal["fail", "accept"] = "fail"  # a first batch other than 0, or not the next
-    on_replay_mismatch: Literal["fail", "keep"] = "fail"  # a batch in the log with other content
-    on_missing_part: Literal["warn", "fail"] = "warn"  # a published part that is gone
-    publish_timeout_s: float = 60.0  # before the batch fails
+    on_new_query: Literal["fail", "continue"]  # a query that a log with other queries has never seen
+    on_gap: Literal["fail", "accept"]  # a first batch other than 0, or a batch that does not follow the last
+    on_replay_mismatch: Literal["fail", "keep"]  # a batch that is in the log with other content, which `keep` keeps
+    on_missing_part: Literal["warn", "fail"]  # a published part that is no longer there
+    publish_timeout_s: float
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> Policy:
+        """Return the decisions of a writer's options."""
+        return cls(
+            on_new_query=parsed["onNewQuery"],
+            on_gap=parsed["onGap"],
+            on_replay_mismatch=parsed["onReplayMismatch"],
+            on_missing_part=parsed["onMissingPart"],
+            publish_timeout_s=parsed["publishTimeout"],
+        )
+
+
+DEFAULT_POLICY = Policy.from_options(parse_options({}, "write"))
 
 
 def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.checks import FinalPaths, check_staged
 from ftfile.commit.format.model import Body, Record
-from ftfile.commit.policy import Policy, lineage_start
+from ftfile.commit.policy import DEFAULT_POLICY, lineage_start
 from ftfile.commit.post_commit import post_commit
 from ftfile.commit.publish import raise_own, require_removed_published, roll_forward
 from ftfile.commit.read.snapshot import Snapshot, snapshot_at
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Author, Fingerprint
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.policy import Policy
     from ftfile.commit.publish import Problem
 
 __all__ = ("Committed", "Prepare", "catch_up", "commit", "record_of")
@@ -46,7 +47,7 @@ def commit(
     log: CommitLog,
     author: Author,
     prepare: Prepare,
-    policy: Policy = Policy(),  # noqa: B008 - it is frozen
+    policy: Policy = DEFAULT_POLICY,
     *,
     fingerprint: Fingerprint | None = None,
     claims_replay: bool = False,
@@ -90,7 +91,7 @@ def commit(
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
     """Publish all records, as every commit does first; return the head, and what could not be published."""
     head = log.read_on(durable=True)
-    problems = roll_forward(log, head, Policy(), author)
+    problems = roll_forward(log, head, DEFAULT_POLICY, author)
     raise_own(problems, author)
     return head, problems
 

@@ -24,15 +24,7 @@ class Crc32:
         self._value = isal_zlib.crc32(data, self._value)
 
     def extend(self, other: str, length: int) -> None:
-        """Add the next bytes by their checksum and length.
-
-        Args:
-            other: their checksum.
-            length: how many they are.
-
-        Raises:
-            ValueError: the kind of `other` is not known to this version.
-        """
+        """Add the next `length` bytes by their checksum; a ValueError for a kind of checksum not known here."""
         require_known(other)
         self._value = isal_zlib.crc32_combine(self._value, int(other.removeprefix(_KIND), 16), length)
 
@@ -47,20 +39,12 @@ def checksum(data: Buffer) -> str:
 
 
 def matches(data: Buffer, expected: str) -> bool:
-    """Return True if `data` has the checksum `expected`.
-
-    Raises:
-        ValueError: the kind of `expected` is not known to this version.
-    """
+    """Return True if `data` has the checksum `expected`; a ValueError for a kind not known here."""
     require_known(expected)
     return checksum(data) == expected
 
 
 def require_known(text: str) -> None:
-    """Check that the kind of a checksum is known.
-
-    Raises:
-        ValueError: it is not known to this version.
-    """
+    """Raise a ValueError for a checksum of a kind that this version does not know."""
     if not text.startswith(_KIND):
         raise ValueError(f"unknown kind of checksum {text!r}: read it with a newer ftfile")

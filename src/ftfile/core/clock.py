@@ -9,10 +9,10 @@ __all__ = ("Clock", "SystemClock")
 
 
 class Clock(Protocol):
-    """Where time comes from; tests bring their own."""
+    """The source of time; tests bring their own."""
 
     def now_ms(self) -> int:
-        """Return the wall clock in milliseconds since 1970 UTC: information, never an order."""
+        """Return milliseconds since 1970 UTC: information, never an order."""
 
     def monotonic_s(self) -> float:
         """Return seconds that never go back: for deadlines."""
@@ -25,7 +25,7 @@ class SystemClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
-        """Return the wall clock in milliseconds since 1970 UTC."""
+        """Return milliseconds since 1970 UTC."""
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:

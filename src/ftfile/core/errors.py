@@ -4,30 +4,15 @@ Each class states if a retry can help (`retry`), so that retrying code reads the
 and nothing else; drivers translate the errors of their SDK at the edge::
 
     FtfileError
-    ├─ ConfigError              an option, or a combination of options, is wrong
-    │  └─ WrongConnection       and so no request reaches the store; a StorageError, too
-    ├─ SchemaError              a column's type or name cannot be stored
-    ├─ EncodingError            a value cannot be encoded
-    │  └─ UnencodableRows       and none of the rows given was taken
-    ├─ UserCodeError            a class or function of the user's failed
-    ├─ StorageError             operation, path, detail
-    │  ├─ NotFound
-    │  │  └─ MissingParent      the directory for a new name is missing
-    │  ├─ AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
-    │  ├─ Unsupported           the store or the stream cannot give what was asked for
-    │  ├─ StreamClosed          written to after close, abort or a failed sync
-    │  ├─ Unavailable           passing: may be tried again
-    │  └─ OutcomeUnknown        it may have happened: look before anything else
-    ├─ CorruptData              path, expected, found
+    ├─ ConfigError · SchemaError · EncodingError · UserCodeError · CorruptData · StillOpen
+    │  └─ UnencodableRows (an EncodingError)
+    ├─ StorageError
+    │  ├─ NotFound · AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
+    │  ├─ Unsupported · StreamClosed · Unavailable · OutcomeUnknown
+    │  └─ MissingParent (a NotFound) · WrongConnection (a ConfigError, too)
     └─ CommitError
-       ├─ InvalidMessages       what the tasks sent is no complete batch
-       ├─ ReplayMismatch        another history of this query
-       ├─ UnknownQuery · BatchGap
-       ├─ StaleFiles            staged files older than the vacuum horizon
-       ├─ NameCollision         two different files claim one name
-       ├─ MissingPart           a committed part is in none of its places
-       ├─ NotPublished          committed; publishing failed, or did not finish in time
-       └─ CommitOutcomeUnknown  the record may exist: look
+       ├─ InvalidMessages · ReplayMismatch · UnknownQuery · BatchGap · StaleFiles
+       └─ NameCollision · MissingPart · NotPublished · CommitOutcomeUnknown
 """
 
 from __future__ import annotations
@@ -105,13 +90,7 @@ class UserCodeError(FtfileError):
 
 
 class StorageError(FtfileError):
-    """A file-system operation failed.
-
-    Args:
-        operation: the port's method, such as `rename`.
-        path: what it was asked to act on.
-        detail: state found, and what to do.
-    """
+    """A file-system operation, such as `rename`, failed on a path; the detail is the state found, and what to do."""
 
     def __init__(self, operation: str, path: str, detail: str) -> None:
         super().__init__(operation, path, detail)
@@ -172,14 +151,7 @@ class WrongConnection(ConfigError, StorageError):
 
 
 class CorruptData(FtfileError):
-    """Bytes on storage are not what was recorded.
-
-    Args:
-        path: the file.
-        expected: what the log or the format asks for.
-        found: what is there.
-        hint: what to do about it.
-    """
+    """Bytes on storage are not those recorded: what the log or the format expects, what is there, and what to do."""
 
     def __init__(self, path: str, expected: str, found: str, hint: str = "") -> None:
         super().__init__(path, expected, found, hint)
@@ -194,11 +166,7 @@ class CorruptData(FtfileError):
 
 
 class StillOpen(FtfileError):
-    """Records stay in open files, for several reasons; whatever else was open is finished.
-
-    Args:
-        reasons: what each error said.
-    """
+    """Records stay in open files, for several reasons; all other files are finished."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(reasons)

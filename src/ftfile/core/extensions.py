@@ -1,8 +1,9 @@
-"""Classes by name: those that ftfile brings, and those that other packages name in their entry points."""
+"""Objects by name: those that ftfile brings, those of other packages' entry points, and the user's own code."""
 
 from __future__ import annotations
 
 import pkgutil
+import re
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
@@ -10,14 +11,16 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("forget_extensions", "installed", "load_extension")
+__all__ = ("forget_extensions", "installed", "is_name_of_code", "load", "load_extension")
 
-# Entry points that were loaded: to look one up takes as long as a small commit.
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+
+# `module:name` of entry points that were loaded: to look one up takes as long as a small commit.
 _loaded: dict[tuple[str, str], str] = {}
 
 
 def installed(group: str) -> dict[str, str]:
-    """Return the entry points of a group: places as `module:name`, by their names."""
+    """Return the entry points of a group: `module:name` by name."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign code alone
 
     return {entry.name: entry.value for entry in entry_points(group=group)}
@@ -29,14 +32,9 @@ def forget_extensions() -> None:
 
 
 def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str, extra: str = "") -> Any:  # noqa: ANN401
-    """Return the object called `name`; its module, and what that needs, is imported now.
+    """Return the object called `name`, of `built_in` (`module:name` by name) or of an entry point of the group.
 
-    Args:
-        what: it is, for messages.
-        name: its key in `built_in`, or that of an entry point.
-        built_in: places as `module:name`.
-        group: of the entry points.
-        extra: that brings the packages it needs; empty for none.
+    Errors call it `what`, and name the extra of ftfile that brings the packages it needs.
 
     Raises:
         ConfigError: there is none of this name, or it cannot be loaded.
@@ -56,3 +54,20 @@ def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str
     if name not in built_in:
         _loaded[group, name] = place
     return found
+
+
+def is_name_of_code(text: str) -> bool:
+    """Return True if a text has the form `module:name`."""
+    return _NAME.fullmatch(text) is not None
+
+
+def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever it is called
+    """Return the object called `module:name`; a ConfigError that names the option where that fails."""
+    if not is_name_of_code(name):
+        raise ConfigError(f"{option}={name!r} is not understood: write `module:name`, such as `my_package.files:Mine`")
+    try:
+        return pkgutil.resolve_name(name)
+    except Exception as error:  # anything may happen while a module is imported
+        raise ConfigError(
+            f"{option}={name!r} cannot be loaded: {error!r}. It must be importable on the driver and on every executor"
+        ) from error

@@ -9,7 +9,7 @@ __all__ = ("IdSource", "SystemIds", "random_bytes")
 
 
 class IdSource(Protocol):
-    """Where unique names come from; tests bring seeded ones."""
+    """The source of unique names; tests bring seeded ones."""
 
     def unique(self) -> str:
         """Return 32 lower-case hex digits never returned before, here or anywhere."""

@@ -21,7 +21,7 @@ class _ContextAdapter(logging.LoggerAdapter):  # type: ignore[type-arg]  # gener
 
 
 def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  # generic only from Python 3.11
-    """Return the logger of a module; `name` is its `__name__`, which begins with `ftfile`."""
+    """Return the logger of a module by its `__name__`."""
     return _ContextAdapter(logging.getLogger(name), {})
 
 

@@ -22,21 +22,13 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often to try, how long to wait in between (exponential with a ceiling), and for how long in all.
+    """The number of tries, the waits in between (exponential with a ceiling), and the time for all of them."""
 
-    Attributes:
-        attempts: tries in all; 1 means never again, None no limit.
-        delay_s: wait after the first failure.
-        growth: each later wait is this many times the one before.
-        delay_s_max: no wait is longer.
-        total_s: no try begins later than this after the first one; None for no limit.
-    """
-
-    attempts: int | None = 5
-    delay_s: float = 0.1
-    growth: float = 2.0
+    attempts: int | None = 5  # in all; 1 means never again, None no limit
+    delay_s: float = 0.1  # after the first failure
+    growth: float = 2.0  # each later wait is this many times the one before
     delay_s_max: float = 5.0
-    total_s: float | None = None
+    total_s: float | None = None  # no try begins later than this after the first one; None for no limit
 
     def __post_init__(self) -> None:
         attempts, total_s = (1 if self.attempts is None else self.attempts), self.total_s or 0
@@ -78,5 +70,5 @@ def call_with_retries(
 
 
 def retry_until(call: Callable[[], Result], total_s: float, clock: Clock) -> Result:
-    """Call until it succeeds, `total_s` seconds have passed, or trying again cannot help; see `call_with_retries`."""
+    """Call until it succeeds, `total_s` seconds have passed, or trying again cannot help."""
     return call_with_retries(call, RetryPolicy(attempts=None, delay_s_max=2.0, total_s=total_s), clock)

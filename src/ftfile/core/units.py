@@ -1,4 +1,4 @@
-"""Sizes and durations as users write them."""
+"""Sizes, durations and times as users write them; a ValueError for text that is none."""
 
 from __future__ import annotations
 
@@ -12,27 +12,17 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 _FRACTION = re.compile(r"(?<=:\d\d)[.,](\d{1,9})")
-_SECONDS = {
-    "ms": 0.001,
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "h": 3600,
-    "hour": 3600,
-    "d": 86400,
-    "day": 86400,
-}
+_SECONDS = (
+    {"ms": 0.001}
+    | dict.fromkeys(("s", "sec", "second"), 1)
+    | dict.fromkeys(("m", "min", "minute"), 60)
+    | dict.fromkeys(("h", "hour"), 3600)
+    | dict.fromkeys(("d", "day"), 86_400)
+)
 
 
 def parse_size_bytes(text: str) -> int:
-    """Return bytes: `1048576`, `128m`, `128MB`, `128MiB`; every unit is a power of 1024, as in Spark.
-
-    Raises:
-        ValueError: not a size.
-    """
+    """Return bytes: `1048576`, `128m`, `128MB`, `128MiB`; every unit is a power of 1024, as in Spark."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise ValueError(text)
@@ -40,11 +30,7 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """Return seconds: `90s`, `5 min`, `1.5h`, `7d`, `250ms`.
-
-    Raises:
-        ValueError: not a duration with its unit.
-    """
+    """Return seconds: `90s`, `5 min`, `1.5h`, `7d`, `250ms`."""
     match = _DURATION.fullmatch(text.strip())
     unit = match[2].lower() if match else ""
     seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
@@ -54,11 +40,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_time(text: str) -> datetime:
-    """Return a point in time: `2024-07-01T12:00:00.5+02:00`, `2024-07-01 12:00Z`, `2024-07-01`; without a zone, in UTC.
-
-    Raises:
-        ValueError: no point in time in the form of ISO 8601.
-    """
+    """Return a time as in ISO 8601: `2024-07-01T12:00:00.5+02:00`, `2024-07-01 12:00Z`; without a zone it is UTC."""
     # Python 3.10 takes neither a Z nor fractions of any other length.
     text = re.sub("[zZ]$", "+00:00", text.strip())
     text = _FRACTION.sub(lambda match: f".{match[1][:6]:0<6}", text)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.message import add_of
@@ -21,7 +22,6 @@ from ftfile.encoding.registry import format_from_definition
 from ftfile.fs.paths import join
 from ftfile.parts.filtered_file import chain_of, extension_of
 from ftfile.parts.reader import read_part
-from ftfile.sink.assembly.assembler import file_schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -118,7 +118,7 @@ class Merger:
         first, fs = inputs[0], self._fs
         encoding = self._snapshot.definitions[first.encoding]
         file_format = format_from_definition(encoding["format"], keys_of(fs))
-        schema = file_schema_of(encoding)
+        schema = arrow_schema(encoding["schema"])
         part = stage.open(first.bucket, file_format, schema, chain_of(encoding, keys_of(fs)))
         before, after = FingerprintAccumulator("strong"), FingerprintAccumulator("strong")
         for batch in _rows_of_all(fs, inputs, file_format, schema):

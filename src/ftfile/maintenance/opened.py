@@ -48,7 +48,7 @@ class OpenedDirectory(Directory):
             ConfigError: a key of an encrypted directory is not known.
             StorageError: the store failed.
         """
-        return verify(self._fs, full=full)
+        return verify(self.file_system, full=full)
 
 
 def open_directory(

@@ -14,67 +14,51 @@ from ftfile.attempt.encryption import Encryption
 from ftfile.commit.format.model import Transaction
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.core.options import parse_options
-from ftfile.encoding.api import LineFormat
+from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.encoding.api import Format, LineFormat
 from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
+from ftfile.sink.buckets.bucketers import column_named
 from ftfile.sink.buckets.settings import Bucketing
-from ftfile.sink.naming.path_check import PathCheck
 from ftfile.sink.naming.path_rules import check_extension
+from ftfile.sink.naming.settings import PathCheck
 from ftfile.sink.publishing.settings import Publishing
 from ftfile.sink.rolling.rules import load_policy
-from ftfile.sink.rolling.settings import rolling_settings
+from ftfile.sink.rolling.settings import RollingSettings, rolling_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.options import ParsedOptions
-    from ftfile.encoding.api import Format
     from ftfile.fs.api import Capabilities
-    from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("SinkConfig", "definition_key")
 
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig:
-    """The settings of a write, from its options and schema.
+    """The settings of a write, from its options and schema."""
 
-    Attributes:
-        path: normalised URL of the directory.
-        schema_json: the rows' schema as Spark's `StructType.json()`, everything nullable.
-        chain: what happens to the bytes of parts on their way to storage.
-        encryption: None where nothing is encrypted.
-        bucketing: how rows are dealt to directories and files.
-        publishing: what files are called, and what happens around publishing them.
-        max_open_bytes: memory that a task takes for rows it has not written.
-        rolling: when parts end that stay open over batches; None if all end with their batch.
-        checkpoint: the query's checkpoint directory, when it was given to the writer.
-        overwrite: each commit replaces all that is in the directory.
-        transaction: the user's own identity of a batch write.
-    """
-
-    path: str
-    schema_json: str
+    path: str  # normalised URL of the directory
+    schema_json: str  # of the rows, as Spark's `StructType.json()`, everything nullable
     format: Format
-    chain: Chain
+    chain: Chain  # the filters of parts
     encryption: Encryption | None
     bucketing: Bucketing
     publishing: Publishing
     max_bytes_per_file: int | None
     max_records_per_file: int | None
-    max_open_bytes: int
-    rolling: RollingSettings | None
+    max_open_bytes: int  # of memory that a task takes for rows it has not written
+    rolling: RollingSettings | None  # None if every part ends with its batch
     policy: Policy
     bad_records: Literal["fail", "deadLetter", "drop"]
     max_record_bytes: int | None
     on_schema_change: Literal["fail", "widen", "any"]
     fingerprint: str | None
-    checkpoint: str | None
-    overwrite: bool = False
-    transaction: Transaction | None = None
+    checkpoint: str | None  # the query's directory, when the writer was given it
+    overwrite: bool  # each commit replaces all that is in the directory
+    transaction: Transaction | None  # the user's own identity of a batch write
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
@@ -109,7 +93,7 @@ class SinkConfig:
             max_records_per_file=parsed["maxRecordsPerFile"],
             max_open_bytes=parsed["maxOpenBytes"],
             rolling=_rolling(parsed, schema, bucketing.leaving),
-            policy=_policy(parsed),
+            policy=Policy.from_options(parsed),
             bad_records=parsed["badRecords"],
             max_record_bytes=parsed["maxRecordBytes"],
             on_schema_change=parsed["onSchemaChange"],
@@ -121,16 +105,11 @@ class SinkConfig:
         if (publishing.direct or overwrite) and config.rolling is not None:
             raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
         # The schema as it came: columns that are never null fit formats without null.
-        left_out = config.left_out
-        file_format.check_schema(pa.schema([field for field in schema if field.name not in left_out]))
+        file_format.check_schema(_without(schema, config.left_out))
         return config
 
     def for_store(self, store: Capabilities) -> SinkConfig:
-        """Return the settings as this store takes them.
-
-        Raises:
-            ConfigError: it has less than was asked for.
-        """
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
         return replace(self, publishing=self.publishing.for_store(store))
 
     @property
@@ -155,29 +134,25 @@ class SinkConfig:
         return arrow_schema(self.schema_json)
 
     @property
-    def partition_by(self) -> tuple[str, ...]:
-        """Return the partition columns in their schema's spelling."""
-        return self.bucketing.partition_by
+    def _final_column(self) -> str | None:
+        return self.rolling.finalize_column if self.rolling is not None else None
 
     @property
-    def left_out(self) -> frozenset[str]:
+    def left_out(self) -> set[str | None]:
         """Return the columns that are not in the files: those in the path, and the one that only ends files."""
-        final = self.rolling.finalize_column if self.rolling is not None else None
-        return frozenset({*self.bucketing.leaving, *([final] if final is not None else [])})
+        return {*self.bucketing.leaving, self._final_column}
 
     @property
     def file_schema(self) -> pa.Schema:
         """Return the schema within the files."""
-        left_out = self.left_out
-        return pa.schema([field for field in self.schema if field.name not in left_out])
+        return _without(self.schema, self.left_out)
 
     @property
     def recorded_schema_json(self) -> str:
         """Return the schema that readers see: of the files, and of the columns in the path."""
-        if self.rolling is None or self.rolling.finalize_column is None:
+        if self._final_column is None:
             return self.schema_json
-        kept = [field for field in self.schema if field.name != self.rolling.finalize_column]
-        return spark_schema_json(pa.schema(kept))
+        return spark_schema_json(_without(self.schema, {self._final_column}))
 
     def encoding(self) -> dict[str, Any]:
         """Return the log's description of the files for readers."""
@@ -188,6 +163,10 @@ class SinkConfig:
             # Segments do not say what their columns are, and only what is of one schema is merged.
             "schema": spark_schema_json(self.file_schema),
         }
+
+
+def _without(schema: pa.Schema, names: set[str | None]) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name not in names])
 
 
 def definition_key(definition: object) -> str:
@@ -229,16 +208,6 @@ def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | 
     return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"], envelope)
 
 
-def _policy(parsed: ParsedOptions) -> Policy:
-    return Policy(
-        on_new_query=parsed["onNewQuery"],
-        on_gap=parsed["onGap"],
-        on_replay_mismatch=parsed["onReplayMismatch"],
-        on_missing_part=parsed["onMissingPart"],
-        publish_timeout_s=parsed["publishTimeout"],
-    )
-
-
 def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
     """Return the options of the format, and those of the user's encoder or format, if there is one."""
     options, own, formats_own = parsed.for_format(name), parsed.prefixed("encoder"), parsed.prefixed("format")
@@ -253,18 +222,13 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...])
     settings = rolling_settings(parsed)
     if settings is None:
         return None
-    spelling = {name.lower(): name for name in schema.names if name not in leaving}
-    names = {"finalizeColumn": settings.finalize_column, "eventTimeInterval": settings.event_column}
-    for option, name in names.items():
-        if name is not None and name.lower() not in spelling:
-            raise ConfigError(f"{option} names {name!r}, which is no column of the files: {', '.join(schema.names)}")
-    final, event = (name and spelling[name.lower()] for name in names.values())
-    if final is not None and not pa.types.is_boolean(schema.field(final).type):
-        raise ConfigError(f"finalizeColumn={final!r} is {schema.field(final).type}, and a boolean column is needed")
-    if final is not None and len(spelling) == 1:
-        raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
-    if event is not None and not pa.types.is_timestamp(schema.field(event).type):
-        raise ConfigError(f"eventTimeInterval: {event!r} is {schema.field(event).type}, and a timestamp is needed")
+    files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
+    if final is not None:
+        final = column_named("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column")
+        if len(files) == 1:
+            raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
+    if event is not None:
+        event = column_named("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp")
     if settings.policy is not None:
         load_policy(settings.policy)
     return replace(settings, finalize_column=final, event_column=event)

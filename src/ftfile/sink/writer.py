@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.attempt.directory_marker import check_marker, write_marker
-from ftfile.attempt.encryption import open_to_write
-from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.encryption import Encryption, open_to_write
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import check_known_query
-from ftfile.commit.protocol import commit
+from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.read.snapshot import added_by
 from ftfile.commit.replay import find_record
 from ftfile.commit.sealed.filesystem import OWNER_ONLY
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.sink.config import definition_key
+from ftfile.sink.config import SinkConfig, definition_key
 from ftfile.sink.driver.proposal import check_head, check_messages, check_paths, make_proposal
 from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold
 from ftfile.sink.rolling.plan import RollingPlanner
@@ -34,56 +34,33 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.attempt.encryption import Encryption
-    from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.log.state import LogState
-    from ftfile.commit.protocol import Committed
     from ftfile.core.context import Context
-    from ftfile.sink.config import SinkConfig
 
-__all__ = ("SinkWriter", "forget_logs", "log_of", "open_log")
+__all__ = ("SinkWriter", "forget_logs", "log_of")
 
 LOGS_KEPT = PLANNERS_KEPT = 16
 # Records in which an aborted job is looked for: others may have committed since it did.
 JOBS_LOOKED_AT = 16
 
-Settings = tuple[tuple[str, str], ...]
-
 _log = get_logger(__name__)
-_logs: dict[tuple[str, Settings, Encryption | None, Context], CommitLog] = {}
-_planners: dict[tuple[str, str], RollingPlanner] = {}  # by directory and query
-
-
-def open_log(
-    path: str,
-    context: Context,
-    settings: Settings = (),
-    encryption: Encryption | None = None,
-    offered: Settings = (),
-) -> CommitLog:
-    """Return this process's log of a directory that is written to; its cached state is checked before every use.
-
-    Args:
-        path: of the directory.
-        context: of the process.
-        settings: of its file system.
-        encryption: of the writer.
-        offered: settings that the file system takes if it knows them.
-    """
-    key = (path, (*settings, *offered), encryption, context)
-    if key not in _logs:
-        if len(_logs) >= LOGS_KEPT:
-            _logs.pop(next(iter(_logs)))
-        _logs[key] = CommitLog(open_to_write(path, context, settings, encryption, offered))
-    return _logs[key]
+_logs: dict[tuple[str, tuple[tuple[str, str], ...], Encryption | None, Context], CommitLog] = {}
+_planners: dict[tuple[object, ...], RollingPlanner] = {}
 
 
 def log_of(config: SinkConfig, context: Context) -> CommitLog:
-    """Return `open_log` by a writer's settings, which may not be checked against the store yet."""
-    asked = config.publishing
+    """Return this process's log of a writer's directory; its cached state is checked before every use.
+
+    The settings may not be checked against the store yet.
+    """
+    path, asked, encryption = config.path, config.publishing, config.encryption
     offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
-    return open_log(config.path, context, asked.connection, config.encryption, offered)
+    key = (path, (*asked.connection, *offered), encryption, context)
+    if key not in _logs:
+        if len(_logs) >= LOGS_KEPT:
+            _logs.pop(next(iter(_logs)))
+        _logs[key] = CommitLog(open_to_write(path, context, asked.connection, encryption, offered))
+    return _logs[key]
 
 
 def forget_logs() -> None:
@@ -94,18 +71,18 @@ def forget_logs() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkWriter:
-    """Settings, and what was known of the log when the batch was planned. Picklable, a few kilobytes."""
+    """Settings, and the log as it was when the batch was planned. Picklable, a few kilobytes."""
 
     config: SinkConfig
     planned: Planned
 
     @classmethod
     def plan(cls, config: SinkConfig, context: Context) -> SinkWriter:
-        """Look at the directory before any task starts; refuse early what the commit would refuse.
+        """Look at the directory before any task starts.
 
         Raises:
             FtfileError: as `commit` would, for the schema, the partition columns, a query that is not known here, and a
-                store that cannot do what the protocol stands on.
+                store on which the protocol cannot stand.
         """
         query_id = read_query_id(config.checkpoint, context)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
@@ -123,24 +100,20 @@ class SinkWriter:
             if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
                 log.prepare_directory()  # its id is in what tasks write
             marker = write_marker(log.fs)
-            view, definitions, now_ms = head.view(app_id), _definitions_due(head), log.clock.now_ms()
-            return cls(config, Planned(view, now_ms, definitions, marker, offsets_known=query_id is not None))
+            needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
+            definitions, now_ms = {key: head.definitions[key] for key in needed}, log.clock.now_ms()
+            planned = Planned(head.view(app_id), now_ms, definitions, marker, offsets_known=query_id is not None)
+            return cls(config, planned)
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
-        """Write one attempt's rows; nothing of it is seen until the driver commits."""
+        """Write one attempt's rows; nobody sees them before the driver commits."""
         with _context(identity.writer):
             fs = open_to_write(self.config.path, context, self.config.publishing.settings, self.config.encryption)
             check_marker(fs, self.config.path, self.planned.marker)
             return write_task(self.config, self.planned, identity, batches, fs)
 
     def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
-        """Commit a batch exactly once; repeatable.
-
-        Args:
-            messages: of all tasks.
-            batch_id: as the caller knows it; None for a batch write.
-            context: of the process.
-        """
+        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id."""
         try:
             whole = check_messages(messages, batch_id)
         except FtfileError as error:
@@ -167,15 +140,13 @@ class SinkWriter:
             return done
 
     def _planner(self, writer: WriterIdentity, context: Context) -> RollingPlanner | None:
-        """Return the rules by which open parts end after a record; a batch write leaves those to their queries."""
+        """Return the planner that ends open parts; None for a batch write, which leaves those to their queries."""
         if not isinstance(writer, StreamIdentity):
             return None
-        key, rolling = (self.config.path, writer.query_id), self.config.rolling or ALL_END
-        encoding = definition_key(self.config.encoding())
+        encoding, rolling = definition_key(self.config.encoding()), self.config.rolling or ALL_END
+        key = (self.config.path, writer.query_id, encoding, rolling, context.ids)
         # Queries that share a directory may share a process, too.
-        planner = _planners.pop(key, None)
-        if planner is None or not planner.is_for(encoding, rolling, context.ids):
-            planner = RollingPlanner(writer.query_id, encoding, rolling, context.ids)
+        planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, context.ids)
         _planners[key] = planner
         if len(_planners) > PLANNERS_KEPT:
             _planners.pop(next(iter(_planners)))
@@ -192,7 +163,7 @@ class SinkWriter:
         _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
 
     def _tell_of_open(self, planner: RollingPlanner) -> None:
-        """Say what no plain reader sees yet, and how it gets to be seen; the first time so that it is noticed."""
+        """Log the number of files that no plain reader sees yet: a warning the first time."""
         _log.log(
             logging.INFO if planner.is_told else logging.WARNING,
             "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
@@ -203,33 +174,23 @@ class SinkWriter:
         planner.is_told = True
 
     def _announce(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
-        """Tell the world outside of what is committed and published; for a replay again, as nobody knows of the first.
-
-        Raises:
-            UserCodeError: the user's function failed.
-            StorageError: the marker could not be written.
-        """
-        hook = self.config.publishing.on_publish
-        if isinstance(writer, StreamIdentity):
-            if hook is not None:
-                self._tell_of_batch(log, hook, writer, done)
+        """Write a batch write's marker and call the user's function: for a replay, too, and for flushes that died."""
+        hook, success, path = self.config.publishing.on_publish, self.config.publishing.success, self.config.path
+        is_stream = isinstance(writer, StreamIdentity)
+        if success is not None and not is_stream:
+            success.put(log.fs, "", done.version)
+        if hook is None:
             return
-        if self.config.publishing.success is not None:
-            self.config.publishing.success.mark_root(log.fs, done.version)
-        if hook is not None and done.record is not None:
-            call_on_publish(hook, self.config.path, done.version, done.record.adds)
-
-    def _tell_of_batch(self, log: CommitLog, hook: str, writer: StreamIdentity, done: Committed) -> None:
-        """Call the user's function for a batch, and for flushes that died before they did."""
         if done.record is not None:
-            call_on_publish(hook, self.config.path, done.version, done.record.adds)
-        else:
+            call_on_publish(hook, path, done.version, done.record.adds)
+        elif isinstance(writer, StreamIdentity):
             last = log.read_on().queries[writer.query_id]
             # Spark begins a batch when the function has heard of the one before it.
             if last.last_batch == writer.batch_id:
-                call_on_publish(hook, self.config.path, last.version, added_by(log, last.version))
-        with log.lock:
-            tell_untold(log, hook, self.config.path, writer.query_id)
+                call_on_publish(hook, path, last.version, added_by(log, last.version))
+        if is_stream:
+            with log.lock:
+                tell_untold(log, hook, path, writer.owner)
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
@@ -242,8 +203,7 @@ class SinkWriter:
         writer = known[0].identity.writer
         with _context(writer):
             try:
-                log = log_of(self.config, context)
-                version = _version_of(log, writer)
+                version = _version_of(log_of(self.config, context), writer)
             except FtfileError as error:
                 _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
                 return
@@ -251,17 +211,13 @@ class SinkWriter:
             if version is not None:
                 _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
                 return
-            is_job = not isinstance(writer, StreamIdentity)
-            where = f"in none of the last {JOBS_LOOKED_AT} versions" if is_job else "not committed"
+            is_stream = isinstance(writer, StreamIdentity)
+            where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
             _log.warning("Spark aborts %s. It is %s; %d staged parts stay for vacuum", name, where, staged)
 
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:
-    """Say once, before the first commit, what may surprise later.
-
-    Raises:
-        CorruptData: the directory has a layout that this version does not know.
-    """
+    """Log once, before the first commit, what may surprise later; refuse a layout that this version does not know."""
     found: list[str] = []
     with contextlib.suppress(NotFound):
         found = [info.path for info in log.fs.list("") if info.path[0] not in "_."]
@@ -281,7 +237,7 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
 def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
     """Return the version of a batch, or of a job among the newest; None if there is none.
 
-    Of a batch that is known to be committed, and no record tells when, it is that of the query's last.
+    For a committed batch whose record is gone, it is the version of the query's last batch.
     """
     head = log.read_on()
     if isinstance(writer, StreamIdentity):
@@ -299,12 +255,6 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
 
 def _name_of(writer: WriterIdentity) -> str:
     return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"
-
-
-def _definitions_due(head: LogState) -> dict[str, Any]:
-    """Return the definitions of encodings that the due jobs need."""
-    keys = {job.inputs[0].encoding for job in head.assembly_jobs}
-    return {key: head.definitions[key] for key in keys if key in head.definitions}
 
 
 def _context(writer: WriterIdentity) -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import identity_of_letters, keys_of
 from ftfile.core.errors import CorruptData, NotFound
@@ -28,36 +29,32 @@ _REMOVE = "Remove it"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be written.
+    """A record that could not be written."""
 
-    Attributes:
-        reason: names the column, and the value if there is one.
-        query_id: the streaming query, or the id of the batch write.
-        batch_id: the micro-batch; 0 for a batch write.
-        partition: the task's.
-        row: its columns, as plain JSON has them.
-    """
-
-    reason: str
-    query_id: str
-    batch_id: int
-    partition: int
-    row: dict[str, Any]
+    reason: str  # names the column, and the value if there is one
+    query_id: str  # the streaming query, or the id of the batch write
+    batch_id: int  # the micro-batch; 0 for a batch write
+    partition: int  # of the task
+    row: dict[str, Any]  # the columns as plain JSON
 
 
 def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
     """Return all committed dead letters, oldest batch of each query first.
 
-    What is in their directory was committed, since only publishing puts it there; what is committed and not there yet
-    is what the head has to publish. Who has dealt with a file may delete it.
+    Files in their directory were committed: only publishing puts them there. The head names those that it has still
+    to publish. Users may delete a file that they have dealt with.
 
     In an encrypted directory they are authentic, each task's of a batch are there once, and no batch of a query is
     newer than the log knows. Once its record is gone, the log does not tell which attempt of a task was committed.
 
     Raises:
-        CorruptData: a file does not hold what tasks write.
+        CorruptData: a file does not hold dead letters as tasks write them.
     """
-    places: dict[str, tuple[str, ...]] = {path: (path,) for path in _published(log.fs)}
+    places: dict[str, tuple[str, ...]] = {
+        file.path: (file.path,)
+        for owner in list_or_empty(log.fs, layout.DEAD_LETTERS)
+        for file in log.fs.list(owner.path)
+    }
     head = log.read_on()
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         final = add.final_path or ""
@@ -67,8 +64,10 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
     letters: list[DeadLetter] = []
     for path in sorted(places):
         found = list(_letters(path, _plain(log.fs, path, _read(log.fs, places[path]))))
-        if is_sealed:
-            _check_place(path, found)
+        for letter in found if is_sealed else ():
+            task = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
+            if task != _task(path):
+                raise CorruptData(path, f"dead letters of {_task(path)}", f"those of {task}", _REMOVE)
         letters += found
     if is_sealed:
         _check_tasks(places, head)
@@ -76,11 +75,7 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
 
 
 def _check_tasks(paths: Iterable[str], head: LogState) -> None:
-    """Refuse files that are authentic, and that no commit can have published.
-
-    Raises:
-        CorruptData: names one.
-    """
+    """Refuse a file that is authentic, and that no commit can have published."""
     seen: dict[layout.DeadLetterTask, str] = {}
     for path in sorted(paths):
         task = _task(path)
@@ -93,19 +88,6 @@ def _check_tasks(paths: Iterable[str], head: LogState) -> None:
             raise CorruptData(path, "dead letters of a batch that was committed", found, _REMOVE)
 
 
-def _check_place(path: str, letters: Iterable[DeadLetter]) -> None:
-    """Refuse letters that lie where those of another task belong.
-
-    Raises:
-        CorruptData: they do.
-    """
-    task = _task(path)
-    for letter in letters:
-        found = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
-        if found != task:
-            raise CorruptData(path, f"dead letters of {task}", f"those of {found}", _REMOVE)
-
-
 def _task(path: str) -> layout.DeadLetterTask:
     task = layout.dead_letter_task(path)
     if task is None:
@@ -113,17 +95,8 @@ def _task(path: str) -> layout.DeadLetterTask:
     return task
 
 
-def _published(fs: FileSystem) -> Iterator[str]:
-    try:
-        owners = fs.list(layout.DEAD_LETTERS)
-    except NotFound:
-        return
-    for owner in owners:
-        yield from (file.path for file in fs.list(owner.path))
-
-
 def _read(fs: FileSystem, places: Sequence[str]) -> bytes:
-    """Return a file that may be on its way from one place to the next; nothing when somebody deleted it."""
+    """Return the content of a file that may move from one place to the next; nothing if somebody deleted it."""
     for place in places:
         with contextlib.suppress(NotFound):
             return fs.read(place)

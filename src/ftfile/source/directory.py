@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -11,11 +12,11 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.format.model import Add, MaintenanceAuthor, Record, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import created_ms, version_at
 from ftfile.commit.places import Place, find_part
-from ftfile.commit.read.snapshot import read_records, take_snapshot
+from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.units import parse_time
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
@@ -52,66 +51,42 @@ _STATES: dict[Place, FileState] = {
 class FinishedFile:
     """One committed file.
 
-    Attributes:
-        path: relative to the directory.
-        rows: records in it.
-        size_bytes: on storage.
-        partition: the sub-directory, such as `column=value/…`; empty for the directory itself.
-        query_id: the streaming query that wrote it, or the id of a batch write.
-        batch_id: the micro-batch; 0 for a batch write.
-        checksum: of the bytes on storage.
-        state: `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
-            `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
+    Its state is `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
+    `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
     """
 
-    path: str
+    path: str  # relative to the directory
     rows: int
-    size_bytes: int
-    partition: str
-    query_id: str
-    batch_id: int
-    checksum: str
+    size_bytes: int  # on storage
+    partition: str  # the sub-directory, such as `column=value/…`; empty for the directory itself
+    query_id: str  # the streaming query that wrote it, or the id of a batch write
+    batch_id: int  # the micro-batch; 0 for a batch write
+    checksum: str  # of the bytes on storage
     state: FileState
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One commit.
-
-    Attributes:
-        operation: `stream`, `batch`, or a maintenance operation.
-        query_id: of a streaming write, else None.
-        batch_id: of a streaming write, else None.
-        job_id: of a batch write or a maintenance operation, else None.
-        time_ms: when it was created, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
-        rows: records that it brought, in files or in what is still open.
-        size_bytes: of the files added.
-        files: how many were added.
-        files_removed: how many were removed.
-        overwrite: it replaced everything that was there.
-        bad_records: records that could not be written.
-        durability: what was done to its files before it: `hsync`, `close`, `none`; None when it brought none.
-        offsets: Spark's source offsets of the batch, when the checkpoint was known; one entry per source.
-    """
+    """One commit."""
 
     version: int
-    operation: str
-    query_id: str | None
-    batch_id: int | None
-    job_id: str | None
-    time_ms: int
-    rows: int
-    size_bytes: int
-    files: int
+    operation: str  # `stream`, `batch`, or a maintenance operation
+    query_id: str | None  # of a streaming write
+    batch_id: int | None  # of a streaming write
+    job_id: str | None  # of a batch write or a maintenance operation
+    time_ms: int  # of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`
+    rows: int  # that it brought, in finished or in open files
+    size_bytes: int  # of the files added
+    files: int  # added
     files_removed: int
-    overwrite: bool
-    bad_records: int
-    durability: str | None
-    offsets: list[Any] | None
+    overwrite: bool  # it replaced everything that was there
+    bad_records: int  # that could not be written
+    durability: str | None  # of its files before the commit: `hsync`, `close`, `none`; None when it brought none
+    offsets: list[Any] | None  # Spark's offsets of the batch, one for each source, when the checkpoint was known
 
 
 class Directory:
-    """Reads what is committed and nothing else; every call looks at the log anew. Needs no Spark."""
+    """Reads committed rows and nothing else; every call looks at the log anew. Needs no Spark."""
 
     def __init__(
         self,
@@ -121,8 +96,9 @@ class Directory:
         context: Context,
     ) -> None:
         self.path = normalise(os.fspath(path))
-        self._fs = open_with_keys(self.path, context, key_provider, (storage or {}).items())
-        self._log = CommitLog(self._fs)
+        # With its keys if the directory is encrypted.
+        self.file_system = open_with_keys(self.path, context, key_provider, (storage or {}).items())
+        self._log = CommitLog(self.file_system)
         try:
             self._log.check_layout()
         except NotFound as error:
@@ -130,11 +106,6 @@ class Directory:
                 f"{self.path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the "
                 "path is wrong"
             ) from error
-
-    @property
-    def file_system(self) -> FileSystem:
-        """Return the file system of the directory, with its keys if it is encrypted."""
-        return self._fs
 
     def __repr__(self) -> str:
         return f"ftfile.open({self.path!r})"
@@ -146,8 +117,7 @@ class Directory:
     def version_at(self, time: str | datetime) -> int:
         """Return the newest version that was created at or before a time, by the store's clock.
 
-        Args:
-            time: as in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
+        Text is as in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
 
         Raises:
             ConfigError: it is no time, or no version is as old as that.
@@ -159,9 +129,9 @@ class Directory:
             raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
 
     def files(self, version: int | None = None) -> list[FinishedFile]:
-        """Return the files of a version, by default the newest, in the order of their commits; not those still open.
+        """Return the finished files of a version, by default the newest, in the order of their commits.
 
-        Lists each of their directories once, to tell what is missing.
+        Lists each of their directories once, to find what is missing.
 
         Raises:
             ConfigError: there is no such version.
@@ -178,14 +148,11 @@ class Directory:
                 add.checksum,
                 state,
             )
-            for add, state in zip(parts, _file_states(self._fs, parts), strict=True)
+            for add, state in zip(parts, _file_states(self.file_system, parts), strict=True)
         ]
 
     def oldest_version(self) -> int:
-        """Return the oldest version that can be read, where `history` begins: vacuum removes what came before.
-
-        It is 0 where there was no vacuum, also when nothing has been committed yet.
-        """
+        """Return the oldest version that vacuum has left, where `history` begins; 0 when nothing has been committed."""
         return self._log.read_on().log_start
 
     def history(self) -> list[Version]:
@@ -204,12 +171,11 @@ class Directory:
         Raises:
             ConfigError: nothing has been committed, so that there is none.
         """
-        return _schema_of(take_snapshot(self._log, version), self.path)
+        return self._schema_of(take_snapshot(self._log, version))
 
     def to_batches(self, version: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version, file by file, in bounded memory."""
-        snapshot = take_snapshot(self._log, version)
-        yield from self._rows(snapshot, arrow_schema(_schema_of(snapshot, self.path)), is_old=version is not None)
+        yield from self._rows(version)[1]
 
     def to_arrow(self, version: int | None = None) -> pa.Table:
         """Return all rows of a version; empty, with its schema, when there are none.
@@ -218,9 +184,8 @@ class Directory:
             ConfigError: nothing has been committed, or there is no such version.
             CorruptData: a file is not what was committed.
         """
-        snapshot = take_snapshot(self._log, version)
-        schema = arrow_schema(_schema_of(snapshot, self.path))
-        return pa.Table.from_batches(self._rows(snapshot, schema, is_old=version is not None), schema)
+        schema, batches = self._rows(version)
+        return pa.Table.from_batches(batches, schema)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
@@ -230,13 +195,24 @@ class Directory:
         """
         return read_dead_letters(self._log)
 
-    def _rows(self, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> Iterator[pa.RecordBatch]:
-        for add in snapshot.adds.values():
-            yield from read_add(self._fs, add, snapshot.definitions[add.encoding], schema, is_old=is_old)
+    def _rows(self, version: int | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        snapshot = take_snapshot(self._log, version)
+        schema, is_old = arrow_schema(self._schema_of(snapshot)), version is not None
+        read = (
+            read_add(self.file_system, add, snapshot.definitions[add.encoding], schema, is_old=is_old)
+            for add in snapshot.adds.values()
+        )
+        return schema, chain.from_iterable(read)
+
+    def _schema_of(self, snapshot: Snapshot) -> str:
+        if snapshot.schema is None:
+            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
+        schema: str = snapshot.definitions[snapshot.schema]
+        return schema
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
-    """Return the state of each part; lists the stage and every directory of theirs once, and looks for what is odd."""
+    """Return the state of each part; list the stage and every directory once, and search only for odd parts."""
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
     listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
     sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
@@ -250,22 +226,13 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     return ["published" if is_there else _STATES[next(places)] for is_there in found]
 
 
-def _schema_of(snapshot: Snapshot, path: str) -> str:
-    if snapshot.schema is None:
-        raise ConfigError(f"nothing has been committed to {path!r} yet, so its columns are not known")
-    schema: str = snapshot.definitions[snapshot.schema]
-    return schema
-
-
 def _version(record: Record, time_ms: int | None) -> Version:
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
-    operation = "stream" if stream else "batch"
-    if isinstance(author, MaintenanceAuthor):
-        operation = author.operation
+    operation = author.operation if isinstance(author, MaintenanceAuthor) else "batch"
     return Version(
         version=record.version,
-        operation=operation,
+        operation="stream" if stream else operation,
         query_id=stream.query_id if stream else None,
         batch_id=stream.batch_id if stream else None,
         job_id=None if isinstance(author, StreamAuthor) else author.job_id,

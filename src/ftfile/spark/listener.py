@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.core.options import STORAGE_PREFIX
+from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
 from ftfile.maintenance.flush import flush
 from ftfile.spark.settings import absolute_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-    )
 
 __all__ = ("attach", "detach")
 
@@ -47,7 +47,7 @@ def attach(spark: SparkSession) -> None:
 
 
 def detach(spark: SparkSession) -> None:
-    """Leave the files of this session's streams alone again; without `attach` before, it does nothing."""
+    """Leave the files of this session's streams alone again; without `attach` before, do nothing."""
     if spark in _attached:
         spark.streams.removeListener(_attached.pop(spark))
 
@@ -63,12 +63,11 @@ class _Flusher(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
-        self._places: dict[str, dict[str, str]] = {}
+        self._places: dict[str, ParsedOptions] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Note where the query writes: later it may be gone."""
-        place = _place_of(self._session, str(event.id))
-        if "path" in place:
+        if place := _place_of(self._session, str(event.id)):
             self._places[str(event.runId)] = place
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -85,10 +84,8 @@ class _Flusher(StreamingQueryListener):
             _flush(str(event.id), place, due_only=False)
 
 
-def _flush(query_id: str, place: dict[str, str], *, due_only: bool) -> None:
-    path, key_provider = place["path"], place.get("keyprovider")
-    own = {name for name in place if name.startswith(STORAGE_PREFIX)}
-    storage = {name[len(STORAGE_PREFIX) :]: place[name] for name in own}
+def _flush(query_id: str, place: ParsedOptions, *, due_only: bool) -> None:
+    path, key_provider, storage = place["path"], place["keyProvider"], place.prefixed("storage")
     with log_context(query=query_id):
         try:
             flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
@@ -99,16 +96,19 @@ def _flush(query_id: str, place: dict[str, str], *, due_only: bool) -> None:
             _log.error("files could not be finished, ftfile.flush(%r) tries again: %s", path, error)
 
 
-def _place_of(spark: SparkSession, query_id: str) -> dict[str, str]:
-    """Return the options that say where a query of this session writes to, if it does so through ftfile."""
+def _place_of(spark: SparkSession, query_id: str) -> ParsedOptions | None:
+    """Return the options that say where a query of this session writes, if it uses ftfile."""
     session = spark._jsparkSession  # noqa: SLF001 - of the JVM
     execution = session.streams().get(query_id).streamingQuery()
     if execution.sink().name() != "ftfile":
-        return {}
-    entries = _entries(_field(execution, "extraOptions"))
+        return None
+    extra = _field(execution, "extraOptions")
+    iterator = extra.iterator()
+    entries = (iterator.next() for _ in range(extra.size()))
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
     found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
-    return absolute_options({name: options[name] for name in found})
+    place = parse_options(absolute_options({name: options[name] for name in found}), "read")
+    return place if place["path"] is not None else None
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM
@@ -121,11 +121,3 @@ def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM
                 return field.get(java_object)
         kind = kind.getSuperclass()
     raise AttributeError(name)
-
-
-def _entries(scala_map: Any) -> list[Any]:  # noqa: ANN401 - of the JVM
-    iterator = scala_map.iterator()
-    found = []
-    while iterator.hasNext():
-        found.append(iterator.next())
-    return found

@@ -15,7 +15,7 @@ from ftfile.attempt.directory_marker import check_marker, read_marker
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import parse_options
+from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
@@ -34,25 +34,18 @@ OPEN_COST_BYTES = 1 << 20
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
-    """Return the schema that the version to be read was written with.
-
-    Raises:
-        ConfigError: an option is wrong, or the path is no ftfile directory.
-    """
-    directory, version = _opened(options)
+    """Return the schema that the version to be read was written with."""
+    directory, version, _ = _opened(options)
     return StructType.fromJson(json.loads(directory.spark_schema(version)))
 
 
 @dataclass
 class _Files(InputPartition):
-    """The share of one task in a read.
-
-    `columns` are the names that the log has for the requested ones, in their order.
-    """
+    """The share of one task in a read."""
 
     adds: tuple[Add, ...]
     encodings: dict[str, Any]
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # the log's names of the requested ones, in their order
 
     def __post_init__(self) -> None:
         super().__init__(None)
@@ -62,10 +55,10 @@ class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        directory, version = _opened(options)
+        directory, version, parsed = _opened(options)
         self._path = directory.path
-        self._key_provider = _key_provider(options)
-        self._storage = settings_for_others(self._path, _storage(options))
+        self._key_provider: str | None = parsed["keyProvider"]
+        self._storage = settings_for_others(self._path, parsed.prefixed("storage"))
         self._version = directory.version() if version is None else version
         self._is_old = version is not None
         self._schema_json = schema.json()
@@ -108,12 +101,8 @@ def _pack(adds: Iterable[Add]) -> list[tuple[Add, ...]]:
     return [*tasks, tuple(group)] if group else tasks
 
 
-def _key_provider(options: Mapping[str, str]) -> str | None:
-    reference: str | None = parse_options(options, "read")["keyProvider"]
-    return reference
-
-
-def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
+def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None, ParsedOptions]:
+    """Return the directory, the version that the options name, and the options."""
     parsed = parse_options(absolute_options(options), "read")
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
@@ -122,11 +111,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None]:
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:
         raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
-    return directory, version if time is None else directory.version_at(time)
-
-
-def _storage(options: Mapping[str, str]) -> dict[str, str]:
-    return parse_options(options, "read").prefixed("storage")
+    return directory, version if time is None else directory.version_at(time), parsed
 
 
 _NO_PATH = (

@@ -1,4 +1,4 @@
-"""From what Spark hands over on the driver to a checked sink configuration."""
+"""From Spark's options on the driver to a checked sink configuration."""
 
 from __future__ import annotations
 
@@ -48,11 +48,7 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
 
 
 def require_shared(fs: FileSystem, path: str) -> None:
-    """Look whether all processes see the same files: each of Spark's Python processes would have a store of its own.
-
-    Raises:
-        ConfigError: they do not.
-    """
+    """Raise a ConfigError unless all of Spark's Python processes see the same files."""
     if not fs.capabilities.shared_between_processes:
         raise ConfigError(
             f"path={path!r} lives inside one process: executors, writers and readers could not see each other's files"

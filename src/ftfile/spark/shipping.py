@@ -16,9 +16,9 @@ __all__ = ("Shipped",)
 
 
 class Shipped:
-    """Pickles with the question of who may unpickle it, so that it is opened by the same ftfile or not at all.
+    """Pickles with a check of the executor's ftfile, so that only the same one unpickles it.
 
-    The question travels as code and not by name: it is the driver's own, whatever is, or is not, installed there.
+    The check travels as code and not by name: it is the driver's own, whatever is installed there.
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -29,7 +29,7 @@ class Shipped:
 
 
 class _NotingPickler(pickle.Pickler):
-    """Notes the fields of all dataclasses that it meets: two builds of one version may differ in them."""
+    """Notes the fields of all dataclasses that it pickles: two builds of one version may differ in them."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -44,7 +44,7 @@ class _NotingPickler(pickle.Pickler):
 
 
 def _opener() -> Callable[..., Any]:
-    """Return a function that is pickled by its code, since nobody could find it by a name."""
+    """Return a function that is pickled by its code, since it has no name to be found by."""
 
     def difference(version: str, fields: dict[str, list[str]]) -> str | None:
         import dataclasses  # noqa: PLC0415 - code that is unpickled has no module around it

@@ -36,7 +36,23 @@ class TaskCommitMessage(WriterCommitMessage):
     task: TaskCommit
 
 
-class FtFileStreamWriter(Shipped, DataSourceStreamWriter, DataSourceArrowWriter):
+class _Writer(Shipped):
+    _writer: SinkWriter
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Commit a batch, or all of a batch write, exactly once, on the driver."""
+        self._writer.commit(unwrap(messages), batchId, SYSTEM)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Log it, and delete nothing."""
+        self._writer.abort(unwrap(messages), batchId, SYSTEM)
+
+    def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        acknowledge_at_once()
+        return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM))
+
+
+class FtFileStreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
@@ -44,19 +60,10 @@ class FtFileStreamWriter(Shipped, DataSourceStreamWriter, DataSourceArrowWriter)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
-        acknowledge_at_once()
-        return TaskCommitMessage(self._writer.write(stream_task(), iterator, SYSTEM))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
-        """Commit the batch exactly once, on the driver."""
-        self._writer.commit(unwrap(messages), batchId, SYSTEM)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
-        """Note it, and delete nothing."""
-        self._writer.abort(unwrap(messages), batchId, SYSTEM)
+        return self._write(stream_task(), iterator)
 
 
-class FtFileBatchWriter(Shipped, DataSourceArrowWriter):
+class FtFileBatchWriter(_Writer, DataSourceArrowWriter):
     """Appends a DataFrame as one commit, or replaces all there is by it; all of it is seen, or nothing."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
@@ -71,19 +78,10 @@ class FtFileBatchWriter(Shipped, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
-        acknowledge_at_once()
         context = _task_context()
         # Inside `foreachBatch` the properties of the stream are set, too: they are not the identity of this write.
         identity = TaskIdentity(JobIdentity(self._job_id), context.partitionId(), context.attemptNumber())
-        return TaskCommitMessage(self._writer.write(identity, iterator, SYSTEM))
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the job, on the driver."""
-        self._writer.commit(unwrap(messages), None, SYSTEM)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note it, and delete nothing."""
-        self._writer.abort(unwrap(messages), None, SYSTEM)
+        return self._write(identity, iterator)
 
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:
@@ -92,11 +90,7 @@ def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | 
 
 
 def stream_task() -> TaskIdentity:
-    """Return the identity of this attempt of a micro-batch's task.
-
-    Raises:
-        ConfigError: Spark did not set the properties that every micro-batch of Spark 4.0 to 4.3 has.
-    """
+    """Return the identity of this attempt of a micro-batch's task, by properties that Spark 4.0 to 4.3 set."""
     context = _task_context()
     found = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     if not all(found.values()):

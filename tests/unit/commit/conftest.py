@@ -11,7 +11,7 @@ import pytest
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Body, Fingerprint, Origin, Record, Remove, StreamAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
+from ftfile.commit.policy import DEFAULT_POLICY, Policy
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.rewrites import Accepted, Rewrite, accept_rewrites
 from ftfile.core.checksum import checksum
@@ -62,7 +62,7 @@ class Driver:
 
     fs: FileSystem
     query_id: str = "query-1"
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = DEFAULT_POLICY
     log: CommitLog = field(init=False)
     accepted: Accepted = field(init=False)
 

@@ -11,7 +11,7 @@ from ftfile.commit.checks import FinalPaths
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log import log
 from ftfile.commit.log.log import DIRECTORIES_KEPT, KnownPaths
-from ftfile.commit.policy import Policy
+from ftfile.commit.policy import DEFAULT_POLICY
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.errors import ConfigError, NameCollision, NotPublished
 from ftfile.fs.paths import NAME_BYTES_MAX
@@ -89,7 +89,7 @@ class TestABatch:
         """Its record exists, and its part is not published yet."""
         driver = Driver(fs)
         driver.create_record(adds=(driver.stage(0, name="a"),))
-        other = Driver(fs, query_id="query-2", policy=Policy(on_new_query="continue"))
+        other = Driver(fs, query_id="query-2", policy=dataclasses.replace(DEFAULT_POLICY, on_new_query="continue"))
         head = other.log.read_on()
         paths = FinalPaths(other.log, head, [late := other.stage(0, name="a/x")])
         with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there, where a directory"):
@@ -194,7 +194,7 @@ class TestDirectories:
             fs.delete(f"d/part-{batch}")
         fs.remove_directory("d")
         put(fs, "d")
-        other = Driver(fs, query_id="query-2", policy=Policy(on_new_query="continue"))
+        other = Driver(fs, query_id="query-2", policy=dataclasses.replace(DEFAULT_POLICY, on_new_query="continue"))
         with pytest.raises(NameCollision, match="'d' is taken"):
             other.commit(0, other.stage(0, name="d/x"))
         with pytest.raises(NotPublished):

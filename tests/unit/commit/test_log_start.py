@@ -13,7 +13,7 @@ from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.policy import Policy
+from ftfile.commit.policy import DEFAULT_POLICY
 from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.protocol import Committed
 from ftfile.commit.publish import roll_forward
@@ -178,7 +178,7 @@ class TestCommitters:
         dead = bury(driver, 3)
         write_published(driver.fs, PublishedHint(dead.version, dead.nonce))
         head = CommitLog(driver.fs).read_on()
-        assert roll_forward(CommitLog(driver.fs), head, Policy(), driver.author(1)) == []
+        assert roll_forward(CommitLog(driver.fs), head, DEFAULT_POLICY, driver.author(1)) == []
         assert waiting.final_path in driver.visible()
 
     def test_a_hint_whose_record_is_gone_is_still_true(self, driver: Driver) -> None:
@@ -196,7 +196,7 @@ class TestCommitters:
                 super().rename(source, target)
 
         log = CommitLog(Watched(driver.fs))
-        roll_forward(log, log.read_on(), Policy(), driver.author(3))
+        roll_forward(log, log.read_on(), DEFAULT_POLICY, driver.author(3))
         assert looked == []
 
     def test_a_committer_left_behind_by_a_vacuum_starts_over(self, driver: Driver) -> None:

@@ -120,7 +120,7 @@ def test_rows_of_compressed_files_are_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample_bytes: int, rounds: int
 ) -> None:
     """However little is looked at, and however often a strict part is filled up."""
-    monkeypatch.setattr("ftfile.sink.assembly.assembler.SAMPLE_BYTES", sample_bytes)
+    monkeypatch.setattr("ftfile.sink.assembly.joiners.SAMPLE_BYTES", sample_bytes)
     monkeypatch.setattr(joining, "_STRICT_ROUNDS", rounds)
     options = {"fileFormat": "json", "compression": "gzip", "rolling": "policy"}
     options |= {"maxBytesPerFile": "300", "strictFileSize": "true"}

@@ -11,9 +11,10 @@ import ftfile
 from ftfile.attempt.identity import JobIdentity
 from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
+from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.sink import writer
 from ftfile.sink.naming.facts import MORE_DIGITS
-from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, PATH_BYTES_MAX
+from ftfile.sink.naming.path_rules import PATH_BYTES_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -133,7 +134,7 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
 def test_ranges_that_are_replaced_again_and_again(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = query(out)
     stream.run(0, [[row("a")]])
-    log = writer.open_log(stream.config().path, current())
+    log = writer.log_of(stream.config(), current())
     head = replace(log.read_on(), log_start=1)
     monkeypatch.setattr(log, "read_on", lambda: head)
     tried: list[None] = []

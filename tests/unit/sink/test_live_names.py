@@ -15,7 +15,7 @@ from ftfile.commit.log import fold
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
 from ftfile.maintenance.ranges import merge_ranges
-from ftfile.sink.writer import open_log
+from ftfile.sink import writer
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -39,7 +39,7 @@ def row(number: int) -> list[list[dict[str, Any]]]:
 
 
 def log_of(query: MicroBatch) -> CommitLog:
-    return open_log(query.config().path, current())
+    return writer.log_of(query.config(), current())
 
 
 class TestATakenFile:

@@ -16,7 +16,7 @@ from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver.proposal import check_messages, make_proposal
-from ftfile.sink.writer import open_log
+from ftfile.sink.writer import log_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -263,13 +263,13 @@ class TestNumbers:
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
         for batch, words in enumerate(["abc", "a", "d", "abcd"]):
             counting.run(batch, [rows(*words)])
-        assert len(open_log(counting.config().path, current()).read_on().tables["partNumbers"]) == 3
+        assert len(log_of(counting.config(), current()).read_on().tables["partNumbers"]) == 3
         found = sorted(name[: len("word=a/0")] for name in visible(out))
         assert found == [f"word={name}" for name in ("a/0", "a/1", "a/2", "b/0", "b/0", "c/0", "c/1", "d/0", "d/1")]
 
     def test_of_which_names_do_not_speak_are_not_in_the_log(self, out: str) -> None:
         query(out, partitionBy="word").run(0, [rows("a")])
-        assert open_log(query(out).config().path, current()).read_on().tables == {}
+        assert log_of(query(out).config(), current()).read_on().tables == {}
 
 
 FIXED = {"partFileName": "{name}-{index:1}{ext}", "ifExists": "fail"}
@@ -408,7 +408,7 @@ class TestNamesThatAreTaken:
         first.run(0, [rows("a")])
         settings = first.config()
         messages = check_messages(first.write(1, [[]]), 1)
-        log = open_log(settings.path, current())
+        log = log_of(settings, current())
         batch = make_proposal(replace(settings, overwrite=True), messages, log)
         commit(log, batch.author, batch.prepare, settings.policy)
         assert visible(out) == []

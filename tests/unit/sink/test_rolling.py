@@ -226,9 +226,9 @@ class TestMarks:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"finalizeColumn": "nosuch"}, "finalizeColumn names 'nosuch', which is no column of the files: word"),
-            ({"finalizeColumn": "word"}, "finalizeColumn='word' is string, and a boolean column is needed"),
-            ({"eventTimeInterval": "word:1h"}, "eventTimeInterval: 'word' is string, and a timestamp is needed"),
+            ({"finalizeColumn": "nosuch"}, "finalizeColumn names no column: 'nosuch'; the columns are word"),
+            ({"finalizeColumn": "word"}, "finalizeColumn: column 'word' is string, and a boolean column is needed"),
+            ({"eventTimeInterval": "word:1h"}, "eventTimeInterval: column 'word' is string, and a timestamp is needed"),
             (
                 {"rolling": "batch", "rolloverInterval": "1h"},
                 "rolling=batch ends every file with its batch, and",

@@ -77,7 +77,7 @@ def due_of(out: str, query_id: str) -> list[AssemblyJob]:
 
 
 def planner_of(query_id: str = "a") -> RollingPlanner:
-    *_, latest = (planner for (_, owner), planner in writer._planners.items() if owner == query_id)  # noqa: SLF001
+    *_, latest = (planner for (_, owner, *_), planner in writer._planners.items() if owner == query_id)  # noqa: SLF001
     return latest
 
 

@@ -18,8 +18,6 @@ from ftfile.sink.task.bad_records import refuse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.sink.buckets.api import Fault
-
 keys = {
     "text": st.none() | st.sampled_from(["", "a", "b", "a/b"]),
     "number": st.none() | st.integers(0, 3),
@@ -117,9 +115,9 @@ class TestRowsWithoutABucket:
         numbers: list[int] = []
         reasons: list[str] = []
 
-        def take(rows: pa.RecordBatch, faults: Sequence[Fault]) -> None:
+        def take(rows: pa.RecordBatch, faults: Sequence[str]) -> None:
             numbers.extend(rows["n"].to_pylist())
-            reasons.extend(fault.reason for fault in faults)
+            reasons.extend(faults)
             assert rows.schema == batch.schema
 
         rows, buckets = Router([PartitionColumn(column, "UTC") for column in columns], take).route(batch)

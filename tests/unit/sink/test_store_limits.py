@@ -15,7 +15,7 @@ from ftfile.fs.api import Capabilities
 from ftfile.fs.registry import register, unregister
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.naming.path_check import PathCheck
+from ftfile.sink.naming.settings import PathCheck
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem

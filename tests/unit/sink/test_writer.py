@@ -421,7 +421,7 @@ class TestSettings:
 
     def test_keys_in_any_case(self) -> None:
         config = self.config(FILEFORMAT="JSON", PartitionBY="WORD")
-        assert (config.format.name, config.partition_by) == ("json", ("word",))
+        assert (config.format.name, config.bucketing.partition_by) == ("json", ("word",))
 
     def test_no_path_shows_the_working_forms(self) -> None:
         with pytest.raises(ConfigError, match=r"INSERT INTO t WITH \(path='/data/out'\)"):

@@ -1,10 +1,12 @@
-"""docs/options.md from the table."""
+"""docs/options.md from the table: `python -m ftfile.core.options.document`."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED, OPTIONS, Option
+from ftfile.core.options import kinds
+from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED
 from ftfile.core.units import format_duration, format_size
 
 __all__ = ("to_markdown",)
@@ -19,11 +21,9 @@ error that names the nearest known one; a value that is not understood is an err
 def to_markdown() -> str:
     """Return the whole page."""
     lines = [_HEAD]
-    for group, title in GROUPS.items():
-        options = [option for option in OPTIONS if option.group == group]
+    for title, options in GROUPS.items():
         lines += [f"## {title}", "", "| option | for | default | takes | meaning |", "|---|---|---|---|---|"]
-        lines += [_row(option) for option in options]
-        lines.append("")
+        lines += [*map(_row, options), ""]
     lines += ["## Not offered", "", "| you wrote | answer |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(text)} |" for name, text in NOT_OFFERED.items()]
     lines += ["", "## The same thing by other systems' names", "", "| you wrote | answer |", "|---|---|"]
@@ -31,14 +31,14 @@ def to_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(option: Option) -> str:
+def _row(option: kinds.Option) -> str:
     uses = ", ".join(sorted(option.used_by, reverse=True))
     kinds = f" ({', '.join(option.formats)})" if option.formats else ""
     default = _default(option)
     return f"| `{option.name}` | {uses}{kinds} | {default} | {_cell(option.kind.accepts)} | {_cell(option.doc)} |"
 
 
-def _default(option: Option) -> str:
+def _default(option: kinds.Option) -> str:
     if option.default_text:
         return option.default_text
     value: Any = option.default
@@ -46,9 +46,9 @@ def _default(option: Option) -> str:
         return "none"
     if isinstance(value, bool):
         text = str(value).lower()
-    elif option.kind.accepts.startswith("a size"):
+    elif option.kind is kinds.SIZE:
         text = format_size(value)
-    elif option.kind.accepts.startswith("a duration"):
+    elif option.kind is kinds.DURATION:
         text = format_duration(value)
     else:
         text = str(value).replace("\n", "\\n")
@@ -57,3 +57,7 @@ def _default(option: Option) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(to_markdown())

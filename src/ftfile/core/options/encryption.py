@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ftfile.core.options.kinds import TEXT, one_of
-from ftfile.core.options.option import BOTH, Option
+from ftfile.core.options import kinds
+from ftfile.core.options.kinds import Option, one_of
 
 __all__ = ("ENCRYPTION", "INLINE_KEYS", "NEVER_INLINE")
 
@@ -11,28 +11,23 @@ ENCRYPTION: tuple[Option, ...] = (
     Option(
         "encryption",
         one_of("none", "aes-gcm", "parquet"),
-        "none",
         "`aes-gcm` encrypts every file as a whole, after its compression, and authenticates the log; `parquet` does "
         "so too, but that finished files are encrypted by Parquet itself, which other readers know. It begins with the "
         "first commit to a directory; see [encryption](encryption.md).",
-        "encryption",
+        default="none",
     ),
     Option(
         "encryptionKeyId",
-        TEXT,
-        None,
+        kinds.TEXT,
         "The name of the key to encrypt with, never a key itself. Files that older keys encrypted stay readable.",
-        "encryption",
         default_text="the only key there is",
     ),
     Option(
         "keyProvider",
-        TEXT,
-        None,
+        kinds.TEXT,
         "Where keys are, on the driver and the executors: `file:/etc/ftfile/keys`, `env:FTFILE_KEYS`, "
         "`command:<program> <arguments>`, `aws-kms:<key ARNs>`, or a provider of your own; never a key itself.",
-        "encryption",
-        used_by=BOTH,
+        used_by=kinds.BOTH,
         default_text="`$FTFILE_KEY_PROVIDER`; for reading, else what the directory says",
     ),
 )
@@ -41,23 +36,8 @@ NEVER_INLINE = "keys are never given in options, which Spark shows to everybody:
 
 # What others call keys, or might.
 INLINE_KEYS = (
-    "aeskey",
-    "datakey",
-    "encryption.key",
-    "encryption_key",
-    "encryptionkey",
-    "encryptionkeys",
-    "encryptionpassword",
-    "key",
-    "keys",
-    "kmskey",
-    "masterkey",
-    "password",
-    "passphrase",
-    "secret",
-    "secretkey",
-    "parquet.encryption.key.list",
-    "parquet.encryption.footer.key",
-    "parquet.encryption.column.keys",
-    "parquet.encryption.uniform.key",
+    *("aeskey", "datakey", "encryption.key", "encryption_key", "encryptionkey", "encryptionkeys"),
+    *("encryptionpassword", "key", "keys", "kmskey", "masterkey", "password", "passphrase", "secret", "secretkey"),
+    *("parquet.encryption.key.list", "parquet.encryption.footer.key"),
+    *("parquet.encryption.column.keys", "parquet.encryption.uniform.key"),
 )

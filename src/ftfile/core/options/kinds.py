@@ -1,66 +1,78 @@
-"""Kinds of option values: text in, value out, and the sentence that describes them."""
+"""A row of the option table, and the kinds of values: text in, value out, and the sentence that describes them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = (
-    "BOOLEAN",
-    "BYTES",
-    "CHARACTER",
-    "CLOCK",
-    "COLUMNS",
-    "COLUMN_AND_DURATION",
-    "COUNT",
-    "DURATION",
-    "FORMAT",
-    "FORMATS",
-    "INTEGER",
-    "NAMES",
-    "PERMISSION",
-    "SIZE",
-    "TEXT",
-    "TIME",
-    "VERSION",
-    "Kind",
-    "one_of",
-)
+__all__ = ("FORMATS", "Kind", "Option", "one_of")
 
 # The formats that ftfile brings.
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 
+WRITE = frozenset({"write"})
+READ = frozenset({"read"})
+BOTH = WRITE | READ
+
+_Value = TypeVar("_Value")
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one sort of value is written.
+    """How one sort of value is written."""
 
-    Attributes:
-        accepts: completes the sentence "it takes …".
-        parse: returns the value or raises ValueError.
-    """
+    accepts: str  # completes the sentence "it takes …"
+    parse: Callable[[str], Any]  # raises ValueError
 
-    accepts: str
-    parse: Callable[[str], Any]
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table."""
+
+    name: str  # as docs and messages spell it; users may write it in any case
+    kind: Kind
+    doc: str
+    default: Any = None  # the parsed value
+    formats: tuple[str, ...] = ()  # to which it belongs, `FORMATS` for all; empty where the format does not matter
+    used_by: frozenset[str] = WRITE
+    default_text: str = ""  # for the docs, where the default is not one value
+
+
+def _named(values: dict[str, _Value]) -> Callable[[str], _Value]:
+    def parse(text: str) -> _Value:
+        try:
+            return values[text.strip().lower()]
+        except KeyError:
+            raise ValueError(text) from None
+
+    return parse
+
+
+def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool]) -> Callable[[str], _Value]:
+    def checked(text: str) -> _Value:
+        value = parse(text)
+        if not is_right(value):
+            raise ValueError(text)
+        return value
+
+    return checked
 
 
 def one_of(*names: str) -> Kind:
     """Return the kind of an option with a few named values; upper and lower case are the same."""
-    known = {name.lower(): name for name in names}
+    return Kind("one of " + ", ".join(f"`{name}`" for name in names), _named({name.lower(): name for name in names}))
 
-    def parse(text: str) -> str:
-        try:
-            return known[text.strip().lower()]
-        except KeyError:
-            raise ValueError(text) from None
 
-    return Kind("one of " + ", ".join(f"`{name}`" for name in names), parse)
+_NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+_PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
+_ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 def _format(text: str) -> str:
@@ -70,46 +82,11 @@ def _format(text: str) -> str:
     return name.lower() if name.lower() in FORMATS else name
 
 
-def _boolean(text: str) -> bool:
-    try:
-        return {"true": True, "false": False}[text.strip().lower()]
-    except KeyError:
-        raise ValueError(text) from None
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        number = int(text.strip())
-        if number < least:
-            raise ValueError(text)
-        return number
-
-    return parse
-
-
-def _size(text: str) -> int:
-    size = parse_size_bytes(text)
-    if size < 1:
-        raise ValueError(text)
-    return size
-
-
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len({name.lower() for name in names}) != len(names):
         raise ValueError(text)
     return names
-
-
-def _character(text: str) -> str:
-    if len(text) != 1:
-        raise ValueError(text)
-    return text
-
-
-_NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
-_ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
-_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 def _bytes(text: str) -> bytes:
@@ -126,13 +103,6 @@ def _bytes(text: str) -> bytes:
     return b"".join(map(meant, _ESCAPED.finditer(text)))
 
 
-def _part_of_a_day(text: str) -> float:
-    seconds = parse_duration_s(text)
-    if seconds < 1 or 86_400 % seconds:
-        raise ValueError(text)
-    return seconds
-
-
 def _column_and_duration(text: str) -> tuple[str, float]:
     column, _, duration = text.rpartition(":")
     seconds = parse_duration_s(duration)
@@ -142,21 +112,26 @@ def _column_and_duration(text: str) -> tuple[str, float]:
 
 
 def _permission(text: str) -> int:
-    digits = text.strip()
-    if not digits.isdecimal() or len(digits) not in {3, 4} or (len(digits) == 4 and digits[0] != "0"):  # noqa: PLR2004
+    if not _PERMISSION.fullmatch(text.strip()):
         raise ValueError(text)
-    return int(digits, 8)
+    return int(text, 8)
 
 
 FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
-TEXT = Kind("text", lambda text: text)
-BOOLEAN = Kind("`true` or `false`", _boolean)
-COUNT = Kind("a whole number of 1 or more", _at_least(1))
-VERSION = Kind("a whole number of 0 or more", _at_least(0))
-INTEGER = Kind("a whole number", lambda text: int(text.strip()))
-SIZE = Kind("a size of at least one byte, such as `128MiB`, `64m` or `1000000`", _size)
+TEXT = Kind("text", str)
+BOOLEAN = Kind("`true` or `false`", _named({"true": True, "false": False}))
+COUNT = Kind("a whole number of 1 or more", _checked(int, lambda number: number >= 1))
+VERSION = Kind("a whole number of 0 or more", _checked(int, lambda number: number >= 0))
+INTEGER = Kind("a whole number", int)
+SIZE = Kind(
+    "a size of at least one byte, such as `128MiB`, `64m` or `1000000`",
+    _checked(parse_size_bytes, lambda size: size > 0),
+)
 DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s)
-CLOCK = Kind("a duration that divides a day, such as `15min`, `1h` or `1d`", _part_of_a_day)
+CLOCK = Kind(
+    "a duration that divides a day, such as `15min`, `1h` or `1d`",
+    _checked(parse_duration_s, lambda seconds: seconds >= 1 and 86_400 % seconds == 0),
+)
 COLUMN_AND_DURATION = Kind("a timestamp column and a duration, such as `ts:1h`", _column_and_duration)
 TIME = Kind(
     "a point in time as in ISO 8601, such as `2024-07-01T12:00:00Z` or `2024-07-01`; without a zone it is UTC",
@@ -165,5 +140,5 @@ TIME = Kind(
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, none twice", _names)
 NAMES = Kind("names separated by commas, none twice", _names)
-CHARACTER = Kind("a single character", _character)
+CHARACTER = Kind("a single character", _checked(str, lambda text: len(text) == 1))
 BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)

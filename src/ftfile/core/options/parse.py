@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options.kinds import FORMATS
-from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX, Option
+from ftfile.core.options.encryption import ENCRYPTION
+from ftfile.core.options.kinds import FORMATS, Option
+from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,33 +22,21 @@ _BY_KEY = {option.name.lower(): option for option in OPTIONS}
 
 @dataclass(frozen=True, slots=True)
 class ParsedOptions:
-    """Checked values: what was given, over the defaults.
+    """Checked values: what was given, over the defaults."""
 
-    Attributes:
-        given: by the table's spelling, only what the user wrote.
-        spark: Spark's own keys among the options, in lower case.
-        own: options `prefix.<name>` of the user's own code, and of the file system, in lower case.
-    """
-
-    given: dict[str, Any]
-    spark: dict[str, str]
-    own: dict[str, str]
+    given: dict[str, Any]  # by the table's spelling, only what the user wrote
+    spark: dict[str, str]  # Spark's own keys, in lower case
+    own: dict[str, str]  # `prefix.<name>`, in lower case: for the user's own code, and for the file system
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
-        if name in self.given:
-            return self.given[name]
-        return _BY_KEY[name.lower()].default
+        return self.given[name] if name in self.given else _BY_KEY[name.lower()].default
 
     def prefixed(self, prefix: str) -> dict[str, str]:
         """Return the options `prefix.<name>` by that name."""
         return {key[len(prefix) + 1 :]: text for key, text in self.own.items() if key.startswith(f"{prefix}.")}
 
     def for_format(self, format_name: str) -> dict[str, Any]:
-        """Return the given options that belong to a format, built in or not.
-
-        Raises:
-            ConfigError: one belongs to other formats only.
-        """
+        """Return the given options that belong to a format; a ConfigError for one that belongs to others only."""
         found = {}
         for name, value in self.given.items():
             formats = _BY_KEY[name.lower()].formats
@@ -67,24 +56,22 @@ def parse_options(raw: Mapping[str, str], use: Literal["write", "read"]) -> Pars
     Raises:
         ConfigError: names the option, the value, what is accepted, and the nearest known name.
     """
-    given: dict[str, Any] = {}
-    spark: dict[str, str] = {}
-    own: dict[str, str] = {}
+    parsed = ParsedOptions({}, {}, {})
     for key, text in raw.items():
         lower = key.lower()
         if lower in SPARK_KEYS or lower.startswith("option."):
-            spark[lower] = text
+            parsed.spark[lower] = text
             continue
         if (lower.startswith(OWN_PREFIXES) and use == "write") or lower.startswith(STORAGE_PREFIX):
-            own[lower] = text
+            parsed.own[lower] = text
             continue
         option = _BY_KEY.get(lower)
         if option is None:
             raise ConfigError(_unknown(key, use))
         if use not in option.used_by:
             raise ConfigError(f"option {option.name!r} is for {_USES[use == 'write']}, not for {_USES[use == 'read']}")
-        given[option.name] = _parse(option, text)
-    return ParsedOptions(given, spark, own)
+        parsed.given[option.name] = _parse(option, text)
+    return parsed
 
 
 def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as options
@@ -92,7 +79,7 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
         return option.kind.parse(text)
     except ValueError:
         # What stands where encryption is asked for may be a key.
-        shown = option.name if option.group == "encryption" else f"{option.name}={text!r}"
+        shown = option.name if option in ENCRYPTION else f"{option.name}={text!r}"
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.core.extensions import installed
-from ftfile.core.user_code import is_name_of_code, load
+from ftfile.core.extensions import installed, is_name_of_code, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.message import Assembled, StagedPart
-from ftfile.attempt.stage import StagedFile
+from ftfile.attempt.stage import Stage, StagedFile
 from ftfile.commit.format.layout import storage_identity
-from ftfile.commit.format.model import SourceRange
+from ftfile.commit.format.model import Add, AssemblyJob, SourceRange
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, Unsupported
 from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
+from ftfile.filters.chain import Chain
 from ftfile.parts.filtered_file import FilteredFile, chain_of
-from ftfile.sink.assembly.joiners import SAMPLE_BYTES, Target, make_joiner, merging_saves
-from ftfile.sink.assembly.segment_reader import SegmentReaders
+from ftfile.sink.assembly.joiners import PartJoiner, SegmentReader, Target, make_joiner, merging_saves, sample_of
 from ftfile.sink.rolling.groups import live_bytes
 from ftfile.sink.rolling.jobs import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import pyarrow as pa
-
-    from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import Add, AssemblyJob
-    from ftfile.encoding.api import Format, Limits
-    from ftfile.filters.chain import Chain
+    from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.sink.assembly.joiners import PartJoiner
-    from ftfile.sink.assembly.segment_reader import SegmentReader
+    from ftfile.keys.keys import Keys
 
     GoesOn = Callable[[int], bool]
 
-__all__ = ("Assembler", "file_schema_of")
+__all__ = ("Assembler",)
 
 _log = get_logger(__name__)
 
 
 def _always(_parts: int) -> bool:
     return True
-
-
-def file_schema_of(encoding: Mapping[str, Any]) -> pa.Schema:
-    """Return the schema of the rows in the files and segments of an encoding."""
-    return arrow_schema(encoding["schema"])
 
 
 class _Nowhere:
@@ -66,30 +56,16 @@ class _Nowhere:
         return len(data)
 
     def end(self, file: StagedFile) -> None:
-        """See `Stage.end`."""
+        pass
 
     def drop(self, file: StagedFile) -> None:
-        """See `Stage.drop`."""
-
-
-@dataclass(slots=True)
-class _OpenPart:
-    """One part being made, and where its rows come from."""
-
-    file: StagedFile
-    target: FilteredFile
-    joiner: PartJoiner
-    ranges: list[SourceRange]
+        pass
 
 
 class Assembler:
     """Does due jobs, one after the other.
 
-    Args:
-        fs: rooted at the directory.
-        stage: where parts are staged.
-        definitions: of the encodings, by key.
-        read_version: the version at which the jobs were due.
+    The definitions are those of the encodings, by key; the jobs were due at the version `read_version`.
     """
 
     def __init__(self, fs: FileSystem, stage: Stage, definitions: Mapping[str, Any], read_version: int) -> None:
@@ -99,16 +75,11 @@ class Assembler:
         self._read_version = read_version
         self._copies = True
 
-    def can_do(self, job: AssemblyJob) -> bool:
-        """Return True if the encoding of the job's segments is known here."""
-        return job.inputs[0].encoding in self._definitions
-
     def assemble(self, job: AssemblyJob, goes_on: GoesOn = _always) -> Assembled:
         """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
 
-        Args:
-            job: what is due.
-            goes_on: asked with the number of parts made before each further one; where it says no, the rest stays open.
+        Before each further part, `goes_on` is asked with the number of those made; if it returns False, the other rows
+        stay open.
 
         Raises:
             FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
@@ -126,9 +97,7 @@ class Assembler:
     def assemble_readable(
         self, job: AssemblyJob, goes_on: GoesOn = _always
     ) -> tuple[Assembled | None, dict[str, Exception]]:
-        """Make parts of those segments of the job that can be read; return them, and what is wrong with the others.
-
-        None where no segment can be read.
+        """Make parts of the segments that can be read, None without any; return them and the errors of the others.
 
         Raises:
             Exception: each can, and something else failed; what was staged is dropped.
@@ -153,50 +122,58 @@ class Assembler:
         return damaged
 
     def _assembled(self, stage: Stage | _Nowhere, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
-        encoding = self._definitions[job.inputs[0].encoding]
-        keys = keys_of(self._fs)
+        encoding, keys = self._definitions[job.inputs[0].encoding], keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
-        readers = SegmentReaders(self._fs, job.inputs, file_format, keys, copies=copies)
-        merge = bool(chain.framing) and merging_saves(chain, readers.sample(SAMPLE_BYTES))
-        work = _Job(stage, job, _Kind(file_format, file_schema_of(encoding), chain, merge), goes_on)
-        rest = iter(readers)
+        readers = self._readers(job, file_format, keys, copies=copies)
+        merge = bool(chain.framing) and merging_saves(chain, sample_of(readers))
+        schema, limits = arrow_schema(encoding["schema"]), limits_of(job)
+
+        def start_part(file: StagedFile) -> PartJoiner:
+            identity = storage_identity("part", file.path)
+            target = Target(file, FilteredFile(file, chain, identity))
+            return make_joiner(file_format.for_file(identity), schema, chain, target, limits, merge=merge)
+
+        work = _Job(stage, job, start_part, chain.names, goes_on)
         try:
-            while work.wants_more() and (reader := next(rest, None)) is not None:
-                work.take(reader)
+            while readers and work.wants_more():
+                work.take(readers.popleft())  # its bytes are kept no longer
             return work.end(self._read_version)
         except BaseException:
             work.drop()
             raise
 
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """The kind of parts to make."""
-
-    format: Format
-    schema: pa.Schema
-    chain: Chain
-    merge: bool
-
-    def open(self, file: StagedFile, limits: Limits) -> _OpenPart:
-        """Start a part."""
-        identity = storage_identity("part", file.path)
-        target, file_format = FilteredFile(file, self.chain, identity), self.format.for_file(identity)
-        joiner = make_joiner(file_format, self.schema, self.chain, Target(file, target), limits, merge=self.merge)
-        return _OpenPart(file, target, joiner, [])
+    def _readers(
+        self, job: AssemblyJob, file_format: Format, keys: Keys | None, *, copies: bool
+    ) -> deque[SegmentReader]:
+        store = self._fs.capabilities
+        copied_from = store.copy_bytes_min if copies and "copy" in store.stream_capabilities else None
+        chains = {names: Chain.for_reading(names, keys) for names in {segment.filters for segment in job.inputs}}
+        return deque(
+            SegmentReader(self._fs, segment, file_format, chains[segment.filters], copied_from)
+            for segment in job.inputs
+        )
 
 
 class _Job:
     """One job under way."""
 
-    def __init__(self, stage: Stage | _Nowhere, job: AssemblyJob, kind: _Kind, goes_on: GoesOn) -> None:
+    def __init__(
+        self,
+        stage: Stage | _Nowhere,
+        job: AssemblyJob,
+        start_part: Callable[[StagedFile], PartJoiner],
+        filters: tuple[str, ...],
+        goes_on: GoesOn,
+    ) -> None:
         self._stage = stage
         self._job = job
-        self._kind = kind
+        self._start_part = start_part
+        self._filters = filters
         self._goes_on = goes_on
         self._limits = limits_of(job)
         self._files: list[StagedFile] = []
-        self._open: _OpenPart | None = None
+        self._open: PartJoiner | None = None
+        self._ranges: list[SourceRange] = []  # of the open part
         self._left_bytes = float(sum(map(live_bytes, job.inputs)))
         self._left_rows = sum(segment.rows for segment in job.inputs)
         self._parts: list[tuple[StagedPart, tuple[SourceRange, ...]]] = []
@@ -222,28 +199,27 @@ class _Job:
         rows, start, skipped = segment.rows, 0, segment.skip_rows
         while rows and self.wants_more():
             if self._open is None:
-                file = self._stage.create("staged")
-                self._files.append(file)
-                self._open = self._kind.open(file, self._limits)
+                self._files.append(self._stage.create("staged"))
+                self._open, self._ranges = self._start_part(self._files[-1]), []
             part = self._open
-            taken = part.joiner.take(reader, start, rows, skipped)
+            taken = part.take(reader, start, rows, skipped)
             if taken.data_start:
-                part.ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
+                self._ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
                 start += taken.data_start
             elif taken.rows:
-                part.ranges.append(SourceRange(segment.id, "rows", skipped, skipped + taken.rows))
+                self._ranges.append(SourceRange(segment.id, "rows", skipped, skipped + taken.rows))
                 skipped += taken.rows
             self._left_bytes -= live_bytes(segment) * taken.rows / segment.rows
             self._left_rows -= taken.rows
             rows -= taken.rows
-            if part.joiner.is_full():
+            if part.is_full():
                 self._finish(part)
             elif rows:
                 raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
         if rows == segment.rows:
             self._used.pop()
         elif rows:
-            # Where it begins tells what is left of a segment from what was left of it before.
+            # Its id tells where it begins, so that rests of rests have other ids.
             rest_id = f"{segment.id.partition('.')[0]}.{segment.offset + start}.{skipped}"
             rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
             if start:
@@ -260,34 +236,17 @@ class _Job:
         found = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
         if found != expected:
             raise CorruptData(self._used[0].path, f"{expected} rows", f"{found} rows")
-        return Assembled(
-            self._job.id,
-            self._job.reason,
-            tuple(self._used),
-            tuple(self._parts),
-            tuple(self._rests),
-            read_version,
-        )
+        used, parts, rests = tuple(self._used), tuple(self._parts), tuple(self._rests)
+        return Assembled(self._job.id, self._job.reason, used, parts, rests, read_version)
 
     def drop(self) -> None:
         """Remove the parts, as far as that can be done: no record will name them."""
         for file in self._files:
             self._stage.drop(file)
 
-    def _finish(self, part: _OpenPart) -> None:
-        part.joiner.finish()
-        file = part.file
+    def _finish(self, part: PartJoiner) -> None:
+        part.finish()
+        file, plain_bytes, bucket = part.target.file, part.target.filtered.position, self._job.inputs[0].bucket
         self._stage.end(file)
         self._open = None
-        bucket = self._job.inputs[0].bucket
-        staged = StagedPart(
-            file.id,
-            file.path,
-            file.position,
-            part.target.position,
-            file.checksum,
-            part.joiner.rows,
-            bucket,
-            self._kind.chain.names,
-        )
-        self._parts.append((staged, tuple(part.ranges)))
+        self._parts.append((file.part(plain_bytes, part.rows, bucket, self._filters), tuple(self._ranges)))

@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ftfile.encoding.api import LineFormat, Taken
+from ftfile.encoding.api import Format, Joiner, Limits, LineFormat, Taken
 from ftfile.filters.api import BadStream
 from ftfile.filters.decoded import stream_errors
+from ftfile.parts.reader import plain_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from ftfile.attempt.stage import StagedFile
-    from ftfile.encoding.api import Format, Joiner, Limits
+    from ftfile.commit.format.model import Add
     from ftfile.filters.chain import Chain
+    from ftfile.fs.api import FileSystem
     from ftfile.parts.filtered_file import FilteredFile
-    from ftfile.sink.assembly.segment_reader import SegmentReader
 
-__all__ = ("SAMPLE_BYTES", "PartJoiner", "Target", "make_joiner", "merging_saves")
+__all__ = ("SAMPLE_BYTES", "PartJoiner", "SegmentReader", "Target", "make_joiner", "merging_saves", "sample_of")
 
-# What is looked at to decide whether frames are small.
+# Read to decide whether frames are small.
 SAMPLE_BYTES = 256 << 10
 # Merging costs decompressing and compressing everything.
 MERGED_SHARE_MAX = 0.9
@@ -34,37 +35,69 @@ MERGED_SHARE_MAX = 0.9
 _STRICT_ROUNDS = 4
 
 
+class SegmentReader:
+    """One segment on its way into parts: read where somebody must see the bytes, else copied by the store.
+
+    The store copies ranges of `copied_from` bytes and more; None where it copies nothing.
+    """
+
+    def __init__(
+        self, fs: FileSystem, segment: Add, file_format: Format, chain: Chain, copied_from: int | None
+    ) -> None:
+        self.segment = segment
+        self._fs = fs
+        self._format = file_format
+        self._chain = chain
+        self._data: bytes | None = None
+        # An envelope binds bytes to their place.
+        self.may_be_copied = (
+            copied_from is not None and segment.length >= copied_from and chain.framing == chain.filters
+        )
+
+    @property
+    def data(self) -> bytes:
+        """Return the verified segment as joiners take it: frames of lines, or the plain bytes of other formats."""
+        if self._data is None:
+            framed = isinstance(self._format, LineFormat)
+            with self._fs.open(self.segment.path) as file:
+                self._data = plain_segment(file, self.segment, self._chain, framed=framed)
+        return self._data
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a part goes: the file, and what filters the bytes on their way there."""
+    """The file of a part, and the filters on the way to it."""
 
     file: StagedFile
     filtered: FilteredFile
 
-    def copy(self, reader: SegmentReader) -> None:
-        """Append a segment that may be copied."""
-        self.filtered.write_beside(lambda: reader.copy_to(self.file), reader.segment.logical_length)
+    def copy(self, segment: Add) -> None:
+        """Append a segment without reading it; the file's checksum counts on the log's."""
+        source = (segment.path, segment.offset, segment.length, segment.checksum)
+        self.filtered.write_beside(lambda: self.file.copy_from(*source), segment.logical_length)
 
 
 def make_joiner(
     file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
 ) -> PartJoiner:
-    """Return a joiner that takes in the segments of a new part.
+    """Return a joiner that takes in the segments of a new part, and merges small frames if asked to.
 
     `take(reader, start, rows, skip_rows)` takes rows until the part is full, and returns what it took: `start` is where
     the data of the `rows` that are in no part begins, `skip_rows` of them are in another part.
-
-    Args:
-        file_format: of its rows.
-        schema: of its rows.
-        chain: its filters.
-        target: where it goes.
-        limits: when it is full.
-        merge: make large frames of small ones.
     """
     if chain.filters and isinstance(file_format, LineFormat):
         return _FrameJoiner(file_format, schema, chain, target, limits, merge=merge)
     return _PlainJoiner(file_format.joiner(schema, target.filtered, limits), target)
+
+
+def sample_of(readers: Iterable[SegmentReader]) -> list[bytes]:
+    """Return the data of the first segments that must be read, until it has `SAMPLE_BYTES`."""
+    sample: list[bytes] = []
+    for reader in readers:
+        if reader.may_be_copied or sum(map(len, sample)) >= SAMPLE_BYTES:
+            break
+        sample.append(reader.data)
+    return sample
 
 
 def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
@@ -83,7 +116,7 @@ class _PlainJoiner:
 
     def __init__(self, joiner: Joiner, target: Target) -> None:
         self._joiner = joiner
-        self._target = target
+        self.target = target
 
     @property
     def rows(self) -> int:
@@ -92,7 +125,7 @@ class _PlainJoiner:
     def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
         length, is_whole = reader.segment.length, not start and not skip_rows
         if reader.may_be_copied and is_whole:
-            copied = self._joiner.try_copy_segment(length, rows, lambda: self._target.copy(reader))
+            copied = self._joiner.try_copy_segment(length, rows, lambda: self.target.copy(reader.segment))
             if copied:
                 return Taken(rows, length)
         data = reader.data
@@ -103,27 +136,20 @@ class _PlainJoiner:
 
     def finish(self) -> None:
         self._joiner.finish()
-        self._target.filtered.finish()
+        self.target.filtered.finish()
 
 
 class _FrameJoiner:
     """Makes a part of frames as they are, but where it must end within one, or where small ones are merged."""
 
     def __init__(
-        self,
-        file_format: LineFormat,
-        schema: pa.Schema,
-        chain: Chain,
-        target: Target,
-        limits: Limits,
-        *,
-        merge: bool,
+        self, file_format: LineFormat, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
     ) -> None:
         self.rows = 0
         self._format = file_format
         self._chain = chain
-        self._file = target
-        self._target = target.filtered
+        self.target = target
+        self._filtered = target.filtered
         self._limits = limits
         self._merge = merge
         self._is_full = False
@@ -133,11 +159,11 @@ class _FrameJoiner:
         assert not start, "the rest of a filtered segment is told by its rows"
         segment = reader.segment
         if reader.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
-            self._file.copy(reader)
+            self.target.copy(segment)
             self.rows += rows
             taken = rows
         elif not self._merge and not skip_rows and self._has_room(rows, len(reader.data)):
-            self._target.write_frames(reader.data, segment.logical_length)
+            self._filtered.write_frames(reader.data, segment.logical_length)
             self.rows += rows
             taken = rows
         else:
@@ -146,7 +172,7 @@ class _FrameJoiner:
             taken = self._take_rows(plain, rows, skip_rows)
         limits = self._limits
         if (limits.max_rows is not None and self.rows >= limits.max_rows) or (
-            limits.max_bytes is not None and not limits.strict and self._target.reaches(limits.max_bytes)
+            limits.max_bytes is not None and not limits.strict and self._filtered.reaches(limits.max_bytes)
         ):
             self._is_full = True
         return Taken(taken, 0)
@@ -155,14 +181,14 @@ class _FrameJoiner:
         return self._is_full
 
     def finish(self) -> None:
-        self._target.finish()
+        self._filtered.finish()
 
     def _has_room(self, rows: int, data_bytes: int) -> bool:
         max_rows, max_bytes = self._limits.max_rows, self._limits.max_bytes
         if self._limits.strict:
-            self._target.flush()  # an estimate may be too small
+            self._filtered.flush()  # an estimate may be too small
         return (max_rows is None or self.rows + rows <= max_rows) and (
-            max_bytes is None or self._target.size_bytes_with(data_bytes) <= max_bytes
+            max_bytes is None or self._filtered.size_bytes_with(data_bytes) <= max_bytes
         )
 
     def _take_rows(self, plain: bytes, rows: int, skip_rows: int) -> int:
@@ -182,15 +208,15 @@ class _FrameJoiner:
         """Write rows until the part is as long as that."""
         taken = 0
         while taken < len(ends) - 1:
-            fitting = int(np.searchsorted(ends, ends[taken] + self._target.room(max_bytes)))
+            fitting = int(np.searchsorted(ends, ends[taken] + self._filtered.room(max_bytes)))
             taken = self._write(plain, ends, taken, min(max(fitting, taken + 1), len(ends) - 1))
-            if self._target.reaches(max_bytes):
+            if self._filtered.reaches(max_bytes):
                 break
         return taken
 
     def _take_within(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
         """Write as many rows as a part takes that must not become longer than that; at least one to an empty part."""
-        target, count, taken = self._target, len(ends) - 1, 0
+        target, count, taken = self._filtered, len(ends) - 1, 0
         if target.size_bytes_max(int(ends[-1] - ends[0])) <= max_bytes:
             return self._write(plain, ends, 0, count)
         target.flush()
@@ -213,7 +239,7 @@ class _FrameJoiner:
         return taken
 
     def _write(self, plain: memoryview, ends: NDArray[np.integer], start: int, end: int) -> int:
-        self._target.write(plain[ends[start] : ends[end]])
+        self._filtered.write(plain[ends[start] : ends[end]])
         self.rows += end - start
         return end
 

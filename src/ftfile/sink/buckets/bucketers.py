@@ -1,9 +1,11 @@
-"""The bucketers: columns as directories, paths of files in a column, and a class of the user's."""
+"""Bucketers: columns as directories, paths of files in a column, and a class of the user's."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,90 +13,191 @@ import pyarrow as pa
 from ftfile.arrays.buffers import values_of
 from ftfile.arrays.words import plain
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.core.user_code import load
+from ftfile.core.extensions import load
 from ftfile.encoding.partitions.paths import bucket_names
-from ftfile.sink.buckets.api import Assignment, Bucket, Bucketer, Fault, assign_by_value
-from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, path_fault
+from ftfile.fs.paths import NAME_BYTES_MAX
+from ftfile.sink.naming.path_rules import path_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from numpy.typing import NDArray
 
-__all__ = ("FileNames", "PartitionColumn", "UserBucketer", "UserClass", "file_name_column")
+__all__ = (
+    "Assignment",
+    "Bucket",
+    "Bucketer",
+    "FileNames",
+    "PartitionColumn",
+    "Refuse",
+    "UserBucketer",
+    "assign_by_value",
+    "column_named",
+)
 
 _FILE_NAME, _BUCKETER = "fileNameColumn", "bucketer"
 
 
-def _by_value(array: pa.Array, outcomes_of: Callable[[pa.Array], Sequence[Bucket | Fault]]) -> Assignment:
+class Bucket(NamedTuple):
+    """The directory and the files that rows go to."""
+
+    directory: str  # relative, empty for the directory itself
+    stem: str = ""  # the beginning of the names of the files; empty where rows do not say it
+
+
+# A bucket, or why a value has none: a sentence that names the column, and the value if there is one.
+Outcome: TypeAlias = Bucket | str
+
+# Takes rows that cannot be written, with the fault of each; may raise.
+Refuse: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The bucket of each row."""
+
+    buckets: list[Bucket]  # each once, in the order of their first rows; every one has rows
+    codes: NDArray[np.int64]  # of each row, the index of its bucket; of a row that has none, -1 - n for the fault n
+    faults: list[str] = field(default_factory=list)
+
+
+class Bucketer(ABC):
+    """Assigns a bucket to every row; used by one thread of one task."""
+
+    leaving: tuple[str, ...] = ()  # the columns that are not in the files, since the bucket says them
+    only: Bucket | None = None  # of all rows, where it does not depend on them
+
+    @abstractmethod
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        """Return the buckets of the rows of a batch that has some."""
+
+
+def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> Assignment:
+    """Return the assignment of rows by the outcome of each distinct value, and the index of each row's value.
+
+    Several values may share a bucket, such as null and the empty string.
+    """
+    places: dict[Bucket, int] = {}
+    faults: list[str] = []
+    merged = []
+    for outcome in outcomes:
+        if isinstance(outcome, str):
+            faults.append(outcome)
+            merged.append(-len(faults))
+        else:
+            merged.append(places.setdefault(outcome, len(places)))
+    if len(places) < len(outcomes):
+        codes = np.array(merged)[codes]
+    return Assignment(list(places), codes, faults)
+
+
+def column_named(
+    option: str, name: str, schema: pa.Schema, is_right: Callable[[pa.DataType], bool], needed: str, advice: str = ""
+) -> str:
+    """Return a column in its schema's spelling; a ConfigError if there is none, or it is of another type."""
+    spelling: dict[str, str] = {known.lower(): known for known in schema.names}
+    if name.lower() not in spelling:
+        raise ConfigError(f"{option} names no column: {name!r}; the columns are {', '.join(schema.names)}{advice}")
+    column = spelling[name.lower()]
+    kind = schema.field(column).type
+    if not is_right(kind):
+        raise ConfigError(f"{option}: column {column!r} is {kind}, and {needed} is needed")
+    return column
+
+
+class PartitionColumn(Bucketer):
+    """One column, which was checked; its values are directories `column=value`."""
+
+    def __init__(self, column: str, time_zone: str) -> None:
+        self.leaving = (column,)
+        self._column = column
+        self._time_zone = time_zone
+
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        """See `Bucketer.assign`."""
+        return _by_value(batch.column(self._column), self._outcomes)
+
+    def _outcomes(self, values: pa.Array) -> list[Outcome]:
+        try:
+            return [Bucket(name) for name in bucket_names(self._column, values, self._time_zone)]
+        except EncodingError as error:
+            if len(values) == 1:
+                return [str(error)]
+            half = len(values) // 2
+            return self._outcomes(values[:half]) + self._outcomes(values[half:])
+
+
+class FileNames(Bucketer):
+    """A column of paths: all but the last part are directories, with the last one the names of the files begin."""
+
+    def __init__(self, column: str, stem_bytes_max: int) -> None:
+        self.leaving = (column,)
+        self._column = column
+        self._stem_bytes_max = stem_bytes_max
+
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        """See `Bucketer.assign`; null, the empty string and paths that leave the directory are faults."""
+        return _by_value(batch.column(self._column), lambda values: list(map(self._outcome, _texts_of(values))))
+
+    def _outcome(self, text: str | bytes | None) -> Outcome:
+        subject = f"{_FILE_NAME}: column {self._column!r}"
+        if not text:
+            return f"{subject} is {'null' if text is None else 'empty'}: no file is named"
+        return _path_outcome(f"{subject} holds", text, self._stem_bytes_max, names_file=True)
+
+
+class UserBucketer(Bucketer):
+    """An instance of the user's class, made from its options; a ConfigError where that fails, or it lacks a method."""
+
+    def __init__(self, name: str, options: Mapping[str, str], stem_bytes_max: int = NAME_BYTES_MAX) -> None:
+        self._option = f"{_BUCKETER}={name!r}"
+        made = load(_BUCKETER, name)
+        try:
+            self._instance = made(dict(options))
+        except Exception as error:  # anything may happen in it
+            raise ConfigError(f"{self._option} cannot be made from {dict(options)}: {error!r}") from error
+        if not callable(getattr(self._instance, "bucket_keys", None)):
+            raise ConfigError(f"{self._option} has no method bucket_keys(batch): see docs/buckets-and-names.md")
+        self._names_files = bool(getattr(self._instance, "names_files", False))
+        self._last_bytes_max = stem_bytes_max if self._names_files else NAME_BYTES_MAX
+
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        """See `Bucketer.assign`; null, and paths that leave the directory, are faults."""
+        return _by_value(self._keys(batch), lambda values: list(map(self._outcome, _texts_of(values))))
+
+    def _keys(self, batch: pa.RecordBatch) -> pa.Array:
+        try:
+            keys = self._instance.bucket_keys(batch)
+        except Exception as error:
+            raise UserCodeError(f"{self._option} raised {error!r}") from error
+        if isinstance(keys, pa.ChunkedArray):
+            keys = keys.combine_chunks()
+        kind = getattr(keys, "type", None)
+        value_type = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+        if not isinstance(keys, pa.Array) or value_type not in {pa.string(), pa.large_string()}:
+            raise UserCodeError(f"{self._option} returned {kind or type(keys)}, and strings are needed")
+        if len(keys) != batch.num_rows:
+            raise UserCodeError(f"{self._option} returned {len(keys)} keys for {batch.num_rows} rows")
+        return keys
+
+    def _outcome(self, text: str | bytes | None) -> Outcome:
+        if text is None:
+            return f"{self._option} gives null"
+        if text == "" and not self._names_files:
+            return Bucket("")
+        return _path_outcome(f"{self._option} gives", text, self._last_bytes_max, names_file=self._names_files)
+
+
+def _by_value(array: pa.Array, outcomes_of: Callable[[pa.Array], Sequence[Outcome]]) -> Assignment:
     """Return the assignment of rows by the outcomes of their distinct values."""
     encoded = plain(array).dictionary_encode(null_encoding="encode")
     return assign_by_value(outcomes_of(encoded.dictionary), values_of(encoded.indices, np.int32).astype(np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionColumn(Bucketer):
-    """One column, which was checked; its values are directories `column=value`.
-
-    Attributes:
-        time_zone: whose clocks show timestamps that are instants.
-    """
-
-    column: str
-    time_zone: str
-
-    @property
-    def leaving(self) -> tuple[str, ...]:
-        """See `Bucketer.leaving`."""
-        return (self.column,)
-
-    def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`."""
-        return _by_value(batch.column(self.column), self._outcomes)
-
-    def _outcomes(self, values: pa.Array) -> list[Bucket | Fault]:
-        try:
-            return [Bucket(name) for name in bucket_names(self.column, values, self.time_zone)]
-        except EncodingError as error:
-            if len(values) == 1:
-                return [Fault(str(error))]
-            half = len(values) // 2
-            return self._outcomes(values[:half]) + self._outcomes(values[half:])
-
-
-@dataclass(frozen=True, slots=True)
-class FileNames(Bucketer):
-    """A column of paths: all but the last part are directories, with the last one the names of the files begin.
-
-    Attributes:
-        stem_bytes_max: what batch, number and ending leave of the length of a name.
-    """
-
-    column: str
-    stem_bytes_max: int
-
-    @property
-    def leaving(self) -> tuple[str, ...]:
-        """See `Bucketer.leaving`."""
-        return (self.column,)
-
-    def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`; null, the empty string and what is no path below the directory are faults."""
-        return _by_value(batch.column(self.column), lambda values: list(map(self._outcome, _texts_of(values))))
-
-    def _outcome(self, text: str | bytes | None) -> Bucket | Fault:
-        if not text:
-            return Fault(
-                f"{_FILE_NAME}: column {self.column!r} is {'null' if text is None else 'empty'}: no file is named"
-            )
-        fault = "is not UTF-8" if isinstance(text, bytes) else path_fault(text, self.stem_bytes_max)
-        if fault is not None or isinstance(text, bytes):
-            return Fault(f"{_FILE_NAME}: column {self.column!r} holds {text!r}, which {fault}")
-        return _split_stem(text)
-
-
-def _split_stem(path: str) -> Bucket:
-    """Return the bucket whose last part is the beginning of its files' names."""
+def _path_outcome(giver: str, path: str | bytes, last_bytes_max: int, *, names_file: bool) -> Outcome:
+    fault = "is not UTF-8" if isinstance(path, bytes) else path_fault(path, last_bytes_max)
+    if fault is not None or isinstance(path, bytes):
+        return f"{giver} {path!r}, which {fault}"
     directory, _, stem = path.rpartition("/")
-    return Bucket(directory, stem)
+    return Bucket(directory, stem) if names_file else Bucket(path)
 
 
 def _texts_of(values: pa.Array) -> list[str | bytes | None]:
@@ -112,111 +215,3 @@ def _text(data: bytes | None) -> str | bytes | None:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
         return data
-
-
-def file_name_column(name: str, schema: pa.Schema) -> str:
-    """Return the column in its schema's spelling.
-
-    Raises:
-        ConfigError: there is none, or it is no string.
-    """
-    spelling = {known.lower(): known for known in schema.names}
-    if name.lower() not in spelling:
-        raise ConfigError(f"{_FILE_NAME} names no column: {name!r}; the columns are {', '.join(schema.names)}")
-    column: str = spelling[name.lower()]
-    kind = schema.field(column).type
-    if not pa.types.is_string(kind):
-        raise ConfigError(f"{_FILE_NAME}: column {column!r} is {kind}, and a string is needed")
-    return column
-
-
-@dataclass(frozen=True, slots=True)
-class UserClass:
-    """The class by name, and what its constructor is given.
-
-    Attributes:
-        name: `module:Class`.
-        options: the options `bucketer.<name>`, without that prefix, sorted.
-    """
-
-    name: str
-    options: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def checked(cls, name: str, options: Mapping[str, str], schema: pa.Schema) -> UserClass:
-        """Load the class, make one, and ask it for the buckets of no rows.
-
-        Raises:
-            ConfigError: any of it failed.
-        """
-        found = cls(name, tuple(sorted(options.items())))
-        try:
-            found.made().assign(pa.RecordBatch.from_pylist([], schema=schema))
-        except UserCodeError as error:
-            raise ConfigError(f"asked for the buckets of no rows, {error}") from error
-        return found
-
-    def made(self, stem_bytes_max: int = NAME_BYTES_MAX) -> UserBucketer:
-        """Return a new instance.
-
-        Args:
-            stem_bytes_max: what batch, number and ending leave of the length of a name.
-
-        Raises:
-            ConfigError: it cannot be loaded or made, or lacks a method.
-        """
-        made = load(_BUCKETER, self.name)
-        try:
-            made = made(dict(self.options))
-        except Exception as error:  # anything may happen in it
-            raise ConfigError(
-                f"{_BUCKETER}={self.name!r} cannot be made from {dict(self.options)}: {error!r}"
-            ) from error
-        if not callable(getattr(made, "bucket_keys", None)):
-            raise ConfigError(
-                f"{_BUCKETER}={self.name!r} has no method bucket_keys(batch): see docs/buckets-and-names.md"
-            )
-        return UserBucketer(self.name, made, stem_bytes_max)
-
-
-class UserBucketer(Bucketer):
-    """Asks an instance of the user's class."""
-
-    def __init__(self, name: str, instance: Any, stem_bytes_max: int) -> None:  # noqa: ANN401 - the user's own
-        self._name = name
-        self._instance = instance
-        self._names_files = bool(getattr(instance, "names_files", False))
-        self._last_bytes_max = stem_bytes_max if self._names_files else NAME_BYTES_MAX
-
-    def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`; null, and what is no path below the directory, are faults.
-
-        Raises:
-            UserCodeError: it raised, or did not return a string for each row; names the class.
-        """
-        return _by_value(self._keys(batch), lambda values: list(map(self._outcome, _texts_of(values))))
-
-    def _keys(self, batch: pa.RecordBatch) -> pa.Array:
-        try:
-            keys = self._instance.bucket_keys(batch)
-        except Exception as error:
-            raise UserCodeError(f"{_BUCKETER}={self._name!r} raised {error!r}") from error
-        if isinstance(keys, pa.ChunkedArray):
-            keys = keys.combine_chunks()
-        kind = getattr(keys, "type", None)
-        value_type = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-        if not isinstance(keys, pa.Array) or value_type not in {pa.string(), pa.large_string()}:
-            raise UserCodeError(f"{_BUCKETER}={self._name!r} returned {kind or type(keys)}, and strings are needed")
-        if len(keys) != batch.num_rows:
-            raise UserCodeError(f"{_BUCKETER}={self._name!r} returned {len(keys)} keys for {batch.num_rows} rows")
-        return keys
-
-    def _outcome(self, text: str | bytes | None) -> Bucket | Fault:
-        if text is None:
-            return Fault(f"{_BUCKETER}={self._name!r} gives null")
-        if text == "" and not self._names_files:
-            return Bucket("")
-        fault = "is not UTF-8" if isinstance(text, bytes) else path_fault(text, self._last_bytes_max)
-        if fault is not None or isinstance(text, bytes):
-            return Fault(f"{_BUCKETER}={self._name!r} gives {text!r}, which {fault}")
-        return _split_stem(text) if self._names_files else Bucket(text)

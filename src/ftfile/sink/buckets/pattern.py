@@ -13,15 +13,16 @@ from ftfile.arrays.time_text import DAYS_OF_TEXT, TimePattern
 from ftfile.arrays.time_zones import clocks_of, instants_of
 from ftfile.arrays.words import plain
 from ftfile.core.errors import ConfigError
-from ftfile.sink.buckets.api import Assignment, Bucket, Bucketer, Fault, assign_by_value
+from ftfile.sink.buckets.bucketers import Assignment, Bucket, Bucketer, assign_by_value, column_named
 from ftfile.sink.naming.path_rules import path_fault
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("BatchTime", "BucketPattern", "ColumnTime")
+__all__ = ("BucketPattern",)
 
 _OPTION = "bucketPattern"
+_ADVICE = ". A colon stands between a column and its pattern, and cannot be in the name of a directory"
 _INSTANT, _CLOCK, _DATE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()
 _UNITS = (("S", "us"), ("s", "s"), ("m", "m"), ("H", "h"), ("d", "D"), ("M", "M"), ("y", "Y"))  # finest first
 _DAY_US = 86_400_000_000
@@ -29,27 +30,17 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class BucketPattern:
-    """The option's value, checked.
+    """The option's value, checked."""
 
-    Attributes:
-        column: whose values are shown; None for the time at which the batch was planned.
-        pattern: of the directories, separated by slashes.
-        time_zone: whose clocks show instants.
-    """
-
-    column: str | None
-    pattern: TimePattern
-    time_zone: str
+    column: str | None  # None for the time at which the batch was planned
+    pattern: TimePattern  # of the directories, separated by slashes
+    time_zone: str  # whose clocks show instants
 
     @classmethod
     def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> BucketPattern:
-        """Read `pattern` or `column:pattern`.
-
-        Raises:
-            ConfigError: there is no such column, it has no time, or the pattern makes no directories.
-        """
+        """Read `pattern` or `column:pattern`; a ConfigError where the column has no time, or directories no name."""
         name, colon, pattern_text = text.rpartition(":")
-        column = _column(name, schema) if colon else None
+        column = column_named(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
         kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE
         pattern = TimePattern.parse(_OPTION, pattern_text, kind)
         example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
@@ -64,11 +55,7 @@ class BucketPattern:
         return "".join(piece for piece in self.pattern.pieces if piece[0] == "=").count("/") + 1
 
     def end_ms(self, directories: str) -> int | None:
-        """Return the end of the hour, or whatever the pattern tells apart, that directories stand for.
-
-        Returns:
-            Milliseconds since 1970 UTC; None for directories of another pattern.
-        """
+        """Return the end of the time that directories stand for, in ms since 1970 UTC; None if of another pattern."""
         try:
             clock = self.pattern.read(pa.array([directories]), _CLOCK, "UTC")[0].value
         except ValueError:
@@ -81,48 +68,40 @@ class BucketPattern:
         return int(instants_of(from_numpy(last, _CLOCK), self.time_zone, twice="latest")[0].value + 1) // 1000
 
     def at(self, planned_ms: int) -> Bucketer:
-        """Return the bucketer of a batch.
-
-        Args:
-            planned_ms: the driver's clock when the batch was planned, in milliseconds since 1970 UTC.
-        """
+        """Return the bucketer of a batch that was planned then, in milliseconds since 1970 UTC."""
         if self.column is not None:
-            return ColumnTime(self.column, self.pattern, self.time_zone)
+            return _ColumnTime(self.column, self.pattern, self.time_zone)
         clock = clocks_of(from_numpy(np.array([planned_ms * 1000]), _INSTANT), self.time_zone)
-        return BatchTime(self.pattern.format(clock, "UTC")[0].as_py())
+        return _BatchTime(self.pattern.format(clock, "UTC")[0].as_py())
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTime(Bucketer):
+class _BatchTime(Bucketer):
     """One directory for all rows of a batch."""
 
-    directory: str
+    only: Bucket
 
-    @property
-    def only(self) -> Bucket:
-        """See `Bucketer.only`."""
-        return Bucket(self.directory)
+    def __init__(self, directory: str) -> None:
+        self.only = Bucket(directory)
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`."""
         return Assignment([self.only], np.zeros(batch.num_rows, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnTime(Bucketer):
+class _ColumnTime(Bucketer):
     """Directories by the time in a column of dates or timestamps; rows keep it."""
 
-    column: str
-    pattern: TimePattern
-    time_zone: str
+    def __init__(self, column: str, pattern: TimePattern, time_zone: str) -> None:
+        self._column = column
+        self._pattern = pattern
+        self._time_zone = time_zone
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
         """See `Bucketer.assign`; a row without a time, or with one that needs more digits for its year, has none."""
-        values = plain(batch.column(self.column))
+        values = plain(batch.column(self._column))
         clocks = self._clocks(values)
-        texts = self.pattern.format(clocks, "UTC").dictionary_encode()
+        texts = self._pattern.format(clocks, "UTC").dictionary_encode()
         codes = values_of(texts.indices, np.int32).astype(np.int64)
-        outcomes: list[Bucket | Fault] = [Bucket(text) for text in texts.dictionary.to_pylist()]
+        outcomes: list[Bucket | str] = [Bucket(text) for text in texts.dictionary.to_pylist()]
         bad = np.flatnonzero(~is_valid(clocks))
         if len(bad):
             places: dict[str, int] = {}
@@ -142,7 +121,7 @@ class ColumnTime(Bucketer):
         is_good = is_valid(values) & _is_within(clocks, _DAY_US, more_days=2)
         if zone is not None:
             instants = from_numpy(np.where(is_good, clocks, 0), _INSTANT)
-            clocks = values_of(clocks_of(instants, self.time_zone), np.int64)
+            clocks = values_of(clocks_of(instants, self._time_zone), np.int64)
         return from_numpy(clocks, _CLOCK, is_good & _is_within(clocks, _DAY_US))
 
     def _words(self, values: pa.Array) -> list[str]:
@@ -151,8 +130,8 @@ class ColumnTime(Bucketer):
         found = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
         return ["null" if value is None else f"{value} {unit} since 1970" for value in found]
 
-    def _fault(self, words: str) -> Fault:
-        return Fault(f"{_OPTION}: column {self.column!r} is {words}, and directories are for the years 0001 to 9999")
+    def _fault(self, words: str) -> str:
+        return f"{_OPTION}: column {self._column!r} is {words}, and directories are for the years 0001 to 9999"
 
 
 def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 0) -> NDArray[np.bool_]:
@@ -160,15 +139,5 @@ def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 
     return (values >= (first - more_days) * units_of_day) & (values < (last + 1 + more_days) * units_of_day)
 
 
-def _column(name: str, schema: pa.Schema) -> str:
-    spelling = {known.lower(): known for known in schema.names}
-    if name.lower() not in spelling:
-        raise ConfigError(
-            f"{_OPTION} names no column: {name!r}; the columns are {', '.join(schema.names)}. A colon stands between "
-            "a column and its pattern, and cannot be in the name of a directory"
-        )
-    column: str = spelling[name.lower()]
-    kind = schema.field(column).type
-    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-        raise ConfigError(f"{_OPTION}: column {column!r} is {kind}, and a date or timestamp is needed")
-    return column
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))

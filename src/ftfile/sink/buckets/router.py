@@ -1,4 +1,4 @@
-"""Rows to buckets: what several bucketers say of each row, put together."""
+"""Rows to buckets: the directories of several bucketers, put together."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import from_numpy, values_of
 from ftfile.commit.format.layout import bucket_key
-from ftfile.sink.buckets.api import Assignment, Bucket, Fault, assign_by_value
+from ftfile.sink.buckets.bucketers import Assignment, Bucket, Bucketer, Refuse, assign_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.sink.buckets.api import Bucketer, Refuse
-    from ftfile.sink.naming.path_check import PathCheck
+    from ftfile.sink.naming.settings import PathCheck
 
 __all__ = ("Router", "rows_where")
 
@@ -27,10 +26,8 @@ __all__ = ("Router", "rows_where")
 class Router:
     """Sorts rows by bucket.
 
-    Args:
-        bucketers: outermost directory first; none for a single bucket, the directory itself.
-        refuse: takes the rows that have no bucket, and why; it may raise.
-        path_check: tells of buckets whose files could not get names.
+    The bucketer of the outermost directory comes first; without any, there is one bucket, the directory itself. The
+    path check finds buckets whose files could not get names.
     """
 
     def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse, path_check: PathCheck | None = None) -> None:
@@ -38,19 +35,15 @@ class Router:
         self._refuse = refuse
         self._path_check = path_check
         self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
-
-    @property
-    def only(self) -> str | None:
-        """Return the key of the bucket of all rows, where it does not depend on them."""
-        buckets = [bucketer.only for bucketer in self._bucketers]
-        known = [bucket for bucket in buckets if bucket is not None]
-        return bucket_key(*reduce(_below, known, Bucket(""))) if len(known) == len(buckets) else None
+        known = [bucketer.only for bucketer in bucketers if bucketer.only is not None]
+        # The key of the bucket of all rows, where it does not depend on them.
+        self.only = bucket_key(*reduce(_below, known, Bucket(""))) if len(known) == len(bucketers) else None
 
     def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int, int]]]:
-        """Return the rows bucket by bucket, and each bucket's key, its first row and how many it has.
+        """Return the rows bucket by bucket, and each bucket's key, first row and number of rows.
 
-        Buckets come in the order of their first rows, and the rows of each in their order. Each bucket costs as much
-        as a hundred rows: give it many rows at once.
+        Buckets come in the order of their first rows, and the rows of each in their order. A bucket costs as much as a
+        hundred rows: give it many rows at once.
         """
         if self.only is not None or not batch.num_rows:
             return batch.drop_columns(self._leaving), [(self.only or "", 0, batch.num_rows)] if batch.num_rows else []
@@ -72,7 +65,7 @@ class Router:
         if not any(faults):
             return assigned
         found = zip(assigned.buckets, faults, strict=True)
-        outcomes = [bucket if fault is None else Fault(f"it {fault}") for bucket, fault in found]
+        outcomes = [bucket if fault is None else f"it {fault}" for bucket, fault in found]
         codes = np.where(assigned.codes < 0, len(outcomes) - 1 - assigned.codes, assigned.codes)
         return assign_by_value([*outcomes, *assigned.faults], codes)
 

@@ -5,53 +5,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import ConfigError, SchemaError
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.encoding.partitions.paths import check_partition_column
-from ftfile.sink.buckets.bucketers import FileNames, PartitionColumn, UserClass, file_name_column
+from ftfile.sink.buckets.bucketers import Bucketer, FileNames, PartitionColumn, Refuse, UserBucketer, column_named
 from ftfile.sink.buckets.pattern import BucketPattern
 from ftfile.sink.buckets.router import Router
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ftfile.core.options import ParsedOptions
-    from ftfile.sink.buckets.api import Bucketer, Refuse
-    from ftfile.sink.naming.path_check import PathCheck
+    from ftfile.sink.naming.settings import PathCheck
 
 __all__ = ("Bucketing",)
 
 
 @dataclass(frozen=True, slots=True)
 class Bucketing:
-    """How rows are dealt to buckets; the directories of each option lie below those of the one before.
+    """How rows are dealt to buckets; the directories of each option lie below those of the one before."""
 
-    Attributes:
-        partition_by: columns in their schema's spelling.
-        pattern: of directories by date and time.
-        user_class: gives directories, or paths of files.
-        file_name: the column with paths of files.
-        time_zone: of timestamps in directory names.
-        stem_bytes_max: how long the part of a file's name may be that rows say.
-    """
-
-    partition_by: tuple[str, ...]
-    pattern: BucketPattern | None
-    user_class: UserClass | None
-    file_name: str | None
-    time_zone: str
-    stem_bytes_max: int
+    partition_by: tuple[str, ...]  # columns in their schema's spelling
+    pattern: BucketPattern | None  # of directories by date and time
+    user_class: str | None  # `module:Class`, which gives directories, or paths of files
+    user_options: tuple[tuple[str, str], ...]  # of the class: `bucketer.<name>` by name
+    file_name: str | None  # the column with paths of files
+    time_zone: str  # of timestamps in directory names
+    stem_bytes_max: int  # of the part of a file's name that rows say
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int) -> Bucketing:
-        """Check the options.
-
-        Raises:
-            ConfigError: an option names no column, or contradicts another.
-            SchemaError: a column cannot choose buckets.
-        """
+        """Return the options, checked against the schema and each other."""
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         named, pattern = parsed["fileNameColumn"], parsed["bucketPattern"]
-        file_name = None if named is None else file_name_column(named, schema)
+        if (file_name := named) is not None:
+            file_name = column_named("fileNameColumn", named, schema, pa.types.is_string, "a string")
         if file_name in partition_by:
             raise ConfigError(
                 f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses one or the other"
@@ -64,6 +51,7 @@ class Bucketing:
             partition_by=partition_by,
             pattern=None if pattern is None else BucketPattern.parse(pattern, schema, parsed["timeZone"]),
             user_class=_user_class(parsed, schema),
+            user_options=tuple(sorted(parsed.prefixed("bucketer").items())),
             file_name=file_name,
             time_zone=parsed["timeZone"],
             stem_bytes_max=stem_bytes_max,
@@ -94,38 +82,27 @@ class Bucketing:
         start = len(self.partition_by)
         return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
 
-    def only_directory(self, planned_ms: int) -> str | None:
-        """Return the directory of all rows of a batch, where it does not depend on them.
-
-        Args:
-            planned_ms: see `router`.
-        """
-        if self.is_single:
-            return ""
+    def only_directory(self, planned_ms: int) -> str:
+        """Return the directory of all rows of a batch that was planned then; empty where they choose their own."""
         if self.pattern is None or self.leaving or self.user_class is not None:
-            return None
+            return ""
         only = self.pattern.at(planned_ms).only
-        return None if only is None else only.directory
+        return "" if only is None else only.directory
 
     def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
-        """Return the router of one task's rows.
-
-        Args:
-            refuse: see `Router`.
-            planned_ms: when the batch was planned, the same for all its tasks.
-            path_check: see `Router`.
-        """
+        """Return the router of one task's rows, for a batch that was planned then; see `Router`."""
         bucketers: list[Bucketer] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
         if self.pattern is not None:
             bucketers.append(self.pattern.at(planned_ms))
         if self.user_class is not None:
-            bucketers.append(self.user_class.made(self.stem_bytes_max))
+            bucketers.append(UserBucketer(self.user_class, dict(self.user_options), self.stem_bytes_max))
         if self.file_name is not None:
             bucketers.append(FileNames(self.file_name, self.stem_bytes_max))
         return Router(bucketers, refuse, path_check)
 
 
-def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> UserClass | None:
+def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
+    """Return the class, which was made once and asked for the buckets of no rows."""
     name, options = parsed["bucketer"], parsed.prefixed("bucketer")
     if name is None and options:
         raise ConfigError(f"bucketer.{next(iter(options))} is for a class of your own, and option bucketer names none")
@@ -134,7 +111,12 @@ def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> UserClass | None:
             "bucketer and fileNameColumn both say in which file a row goes: let the class return the names, with "
             "names_files = True, and leave out fileNameColumn"
         )
-    return None if name is None else UserClass.checked(name, options, schema)
+    if name is not None:
+        try:
+            UserBucketer(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
+        except UserCodeError as error:
+            raise ConfigError(f"asked for the buckets of no rows, {error}") from error
+    return None if name is None else str(name)
 
 
 def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:

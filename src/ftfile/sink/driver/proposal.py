@@ -1,4 +1,4 @@
-"""The driver's side: messages in, one commit out."""
+"""The driver's side: from messages to one commit."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.fingerprint import FingerprintAccumulator
-from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.identity import StreamIdentity, WriterIdentity
 from ftfile.attempt.message import add_of, rewrite_of
 from ftfile.attempt.schema_change import check_schema_change
 from ftfile.attempt.spark_checkpoint import read_offsets
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.layout import dead_letter_path, staged_directory
-from ftfile.commit.format.model import Add, Body, Fingerprint, JobAuthor, Remove, StreamAuthor
+from ftfile.commit.format.model import Add, Author, Body, Fingerprint, JobAuthor, Remove, StreamAuthor
 from ftfile.commit.rewrites import accept_rewrites
 from ftfile.core.errors import ConfigError, InvalidMessages
 from ftfile.core.version import __version__
-from ftfile.sink.config import definition_key
+from ftfile.sink.config import SinkConfig, definition_key
 from ftfile.sink.naming.facts import MORE_DIGITS
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.rolling.settings import ALL_END
@@ -24,16 +24,13 @@ from ftfile.sink.rolling.settings import ALL_END
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import StagedPart, StagedSegment, TaskCommit
-    from ftfile.commit.format.model import Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import Capabilities
-    from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.plan import RollingPlanner
 
 __all__ = ("Proposal", "check_head", "check_messages", "check_paths", "make_proposal")
@@ -41,7 +38,7 @@ __all__ = ("Proposal", "check_head", "check_messages", "check_paths", "make_prop
 # Why parts ended that a task wrote at once, where others stay open.
 LARGE = "large"
 
-# As long as those of queries, which are longer than those of files.
+# Dummy id of the greatest length that a path can contain.
 _ID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -49,7 +46,7 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
     """Return the messages of a whole batch, by partition.
 
     Raises:
-        InvalidMessages: one is missing, foreign, doubled, or of another version of ftfile.
+        InvalidMessages: a message is missing, foreign, doubled, or of another version of ftfile.
     """
     whole = [message for message in messages if message is not None]
     if not whole or len(whole) != len(messages):
@@ -88,19 +85,13 @@ class Proposal:
 def make_proposal(
     config: SinkConfig, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None = None
 ) -> Proposal:
-    """Return the changes that checked messages propose to the log.
-
-    Args:
-        config: of the writer.
-        messages: of all tasks, by partition.
-        log: of the directory.
-        planner: says which parts end after the record; without one, jobs that are due stay due.
-    """
+    """Return the commit that the checked messages of all tasks make; without a planner, due jobs stay due."""
     writer = messages[0].identity.writer
     author = _author(config, writer, log.fs.context)
     is_stream = isinstance(author, StreamAuthor)
     schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
-    parts, letters = _parts(messages, key), _letters(messages)
+    parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
+    letters = _letters(messages)
     segments = _segments(messages, key, log.clock.now_ms())
     rewrites = [rewrite_of(assembled) for message in messages for assembled in message.assembled]
     failed = frozenset(job for message in messages for job in message.failed)
@@ -136,41 +127,30 @@ def make_proposal(
 
 
 def check_head(config: SinkConfig, head: LogState) -> None:
-    """Refuse to follow records that this schema or these partition columns do not agree with.
-
-    An overwrite follows anything: nothing of what was written before stays.
+    """Refuse to follow records of a schema or of partition columns that do not agree with these.
 
     Raises:
         SchemaError: see `check_schema_change`.
         ConfigError: `partitionBy` changed.
     """
     if config.overwrite:
-        return
+        return  # nothing that was written before stays
     if head.schema is not None:
         check_schema_change(head.definitions[head.schema], config.recorded_schema_json, config.on_schema_change)
     if head.encoding is None:
         return
     # That of the newest rows is that of all rows: only an overwrite may change it.
-    recorded = head.definitions[head.encoding]["partitionBy"]
-    if recorded != list(config.partition_by):
+    recorded, found = head.definitions[head.encoding]["partitionBy"], list(config.bucketing.partition_by)
+    if recorded != found:
         raise ConfigError(
-            f"partitionBy={','.join(config.partition_by) or 'no columns'}, but the directory was written with "
+            f"partitionBy={','.join(found) or 'no columns'}, but the directory was written with "
             f"{','.join(recorded) or 'no columns'}: readers could not tell which columns are in the paths. Use a new "
             "directory, or overwrite this one"
         )
 
 
 def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
-    """Refuse names that the store does not keep, as far as they do not depend on rows: they would be committed first.
-
-    Args:
-        config: of the writer.
-        store: what it keeps.
-        planned_ms: when the batch is planned.
-
-    Raises:
-        ConfigError: see above; or below the directory, own files would have names that are too long.
-    """
+    """Raise a ConfigError for names, of parts or of the sink's own files, that the store keeps for no rows at all."""
     staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
     for path in (staged, dead_letter_path(_ID, 0, 0, _ID, config.hidden_chain.names)):
         if fault := store.fault_of(path, MORE_DIGITS):
@@ -178,7 +158,7 @@ def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> Non
     success = config.publishing.success
     if success is not None and (fault := store.fault_of(success.name)):
         raise ConfigError(f"successFile={success.name!r} {fault}")
-    config.path_check(store).check(config.bucketing.only_directory(planned_ms) or "")
+    config.path_check(store).check(config.bucketing.only_directory(planned_ms))
 
 
 def _author(config: SinkConfig, writer: WriterIdentity, context: Context) -> Author:
@@ -190,7 +170,7 @@ def _author(config: SinkConfig, writer: WriterIdentity, context: Context) -> Aut
 
 
 def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:
-    """Return the keys of the schema, the encoding and a query's settings, if it has any; and all by key."""
+    """Return the keys of the schema, the encoding and the query's settings, if any, and the definitions by key."""
     encoding, schema = config.encoding(), config.recorded_schema_json
     key = definition_key(encoding)
     found: dict[str, Any] = {key: encoding, definition_key(schema): schema}
@@ -199,11 +179,6 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
     rolling = (config.rolling or ALL_END).to_json()
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
     return definition_key(schema), key, definition_key(settings), {**found, definition_key(settings): settings}
-
-
-def _parts(messages: Sequence[TaskCommit], encoding: str) -> tuple[Add, ...]:
-    """Return the parts in the order of partitions and of writing; they get their names when they are committed."""
-    return tuple(add_of(part, encoding, message.identity.origin()) for message in messages for part in message.parts)
 
 
 def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:
@@ -230,7 +205,7 @@ def _segments(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> lis
 
 
 def _letters(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
-    """Return the files with records that could not be written; each tells of itself all that its reader needs."""
+    """Return the files of dead letters; their paths have all that readers need."""
     letters = []
     for message in messages:
         writer, partition = message.identity.writer, message.identity.partition

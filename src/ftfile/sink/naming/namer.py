@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.checks import live_names
 from ftfile.commit.format import layout
-from ftfile.commit.rewrites import Refused
+from ftfile.commit.rewrites import Refused, Rewrite
 from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.fs.paths import join
 from ftfile.parts.filtered_file import extension_of
 from ftfile.sink.naming.facts import PartFacts
 
@@ -20,47 +21,32 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.commit.rewrites import Rewrite
     from ftfile.sink.naming.settings import Naming
 
 __all__ = ("NUMBERS", "Named", "Namer")
 
-NUMBERS = "partNumbers"  # what the log remembers: by bucket, the number of its next part
+NUMBERS = "partNumbers"  # a table of the log: by bucket, the number of its next part
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Parts with their final names.
-
-    Attributes:
-        adds: of the record itself.
-        rewrites: those for which names could be made.
-        refused: the others: their rows stay where they are.
-        tables: changes of the log's tables: the numbers.
-    """
+    """Parts with their final names."""
 
     adds: tuple[Add, ...]
-    rewrites: tuple[Rewrite, ...]
-    refused: tuple[Refused, ...]
-    tables: dict[str, Any]
+    rewrites: tuple[Rewrite, ...]  # for which names could be made
+    refused: tuple[Refused, ...]  # the others: their rows stay where they are
+    tables: dict[str, Any]  # changes of the log's tables: the numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Namer:
-    """Names the parts of one commit.
-
-    Attributes:
-        batch: the middle of the names; sorts as commits do.
-        time_ms: when the batch was planned.
-        query_id: the streaming query, or the id of the batch write.
-        first_index: of the parts of each bucket.
-    """
+    """Names the parts of one commit."""
 
     naming: Naming
-    batch: str
-    time_ms: int
-    query_id: str
-    first_index: int = 0
+    batch: str  # the middle of the names; sorts as commits do
+    time_ms: int  # when the batch was planned
+    query_id: str  # or the id of the batch write
+    first_index: int = 0  # of the parts of each bucket
 
     def path(  # noqa: PLR0913 - what names are made of
         self,
@@ -73,12 +59,7 @@ class Namer:
         rows: int = 0,
         size_bytes: int = 0,
     ) -> str:
-        """Return the final path of a part; what nobody knows yet is 0.
-
-        Raises:
-            ConfigError: see `Naming.name`.
-            UserCodeError: see `Naming.name`.
-        """
+        """Return the final path of a part; facts that nobody knows yet are 0. Raises as `Naming.name`."""
         directory = layout.bucket_directory(bucket)
         facts = PartFacts(
             name=layout.bucket_stem(bucket) or self.naming.prefix,
@@ -93,8 +74,7 @@ class Namer:
             size_bytes=size_bytes,
             query_id=self.query_id,
         )
-        name = self.naming.name(facts)
-        return f"{directory}/{name}" if directory else name
+        return join(directory, self.naming.name(facts))
 
     def name(
         self,
@@ -104,20 +84,11 @@ class Namer:
         adds: tuple[Add, ...] = (),
         definitions: Mapping[str, Any] | None = None,
     ) -> Named:
-        """Return a final name for each part that has none, as of a head; parts of older rows come first.
+        """Return final names for a record's adds and rewrites that have none, as of the head that it follows.
 
-        Whether names are free is looked at when the record is created.
-
-        Args:
-            log: of the directory.
-            head: which the record is to follow.
-            rewrites: of older rows; one for which no names can be made never fails a batch.
-            adds: of the record itself.
-            definitions: that the record brings.
-
-        Raises:
-            ConfigError: see `Naming.name`.
-            UserCodeError: see `Naming.name`.
+        Rewrites come first: their rows are older; one for which no names can be made never fails a batch. Definitions
+        are those that the record brings. The creation of the record checks that names are free. Raises as
+        `Naming.name`.
         """
         round_ = _Round(self, log, head, {**head.definitions, **(definitions or {})})
         named, refused = [], []
@@ -133,7 +104,7 @@ class Namer:
 
 
 class _Round:
-    """One attempt at naming, at one head."""
+    """Names the parts of one record, at one head."""
 
     def __init__(self, namer: Namer, log: CommitLog, head: LogState, definitions: Mapping[str, Any]) -> None:
         self._namer = namer
@@ -148,12 +119,7 @@ class _Round:
         self.numbers: dict[str, int] = {}
 
     def with_names(self, rewrite: Rewrite) -> Rewrite:
-        """Return the rewrite with names.
-
-        Raises:
-            ConfigError: none can be made; its numbers are not used up.
-            UserCodeError: likewise.
-        """
+        """Return the rewrite with names; where none can be made, its numbers are not used up."""
         before = {add.bucket: self._number(add.bucket) for add in rewrite.adds}
         try:
             return replace(rewrite, adds=self.named(rewrite.adds))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
 from ftfile.filters.registry import CODECS
+from ftfile.fs.paths import NAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
 
-__all__ = ("NAME_BYTES_MAX", "PATH_BYTES_MAX", "check_extension", "ending_fault", "name_fault", "path_fault")
+__all__ = ("PATH_BYTES_MAX", "check_extension", "ending_fault", "name_fault", "path_fault")
 
-NAME_BYTES_MAX = 255
 PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see `PathCheck`
 
 _HIDING = "_."
@@ -25,21 +25,14 @@ _OF_CODECS = (".gz", ".zst", ".lz4", ".snappy", ".bz2", ".deflate", ".xz")
 
 
 def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
-    """Return the defect of a path below the directory, as in "it … ", or None.
-
-    Args:
-        path: `/`-separated, relative.
-        last_bytes_max: how long the last part may be.
-    """
+    """Return the defect of a path below the directory, as in "it … ", or None."""
     if path.startswith("/"):
         return "is absolute, and files stay below the directory"
     size_bytes = len(path.encode(errors="surrogatepass"))
     if size_bytes > PATH_BYTES_MAX:
         return f"has {size_bytes} bytes, and a path may have {PATH_BYTES_MAX}"
     *directories, last = path.split("/")
-    faults = [name_fault(name) for name in directories]
-    faults.append(name_fault(last, last_bytes_max))
-    return next((fault for fault in faults if fault is not None), None)
+    return next(filter(None, map(name_fault, directories)), None) or name_fault(last, last_bytes_max)
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
@@ -58,15 +51,7 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
 
 
 def check_extension(extension: str, chain: Chain) -> None:
-    """Refuse an extension of a codec that is not the last thing that happens to the bytes.
-
-    Args:
-        extension: of the format, and of all filters.
-        chain: the filters.
-
-    Raises:
-        ConfigError: see above; what asked for it is an encoder or a filter of the user's.
-    """
+    """Raise a ConfigError for the extension of a codec that is not the last filter: one of the user's asked for it."""
     last = next((each for each in reversed(chain.filters) if each.extension), None)
     fault = ending_fault(extension, last.extension if last is not None and last.name in CODECS else "")
     if fault is not None:
@@ -74,12 +59,7 @@ def check_extension(extension: str, chain: Chain) -> None:
 
 
 def ending_fault(name: str, extension: str) -> str | None:
-    """Return the defect of the end of a name, as in "it … ", or None.
-
-    Args:
-        name: of a file.
-        extension: what such files end in, which is right.
-    """
+    """Return the defect of the end of a file's name, as in "it … ", or None; the extension of such files is right."""
     ending = "." + name.rpartition(".")[2]
     if ending.lower() not in _OF_CODECS or extension.endswith(ending.lower()):
         return None

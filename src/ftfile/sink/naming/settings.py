@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.core.user_code import is_name_of_code, load
-from ftfile.sink.naming.facts import MORE_DIGITS, first_part
-from ftfile.sink.naming.path_rules import NAME_BYTES_MAX, ending_fault, name_fault
+from ftfile.core.extensions import is_name_of_code, load
+from ftfile.fs.paths import NAME_BYTES_MAX, join
+from ftfile.sink.naming.facts import MORE_DIGITS, PartFacts, first_part
+from ftfile.sink.naming.path_rules import ending_fault, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.core.options import ParsedOptions
-    from ftfile.sink.naming.facts import PartFacts
+    from ftfile.fs.api import Capabilities
 
-__all__ = ("Naming",)
+__all__ = ("Naming", "PathCheck")
 
 # In the log, by attribute.
 _GIVEN = {
@@ -29,30 +31,22 @@ _GIVEN = {
     "time_zone": "timeZone",
 }
 
+# Stand in the example for the stem and the directory of a bucket, and are in no name.
+_NAME, _BUCKET = "\0", "\1"
+
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How parts are named.
+    """How parts are named."""
 
-    Attributes:
-        text: `partFileName`, None for the default.
-        prefix: the name where records do not say one.
-        suffix: what stands before the ending.
-        if_exists: what happens to a name that is taken: `newName` makes all names unique.
-        ttl_ms: how long the number of a bucket's parts is remembered after its last.
-        time_zone: whose clocks show times.
-        template: used unless there is a function.
-        function: of the user's, as `module:function`.
-    """
-
-    text: str | None
-    prefix: str
-    suffix: str
-    if_exists: Literal["newName", "fail"]
-    ttl_ms: int
-    time_zone: str
-    template: Template = field(init=False)
-    function: str | None = field(init=False)
+    text: str | None  # `partFileName`, None for the default
+    prefix: str  # the name where records do not say one
+    suffix: str  # stands before the ending
+    if_exists: Literal["newName", "fail"]  # `newName` makes all names unique
+    ttl_ms: int  # for which the number of a bucket's parts is remembered after its last
+    time_zone: str  # whose clocks show times
+    template: Template = field(init=False)  # used unless there is a function
+    function: str | None = field(init=False)  # of the user's, as `module:function`
 
     def __post_init__(self) -> None:
         is_function = self.text is not None and "{" not in self.text and is_name_of_code(self.text)
@@ -66,16 +60,7 @@ class Naming:
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Naming:
-        """Check the options with an example.
-
-        Args:
-            parsed: the options.
-            extension: of the file format.
-
-        Raises:
-            ConfigError: a template is not understood, a function cannot be loaded, an option contradicts another, or
-                names would be hidden or leave the directory.
-        """
+        """Return the options, checked with an example of the file format's extension."""
         _check_contradictions(parsed)
         naming = cls(
             text=parsed["partFileName"],
@@ -108,7 +93,7 @@ class Naming:
 
     @property
     def more_bytes(self) -> int:
-        """Return by how much names of the template may become longer than those of a first part."""
+        """Return the bytes by which names of the template may be longer than that of a first part."""
         return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
 
     def stem_bytes_max(self, extension: str) -> int:
@@ -122,8 +107,8 @@ class Naming:
         """Return the name of a part, without its directory.
 
         Raises:
-            ConfigError: the template makes no name of it.
-            UserCodeError: the function failed, or makes no name of it.
+            ConfigError: the template makes no name.
+            UserCodeError: the function failed, or makes no name.
         """
         name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
         fault = "has a slash: directories are chosen by buckets" if "/" in name else name_fault(name)
@@ -150,11 +135,7 @@ class Naming:
         return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
 
     def examples(self, extension: str, directory: str = "bucket") -> list[str]:
-        """Return the first names, as records say them and as they do not.
-
-        Raises:
-            ConfigError: they would be hidden, leave the directory, or say what the files are not; or there are none.
-        """
+        """Return the first names, with a stem from records and without; a ConfigError where they cannot be names."""
         names = []
         try:
             for name in ("x", self.prefix):
@@ -166,6 +147,45 @@ class Naming:
         except UserCodeError as error:
             raise ConfigError(f"asked for the name of an example, {error}") from error
         return names
+
+
+class PathCheck:
+    """Checks the path that a bucket's first file would have, with room for longer ones of later files."""
+
+    def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
+        self._naming = naming
+        self._extension = extension
+        self._store = store
+
+    def fault_of(self, directory: str, stem: str) -> str | None:
+        """Return why the files of a bucket cannot get their names, as in "it … ", or None."""
+        if self._naming.function is None:
+            example, more_bytes = self._example
+            name = example.replace(_BUCKET, directory.replace("/", "-"))
+            name = name.replace(_NAME, stem or self._naming.prefix)
+        else:
+            # Nobody knows what a function makes: it may begin with what it is given, and be as long as names are.
+            name = stem.rstrip() or self._naming.prefix
+            more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
+        path = join(directory, name)
+        fault = self._store.fault_of(path, more_bytes)
+        return None if fault is None else f"would go to a file such as {_shown(path)}, which {fault}"
+
+    @functools.cached_property
+    def _example(self) -> tuple[str, int]:
+        return self._naming.template.fill(first_part(_NAME, _BUCKET, self._extension)), self._naming.more_bytes
+
+    def check(self, directory: str) -> None:
+        """Raise a ConfigError if the store does not keep the names of examples in a directory."""
+        more_bytes = self._naming.more_bytes if self._naming.function is None else 0
+        for name in self._naming.examples(self._extension, directory):
+            path = join(directory, name)
+            if fault := self._store.fault_of(path, more_bytes):
+                raise ConfigError(f"a file would be called {_shown(path)}, which {fault}")
+
+
+def _shown(path: str) -> str:
+    return repr(path) if len(path) <= NAME_BYTES_MAX else f"{path[:80]!r}...{path[-80:]!r}"
 
 
 def _refusal(name: str, part: PartFacts, fault: str) -> str:

@@ -30,37 +30,24 @@ _DIGITS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A placeholder, or text when it has no name.
-
-    Attributes:
-        pattern: of `time`.
-        digits: of a number, at least.
-    """
+    """A placeholder, or text when it has no name."""
 
     name: str
     text: str = ""
-    digits: int = 0
-    pattern: TimePattern | None = None
+    digits: int = 0  # of a number, at least
+    pattern: TimePattern | None = None  # of `time`
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template, checked.
-
-    Attributes:
-        time_zone: whose clocks `time` shows.
-    """
+    """A template, checked."""
 
     pieces: tuple[_Piece, ...]
-    time_zone: str
+    time_zone: str  # whose clocks `time` shows
 
     @classmethod
     def parse(cls, text: str, time_zone: str) -> Template:
-        """Read a template.
-
-        Raises:
-            ConfigError: it is empty, or has a placeholder that is not understood.
-        """
+        """Read a template; a ConfigError if it is empty, or has a placeholder that is not understood."""
         if not text:
             raise ConfigError(f"{_OPTION} is empty: leave it out for names such as {DEFAULT_TEMPLATE}")
         return cls(tuple(_piece(text, match) for match in _TOKEN.finditer(text)), time_zone)
@@ -70,11 +57,11 @@ class Template:
         return any(piece.name == name for piece in self.pieces)
 
     def with_unique(self) -> Template:
-        """Return a template whose names are unique: with `-{unique}` before what ends them, if it is not in it."""
+        """Return a template whose names are unique: with `-{unique}` before their ending, if it lacks that."""
         return self if self.uses("unique") else self._before_ending(_Piece("", "-"), _Piece("unique"))
 
     def before_ending(self, text: str) -> Template:
-        """Return a template with more text before what ends its names."""
+        """Return a template with more text before the ending of its names."""
         return self._before_ending(_Piece("", text))
 
     def _before_ending(self, *added: _Piece) -> Template:

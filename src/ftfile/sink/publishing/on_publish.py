@@ -10,75 +10,48 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.layout import bucket_directory
-from ftfile.commit.format.model import Body, MaintenanceAuthor
+from ftfile.commit.format.model import Add, Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import added_by
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.core.user_code import load
+from ftfile.core.extensions import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
 __all__ = ("PublishedPart", "call_on_publish", "check_hook", "note_untold", "tell_untold", "untold_queries")
 
-UNTOLD = (
-    "unreportedFlushes"  # table of the log: by version of a flush's record, the query whose function is to hear of it
-)
+# A table of the log: by version of a flush's record, the query whose function is to hear of it.
+UNTOLD = "unreportedFlushes"
 
 _OPTION = "onPublish"
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedPart:
-    """One finished file.
-
-    Attributes:
-        url: where it is.
-        path: the same, relative to the directory of the sink.
-        bucket: its sub-directory; empty for the directory itself.
-        rows: records in it.
-        size_bytes: its length.
-        query_id: the streaming query that wrote it, or the id of a batch write.
-        batch_id: the last micro-batch whose records are in it; 0 for a batch write.
-        version: of the commit.
-    """
+    """One finished file."""
 
     url: str
-    path: str
-    bucket: str
+    path: str  # relative to the directory of the sink
+    bucket: str  # its sub-directory; empty for the directory itself
     rows: int
     size_bytes: int
-    query_id: str
-    batch_id: int
-    version: int
+    query_id: str  # the streaming query that wrote it, or the id of a batch write
+    batch_id: int  # the last micro-batch whose records are in it; 0 for a batch write
+    version: int  # of the commit
 
 
 def check_hook(name: str) -> None:
-    """Check that there is such a function.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Raise a ConfigError unless there is such a function."""
     if not callable(load(_OPTION, name)):
         raise ConfigError(f"{_OPTION}={name!r} is no function")
 
 
 def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
-    """Call the function with the parts of a record, if it has any.
-
-    Args:
-        name: `module:function`.
-        url: of the sink's directory.
-        version: of the record, which is published.
-        adds: of it.
-
-    Raises:
-        UserCodeError: the function raised; the batch is committed.
-    """
+    """Call the function with the parts of a published record, if it has any; `url` is that of the sink's directory."""
     parts = tuple(
         PublishedPart(
             url=f"{url}/{add.final_path}",
@@ -117,18 +90,7 @@ def untold_queries(head: LogState) -> set[str]:
 def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
     """Call the function with the parts of flushes that it has not heard of, and record that it has.
 
-    Parts that are not published yet wait for the next time. What is told and not recorded is told again.
-
-    Args:
-        log: of the directory.
-        name: `module:function`.
-        url: of the sink's directory.
-        query_id: whose function it is.
-
-    Raises:
-        UserCodeError: the function raised.
-        CorruptData: see `added_by`.
-        FtfileError: see `commit`.
+    Parts that are not published yet wait for the next time; the function hears again of what was not recorded.
     """
     head = log.read_on()
     owners = {int(version): owner for version, (_, owner) in head.tables.get(UNTOLD, {}).items()}

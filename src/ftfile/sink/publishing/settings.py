@@ -8,66 +8,49 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.sealed.filesystem import OWNER_ONLY
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import parse_options
+from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.sink.naming.settings import Naming
 from ftfile.sink.publishing.on_publish import check_hook
 from ftfile.sink.publishing.success_file import SuccessFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from ftfile.core.options import ParsedOptions
     from ftfile.fs.api import Capabilities
 
 __all__ = ("Publishing", "default_publishing")
 
-# What each must grant: readers of the log are the writers' own processes, too.
+# The least that each must grant: the writers' own processes read the log, too.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
 
 _BLOCKS = ("replication", "blockSize")
+_OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
 _CHECKSUM_BYTES = 512
 _OUT = "leave publish out"
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The options, checked; the log keeps `naming`, `on_publish`, `storage` and `durability` for a flush.
-
-    Attributes:
-        naming: how files are called.
-        on_publish: the function that hears of finished parts, as `module:function`.
-        storage: settings of the file system for what is written.
-        durability: as it was asked for; see `durability_of`.
-        success: which directories are marked as done.
-        connection: settings of the file system for this query's processes; nobody else's business, and not in the log.
-        publish: how files get their final names, as it was asked for; None in what was read from the log.
-        owner_only: files are readable by their owner alone where the store can, and nothing else was asked for.
-    """
+    """The options, checked; the log keeps the first four for a flush."""
 
     naming: Naming
-    on_publish: str | None
-    storage: tuple[tuple[str, str], ...]
-    durability: str
+    on_publish: str | None  # `module:function`
+    storage: tuple[tuple[str, str], ...]  # settings of the file system for written files
+    durability: str  # as it was asked for; see `durability_of`
     success: SuccessFile | None = None
-    connection: tuple[tuple[str, str], ...] = ()
-    publish: str | None = None
-    owner_only: bool = False
+    connection: tuple[tuple[str, str], ...] = ()  # settings of the file system for this query's processes alone
+    publish: str | None = None  # as it was asked for
+    owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
-        """Check the options, as far as that needs no store: see `for_store`.
-
-        Args:
-            parsed: the options.
-            extension: of the file format.
-
-        Raises:
-            ConfigError: see each of them.
-        """
+        """Check the options, as far as that needs no store: see `for_store`."""
         if parsed["onPublish"] is not None:
             check_hook(parsed["onPublish"])
-        _check_connection(parsed.prefixed("storage"))
+        for name in parsed.prefixed("storage"):
+            if name in _OWN:
+                raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
         connection = tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
         naming = Naming.from_options(parsed, extension)
         return cls(
@@ -82,11 +65,7 @@ class Publishing:
         )
 
     def for_store(self, store: Capabilities) -> Publishing:
-        """Return the settings as this store takes them.
-
-        Raises:
-            ConfigError: it has less than was asked for.
-        """
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
         if self.durability != "auto":
             durability_of(self.durability, store)
         _check_publish(self.publish, store)
@@ -123,12 +102,8 @@ class Publishing:
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Publishing:
         """Build from `to_json()`."""
-        return cls(
-            Naming.from_json(text["naming"]),
-            text["onPublish"],
-            tuple(text["storage"].items()),
-            text["durability"],
-        )
+        naming, storage = Naming.from_json(text["naming"]), tuple(text["storage"].items())
+        return cls(naming, text["onPublish"], storage, text["durability"])
 
 
 def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
@@ -137,13 +112,6 @@ def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
     if "successDelay" in parsed.given:
         raise ConfigError("successDelay is for successFile, which is not given: set successFile=_SUCCESS")
     return None
-
-
-def _check_connection(given: Iterable[str]) -> None:
-    own = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
-    for name in given:
-        if name in own:
-            raise ConfigError(f"storage.{name} is an option of its own: write {own[name]}")
 
 
 def _check_publish(how: str | None, store: Capabilities) -> None:

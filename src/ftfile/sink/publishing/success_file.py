@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, NotFound, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.fs.paths import join
 from ftfile.sink.naming.path_rules import name_fault
 
 if TYPE_CHECKING:
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ("UNDONE", "SuccessFile")
 
-UNDONE = (
-    "unmarkedDirectories"  # what the log remembers: the directories that were written to and have not been marked since
-)
+# A table of the log: the directories that were written to and have not been marked since.
+UNDONE = "unmarkedDirectories"
 
 _HIDING = "_."
 _log = get_logger(__name__)
@@ -37,23 +37,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SuccessFile:
-    """The options, checked.
-
-    Attributes:
-        name: of the marker, in each directory.
-        delay_ms: see above.
-    """
+    """The options, checked."""
 
     name: str
     delay_ms: int
 
     @classmethod
     def checked(cls, name: str, delay_s: float, extension: str) -> SuccessFile:
-        """Check the options.
-
-        Raises:
-            ConfigError: readers would take the marker for data.
-        """
+        """Return the checked options; a ConfigError where readers would take the marker for data."""
         hidden = name[:1] in _HIDING and name != layout.META and "/" not in name and not name.endswith(extension)
         if not name or not hidden or name_fault(name[1:]) is not None:
             raise ConfigError(
@@ -64,13 +55,9 @@ class SuccessFile:
     def mark(
         self, log: CommitLog, head: LogState, adds: Iterable[Add], end_ms: Callable[[str], int | None]
     ) -> dict[str, Any]:
-        """Mark the directories of a stream that are done at a head; return what the next record says of them.
+        """Mark the directories that are done before a record with these adds; return its changes of the log's tables.
 
-        Args:
-            log: of the directory.
-            head: which the record is to follow.
-            adds: of the record.
-            end_ms: of the time that a directory stands for, if it stands for any.
+        `end_ms` returns the end of the time that a directory stands for, if it stands for any.
         """
         now_ms = log.clock.now_ms()
         busy = {layout.bucket_directory(add.bucket) for add in adds}
@@ -86,17 +73,9 @@ class SuccessFile:
                 marked.append(directory)
         return {UNDONE: {"set": dict.fromkeys(sorted(busy)), "drop": marked}} if busy or marked else {}
 
-    def mark_root(self, fs: FileSystem, version: int) -> None:
-        """Mark the directory itself after a batch write.
-
-        Raises:
-            StorageError: it could not be written.
-        """
-        self._put(fs, "", version)
-
     def _mark(self, fs: FileSystem, directory: str, head: LogState) -> bool:
         try:
-            self._put(fs, directory, head.version)
+            self.put(fs, directory, head.version)
         except NotFound:
             _log.info("%r is gone: it gets no %s", directory, self.name)
         except StorageError as error:
@@ -104,6 +83,6 @@ class SuccessFile:
             return False
         return True
 
-    def _put(self, fs: FileSystem, directory: str, version: int) -> None:
-        path = f"{directory}/{self.name}" if directory else self.name
-        fs.put(path, json.dumps({"version": version}).encode() + b"\n")
+    def put(self, fs: FileSystem, directory: str, version: int) -> None:
+        """Write the marker into a directory, as of a version."""
+        fs.put(join(directory, self.name), json.dumps({"version": version}).encode() + b"\n")

@@ -57,35 +57,24 @@ def live_bytes(segment: Add) -> float:
 
 
 def size_of(segment: Add) -> int:
-    """Return `live_bytes` as it is counted towards a part's size."""
+    """Return `live_bytes` in whole bytes, for the size of a part."""
     return round(live_bytes(segment))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """A group's facts for a rolling policy.
+    """A group's facts for a rolling policy."""
 
-    Attributes:
-        bucket: output sub-directory.
-        segments: number of pieces.
-        size_bytes: of them; for columnar formats an estimate of the part's size.
-        batches: number of batches they come from.
-        first_ms: when its oldest rows were committed, by the driver's clock.
-        last_ms: when its newest were.
-        event_min_us: of the column of `eventTimeInterval`; None without one.
-        is_final: whether its last row ends the part.
-    """
-
-    bucket: str
-    segments: int = 0
-    size_bytes: int = 0
+    bucket: str  # output sub-directory
+    segments: int = 0  # number of pieces
+    size_bytes: int = 0  # for columnar formats an estimate of the part's size
     rows: int = 0
-    batches: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
-    event_min_us: int | None = None
+    batches: int = 0  # with rows in it
+    first_ms: int = 0  # when its oldest rows were committed, by the driver's clock
+    last_ms: int = 0  # when its newest were
+    event_min_us: int | None = None  # of the column of `eventTimeInterval`; None without one
     event_max_us: int | None = None
-    is_final: bool = False
+    is_final: bool = False  # the last row ends the part
 
     def plus(self, segment: Add, *, is_other_batch: bool) -> GroupTotals:
         """Return the totals with one segment more."""
@@ -194,14 +183,9 @@ class GroupIndex:
         *,
         afresh: bool = False,
     ) -> Candidate:
-        """Return a group with some segments more, and without some.
+        """Return a group, which need not exist, with more segments and without those of some ids; `afresh`: only more.
 
-        Args:
-            key: of the group, which need not exist.
-            more: segments of the same group.
-            without: ids of segments.
-            begins_us: where the last window begins of what comes to the bucket.
-            afresh: only with `more`.
+        `begins_us` is the beginning of the last window that the bucket gets rows of.
         """
         group = (None if afresh else self.groups.get(key)) or _Group(key)
         if without and any(add_id in group.segments for add_id in without):

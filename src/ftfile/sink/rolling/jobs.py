@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import AssemblyJob
+from ftfile.commit.format.model import Add, AssemblyJob
 from ftfile.encoding.api import Limits
 from ftfile.sink.rolling.groups import order_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.commit.format.model import Add
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.settings import RollingSettings
 
@@ -34,23 +34,16 @@ def limits_of(job: AssemblyJob) -> Limits:
 
 def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyJob:
     """Return the job of a segment that kept others from becoming a part."""
-    return AssemblyJob(ids.unique(), (segment,), _ALONE, attempts=1, payload=_payload(settings, keep_tail=False))
+    return replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
 
 def jobs_of(
     segments: Iterable[Add], reason: str, settings: RollingSettings, ids: IdSource, tasks: int = 1
 ) -> Iterator[AssemblyJob]:
-    """Yield the jobs that make parts of a group's segments; after `size`, `rows` and `segments` the others stay open.
+    """Yield the jobs that make parts of a due group's segments; after a reason in `LIMITS` the others stay open.
 
-    Rows are in order within a job. Where there are several for the same reason, each makes full parts, and what is left
-    of one gets behind those of the next.
-
-    Args:
-        segments: of one group.
-        reason: why the group is due.
-        settings: the rules.
-        ids: for the jobs.
-        tasks: number of those that will do them.
+    Rows are in order within a job. If one reason makes several jobs, each makes full parts, and its remaining rows come
+    after those of the next. `tasks` is the number of tasks that will do the jobs.
     """
     in_order = sorted(segments, key=order_of)
     last_final = max((place for place, each in enumerate(in_order) if _is_final(each)), default=-1)
@@ -76,7 +69,7 @@ def jobs_of(
 def _chunks(
     segments: list[Add], settings: RollingSettings, tasks: int
 ) -> tuple[list[tuple[list[Add], bool]], list[Add]]:
-    """Cut segments into chunks, and return each with whether it fills a part; and what fills none, which is the end."""
+    """Return chunks of segments, each with True if it fills a part, and the segments at the end that fill none."""
 
     def full_parts(size_bytes: int, rows: int) -> int:
         of_bytes = size_bytes // settings.max_bytes if settings.max_bytes else 0
@@ -115,13 +108,10 @@ def _is_final(segment: Add) -> bool:
 
 
 def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyJob:
-    return AssemblyJob(ids.unique(), tuple(chunk), reason, payload=_payload(settings, keep_tail=keep_tail))
-
-
-def _payload(settings: RollingSettings, *, keep_tail: bool) -> dict[str, Any]:
-    return {
+    payload = {
         "maxBytesPerFile": settings.max_bytes,
         "maxRecordsPerFile": settings.max_rows,
         "strictFileSize": settings.strict,
         "keepTail": keep_tail,
     }
+    return AssemblyJob(ids.unique(), tuple(chunk), reason, payload=payload)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import StreamAuthor
+from ftfile.commit.format.model import Add, AssemblyJob, Author, Body, StreamAuthor
 from ftfile.core.logs import get_logger
-from ftfile.sink.rolling.groups import GroupIndex, by_group, key_of
+from ftfile.sink.rolling.groups import Candidate, GroupIndex, GroupKey, by_group, key_of
 from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX, LIMITS, alone, jobs_of
 from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from ftfile.commit.format.model import Add, AssemblyJob, Author, Body
     from ftfile.commit.log.state import LogState
     from ftfile.core.ids import IdSource
-    from ftfile.sink.rolling.groups import Candidate, GroupKey
     from ftfile.sink.rolling.settings import RollingSettings
 
 __all__ = ("RollingPlanner",)
@@ -31,31 +29,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """The changes of a record to the groups of its query.
+    """The changes of a record to the groups of its query."""
 
-    Attributes:
-        new: segments of its own batch, by group.
-        older: of earlier batches, what jobs left, by group.
-        busy: ids of segments that it ends, or that jobs have which it repeats.
-    """
-
-    new: dict[GroupKey, list[Add]]
-    older: dict[GroupKey, list[Add]]
-    busy: set[str]
+    new: dict[GroupKey, list[Add]]  # segments of its own batch
+    older: dict[GroupKey, list[Add]]  # segments of earlier batches that jobs left
+    busy: set[str]  # ids of segments that it ends, or that jobs have which it repeats
 
 
 class RollingPlanner:
-    """Keeps an index of a query's groups over its batches, and plans what is due.
+    """Keeps an index of a query's groups over its batches, and plans due jobs; groups of another encoding end.
 
-    Args:
-        query_id: whose groups.
-        encoding: of the parts it writes now; groups of another end.
-        settings: the rules.
-        ids: for the jobs.
-
-    Attributes:
-        in_progress: number of the query's open parts after the record that was planned last.
-        is_told: whether the log has said so.
+    `in_progress` is the number of the query's open parts after the record that was planned last.
     """
 
     def __init__(self, query_id: str, encoding: str, settings: RollingSettings, ids: IdSource) -> None:
@@ -67,21 +51,12 @@ class RollingPlanner:
         self.in_progress = 0
         self.is_told = False
 
-    def is_for(self, encoding: str, settings: RollingSettings, ids: IdSource) -> bool:
-        """Return True if this planner was made for the same."""
-        return (self._encoding, self._settings, self._ids) == (encoding, settings, ids)
-
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
     ) -> tuple[AssemblyJob, ...]:
-        """Return the jobs that are due once the record is created.
+        """Return the jobs that are due once the record, which has none yet, follows the head.
 
-        Args:
-            head: what it follows.
-            record: what it says, but for jobs.
-            author: of it.
-            now_ms: by which ages count.
-            failed: ids of jobs that a task tried in vain, and of segments that it left out of parts.
+        `failed` are the ids of jobs that a task tried in vain, and of segments that it left out of parts.
         """
         left = head.jobs_left(record.removes)
         ended = {remove.id for remove in record.removes}
@@ -145,17 +120,13 @@ class RollingPlanner:
         return jobs
 
     def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[AssemblyJob]:
-        """Yield the jobs of due groups, those first that have waited for longest.
+        """Yield the jobs of due groups, those first that have waited for longest, for as many tasks.
 
-        Args:
-            changes: of the record.
-            now_ms: its time.
-            open_segments: number of the directory's segments that no job names.
-            tasks: number of those that will do the jobs.
+        `open_segments` is the number of the directory's segments that no job names.
         """
         index, new, older, busy = self._index, changes.new, changes.older, changes.busy
         planned: set[GroupKey] = set()
-        # What is over ends without the rows of the batch; what has reached a limit, with them.
+        # A group that is over ends without the rows of the batch; one that has reached a limit, with them.
         for key in dict.fromkeys((*index.overdue(now_ms), *older)):
             found = index.candidate(key, older.get(key, ()), busy)
             for job in self._ending(found, now_ms, tasks, at_limits=key not in new):

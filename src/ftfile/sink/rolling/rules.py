@@ -1,4 +1,4 @@
-"""Which rule ends a group, and when the next one will: each with its reason code, which the log keeps."""
+"""Rules that end a group, now or later: each with its reason code, which the log keeps."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ class RollingPolicy(Protocol):
     """When files end, by a class of your own; made without arguments on the driver, and asked there in each commit."""
 
     def reason_to_end(self, group: GroupTotals, now_ms: int) -> str | None:
-        """Return a short code if the file must end now, else None. Called when the group has changed, or was due.
+        """Return a short code if the file must end now, by the driver's clock in ms since 1970 UTC, else None.
 
-        Args:
-            group: what is known of the file.
-            now_ms: the driver's clock, milliseconds since 1970 UTC.
+        Called when the group has changed, or was due.
         """
 
     def deadline_ms(self, group: GroupTotals) -> int | None:
@@ -40,11 +38,7 @@ class RollingPolicy(Protocol):
 
 
 def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> str | None:
-    """Return the code of the first rule that ends a group now, or None.
-
-    Raises:
-        UserCodeError: the user's policy raised, or returned something else.
-    """
+    """Return the code of the first rule that ends a group now, or None."""
     applies = _limits(settings, totals)
     if not (applies["finalize"] or applies["batches"]):
         applies = _times(settings, totals, now_ms) | applies
@@ -55,11 +49,7 @@ def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -
 
 
 def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
-    """Return when a group is due if nothing more comes: 0 for at once, None for never.
-
-    Raises:
-        UserCodeError: the user's policy raised, or returned something else.
-    """
+    """Return when a group is due if nothing more comes: 0 for at once, None for never."""
     if any(_limits(settings, totals).values()):
         return 0
     deadlines = [
@@ -73,11 +63,7 @@ def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
 
 @functools.lru_cache(maxsize=16)
 def load_policy(name: str) -> RollingPolicy:
-    """Return an instance of the user's class.
-
-    Raises:
-        ConfigError: there is no such class, or it cannot be made.
-    """
+    """Return an instance of the user's class; a ConfigError if it cannot be made."""
     try:
         found: RollingPolicy = pkgutil.resolve_name(name)()
     except Exception as error:  # anything may happen in it
@@ -111,7 +97,7 @@ def _limits(settings: RollingSettings, totals: GroupTotals) -> dict[str, bool]:
 
 
 def _times(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> dict[str, bool]:
-    # A time that is an interval ahead of the clock is that of one set back: it would not be reached for long.
+    # The clock was set back if a time is an interval ahead of it: the time would not be reached for long.
     age_ms, idle_ms, period_ms = settings.age_ms, settings.inactivity_ms, settings.clock_ms
     return {
         "age": age_ms is not None and abs(now_ms - totals.first_ms) >= age_ms,

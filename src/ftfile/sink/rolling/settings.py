@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.fields import FLAG, NUMBER, OR_NULL, TEXT, Field, Fields
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import parse_options
+from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.core.options.rolling import ROLLED_BYTES, ROLLED_INACTIVITY_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.options import ParsedOptions
 
 __all__ = ("ALL_END", "FIELDS", "RollingSettings", "rolling_settings")
 
-# What can only fire across batches; any of them asks for rolling=policy.
+# These fire only across batches; any of them asks for rolling=policy.
 _ACROSS_BATCHES = (
     "maxBatchesPerFile",
     "rolloverInterval",
@@ -27,47 +26,32 @@ _ACROSS_BATCHES = (
     "finalizeColumn",
     "rollingPolicy",
 )
-# What says how open files are kept, and nothing where there are none.
+# These mean nothing where no file stays open.
 _OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments")
 
 
 @dataclass(frozen=True, slots=True)
 class RollingSettings:
-    """The rules under which a group of open segments is due; None where a rule does not apply.
+    """The rules under which a group of open segments is due; None where a rule does not apply."""
 
-    Attributes:
-        max_bytes: a part closes after the record that reaches it; with `strict`, before the one that would pass it.
-        max_rows: records in a part.
-        max_batches: batches that contributed rows.
-        age_ms: since the first rows were committed.
-        inactivity_ms: since the last rows were committed.
-        clock_ms: period by the clocks of `clock_zone`, counted from midnight.
-        event_column: a timestamp column; a part has rows of one window of `event_us` microseconds of it, and ends once
-            the bucket has rows of a later one.
-        finalize_column: a boolean column; a true value ends the part after its row.
-        policy: the user's class, as `module:Class`.
-        max_segments: of which a part is made at most.
-        max_open_segments: in the directory; beyond it the oldest groups are due.
-    """
-
-    max_bytes: int | None
-    max_rows: int | None
-    max_batches: int | None
-    age_ms: int | None
-    inactivity_ms: int | None
-    clock_ms: int | None
+    max_bytes: int | None  # a part closes after the record that reaches it
+    max_rows: int | None  # in a part
+    max_batches: int | None  # with rows in the part
+    age_ms: int | None  # since the first rows were committed
+    inactivity_ms: int | None  # since the last rows were committed
+    clock_ms: int | None  # period by the clocks of `clock_zone`, counted from midnight
     clock_zone: str
-    event_column: str | None
-    event_us: int | None
-    finalize_column: str | None
-    policy: str | None
-    strict: bool
-    max_segments: int
-    max_open_segments: int
+    event_column: str | None  # of timestamps; a part has rows of one window and ends when there are rows of a later one
+    event_us: int | None  # the length of a window
+    finalize_column: str | None  # of booleans; a part ends after a row in which it is true
+    policy: str | None  # the user's, as `module:Class`
+    strict: bool  # a part closes before the record with which it would pass `max_bytes`
+    max_segments: int  # in a part
+    max_open_segments: int  # in the directory; beyond it the oldest groups are due
 
     @property
     def needs_spool(self) -> bool:
-        """Return True if rules look at every row, or before one is written: parts that tasks write end after a row."""
+        """Return True if rules see every row, or act before one is written: parts that tasks write end after a row."""
         return self.finalize_column is not None or self.event_column is not None or self.strict
 
     def to_json(self) -> dict[str, Any]:
@@ -100,11 +84,7 @@ FIELDS = Fields(
 
 
 def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
-    """Return the rules that the options ask for, or None if every part ends with its batch.
-
-    Raises:
-        ConfigError: `rolling=batch` with a rule that can only fire across batches, or with what is for open files.
-    """
+    """Return the rules that the options ask for, or None if every part ends with its batch."""
     given = [name for name in _ACROSS_BATCHES if name in parsed.given]
     mode = parsed.given.get("rolling")
     if mode == "batch" and given:
@@ -144,5 +124,5 @@ def _ms(duration_s: float | None) -> int | None:
     return None if duration_s is None else round(duration_s * 1000)
 
 
-# Of a query that keeps nothing open any more: what it left open before ends.
+# Of a query that keeps nothing open: the files that it left open before end.
 ALL_END = replace(_settings_of(parse_options({}, "write")), max_batches=1, inactivity_ms=None, max_open_segments=0)

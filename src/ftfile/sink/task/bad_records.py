@@ -1,10 +1,11 @@
-"""Records that cannot be written: what `badRecords` makes of them."""
+"""Records that cannot be written: `badRecords`."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,27 +13,26 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, is_valid
 from ftfile.arrays.words import byte_ranges, is_byte_like, is_list_like, list_lengths, plain
-from ftfile.attempt.message import StagedPart
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import identity_of_letters
 from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
 from ftfile.core.logs import get_logger
 from ftfile.encoding.partitions.columns import bucket_values
 from ftfile.parts.filtered_file import FilteredFile
-from ftfile.sink.buckets.api import Fault
 from ftfile.sink.buckets.router import rows_where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from ftfile.attempt.identity import TaskIdentity
+    from ftfile.attempt.message import StagedPart
     from ftfile.attempt.stage import Stage, StagedFile
     from ftfile.encoding.api import Format
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("BadRecords", "find_unencodable", "refuse", "row_to_json", "value_sizes", "without_oversized")
+__all__ = ("BadRecords", "find_unencodable", "refuse", "row_to_json", "value_sizes")
 
 # Characters of a value in the text of a fault.
 SHOWN = 80
@@ -40,57 +40,37 @@ SHOWN = 80
 _log = get_logger(__name__)
 
 
-def refuse(rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
-    """Fail on the first of the rows.
-
-    Raises:
-        EncodingError: names the column, and the value if there is one.
-    """
+def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
+    """Raise an EncodingError with the fault of the first row."""
     more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
     raise EncodingError(
-        f"{faults[0].reason}{more}. To go on without such records, set badRecords=deadLetter, which keeps them, or drop"
+        f"{faults[0]}{more}. To go on without such records, set badRecords=deadLetter, which keeps them, or drop"
     )
 
 
 class BadRecords:
-    """Takes the bad records of one attempt.
-
-    Args:
-        config: of the sink.
-        stage: where dead letters are written.
-        identity: of the attempt.
-    """
+    """Takes the bad records of one attempt, and stages its dead letters."""
 
     def __init__(self, config: SinkConfig, stage: Stage, identity: TaskIdentity) -> None:
         self._config = config
         self._file_columns = config.file_schema.names
         self._stage = stage
         self._identity = identity
-        self._file: StagedFile | None = None
-        self._filtered: FilteredFile | None = None
+        self._letters: tuple[StagedFile, FilteredFile] | None = None
         self.count = 0
 
-    def take(self, rows: pa.RecordBatch, faults: Sequence[Fault], /) -> None:
-        """Take whole rows.
-
-        Raises:
-            EncodingError: see `refuse`.
-        """
+    def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
+        """Take whole rows; see `refuse` for `badRecords=fail`."""
         if self._config.bad_records == "fail":
             refuse(rows, faults)
         if not self.count:
-            _log.warning("badRecords=%s: a record is not written: %s", self._config.bad_records, faults[0].reason)
+            _log.warning("badRecords=%s: a record is not written: %s", self._config.bad_records, faults[0])
         self.count += rows.num_rows
         if self._config.bad_records == "deadLetter":
             self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
 
     def encodable_of(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows that cannot be encoded and return the others.
-
-        Args:
-            bucket: their key.
-            rows: without the columns that the bucket says.
-        """
+        """Take the rows of a bucket, without the columns in its path, that cannot be encoded; return the others."""
         faults = find_unencodable(self._config.format, rows.select(self._file_columns))
         if not faults:
             return rows
@@ -99,8 +79,26 @@ class BadRecords:
         self.take(self._whole(bucket, rows_where(rows, ~is_good)), [*faults.values()])
         return rows_where(rows, is_good)
 
+    def without_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
+        max_bytes = self._config.max_record_bytes
+        if max_bytes is None:
+            return batch
+        sizes = np.array([value_sizes(column) for column in batch.columns])
+        totals = sizes.sum(axis=0)
+        places = np.flatnonzero(totals > max_bytes)
+        if not len(places):
+            return batch
+        faults = [
+            f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
+            f"and maxRecordBytes is {max_bytes}"
+            for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
+        ]
+        self.take(batch.take(from_numpy(places, pa.int64())), faults)
+        return rows_where(batch, totals <= max_bytes)
+
     def _whole(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the columns that their bucket says."""
+        """Return rows with the columns in the path of their bucket."""
         schema, directory, stem = self._config.schema, layout.bucket_directory(bucket), layout.bucket_stem(bucket)
         values = bucket_values(self._config.bucketing.definition(), directory, stem, schema)
         columns = {name: pa.repeat(value, rows.num_rows) for name, value in values.items()}
@@ -110,25 +108,24 @@ class BadRecords:
 
     def finish(self) -> tuple[StagedPart, ...]:
         """End the file of dead letters, if there is one, and return it."""
-        file, filtered = self._file, self._filtered
-        if file is None or filtered is None:
+        if self._letters is None:
             return ()
+        file, filtered = self._letters
         filtered.finish()
         self._stage.end(file)
-        plain_bytes, names = filtered.position, self._config.hidden_chain.names
-        return (StagedPart(file.id, file.path, file.position, plain_bytes, file.checksum, self.count, "", names),)
+        return (file.part(filtered.position, self.count, "", self._config.hidden_chain.names),)
 
     def _keep(self, lines: list[str]) -> None:
-        if self._filtered is None:
-            self._file = self._stage.create("deadLetters")
-            identity = identity_of_letters(self._stage.fs, self._file.path)
-            self._filtered = FilteredFile(self._file, self._config.hidden_chain, identity)
-        self._filtered.write("".join(lines).encode())
+        if self._letters is None:
+            file = self._stage.create("deadLetters")
+            identity = identity_of_letters(self._stage.fs, file.path)
+            self._letters = file, FilteredFile(file, self._config.hidden_chain, identity)
+        self._letters[1].write("".join(lines).encode())
 
-    def _letter(self, row: pa.RecordBatch, fault: Fault) -> str:
+    def _letter(self, row: pa.RecordBatch, fault: str) -> str:
         writer = self._identity.writer
         letter = {
-            "reason": fault.reason,
+            "reason": fault,
             "queryId": writer.owner,
             "batchId": writer.batch_number,
             "partition": self._identity.partition,
@@ -138,35 +135,10 @@ class BadRecords:
         return json.dumps(letter, separators=(",", ":")) + "\n"
 
 
-def without_oversized(
-    batches: Iterable[pa.RecordBatch], max_bytes: int | None, bad: BadRecords
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches without the rows whose values take more bytes than that; None for no limit."""
-    for batch in batches:
-        yield batch if max_bytes is None else _without_oversized(batch, max_bytes, bad)
-
-
-def _without_oversized(batch: pa.RecordBatch, max_bytes: int, bad: BadRecords) -> pa.RecordBatch:
-    sizes = np.array([value_sizes(column) for column in batch.columns])
-    totals = sizes.sum(axis=0)
-    places = np.flatnonzero(totals > max_bytes)
-    if not len(places):
-        return batch
-    faults = [
-        Fault(
-            f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
-            f"and maxRecordBytes is {max_bytes}"
-        )
-        for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
-    ]
-    bad.take(batch.take(from_numpy(places, pa.int64())), faults)
-    return rows_where(batch, totals <= max_bytes)
-
-
 def value_sizes(array: pa.Array) -> NDArray[np.int64]:
-    """Return the bytes of each value of a column: of strings their text, of others their width, of null at most that.
+    """Return the bytes of each value of a column: the length of strings, the width of others, the sum of nested ones.
 
-    Nested values count as the sum of what is in them.
+    A null takes its width, or nothing.
     """
     array = plain(array)
     if is_byte_like(array.type):
@@ -184,13 +156,10 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
     return np.full(len(array), width, np.int64)
 
 
-def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, Fault]:
-    """Return the place of each row that cannot be encoded, in their order, with its fault.
-
-    The cost is that of encoding the rows some times, and does not grow with the rows around a bad one.
-    """
-    found: dict[int, Fault] = {}
-    # Ranges that are to be tried, the first one last.
+def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
+    """Return the place of each row that cannot be encoded, in their order, with its fault: by halving."""
+    found: dict[int, str] = {}
+    # Ranges to try, the first one last.
     waiting = [(0, rows.num_rows)] if rows.num_rows else []
     while waiting:
         start, count = waiting.pop()
@@ -223,8 +192,8 @@ def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
         taken += encoder.write(rows.slice(taken))
 
 
-def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> Fault:
-    """Say which value it is, if a column cannot be encoded by itself."""
+def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> str:
+    """Return a sentence that names the value, if a column cannot be encoded by itself."""
     for name in row.schema.names:
         alone = row.select([name])
         try:
@@ -234,8 +203,8 @@ def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> Fa
         except EncodingError as of_column:
             text = str(row_to_json(alone)[name])
             shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-            return Fault(f"{of_column}. The value is {shown!r}")
-    return Fault(str(error))
+            return f"{of_column}. The value is {shown!r}"
+    return str(error)
 
 
 def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:
@@ -256,40 +225,24 @@ def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
         return {field.name: _value(scalar[index]) for index, field in enumerate(kind)}
     if is_list_like(kind):
         return [_value(item) for item in plain(scalar.values)]
-    return next(convert for applies, convert in _CONVERSIONS if applies(kind))(scalar)
+    return _plain_value(scalar)
 
 
-def _text(scalar: pa.Scalar) -> str | dict[str, str]:
-    data = scalar.as_buffer().to_pybytes()
+def _plain_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
     try:
-        return str(data, "utf-8")
+        value = scalar.as_py()
     except UnicodeDecodeError:
-        return {"base64": _base64(data)}
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _float(scalar: pa.Scalar) -> float | str:
-    value = scalar.as_py()
-    if math.isfinite(value):
-        return float(value)
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _time(scalar: pa.Scalar) -> str | int:
-    try:
-        return str(scalar.as_py().isoformat())
-    except (ValueError, OverflowError):
+        return {"base64": _base64(scalar.as_buffer())}
+    except (ValueError, OverflowError):  # of a date or timestamp
         return int(scalar.value)
+    if isinstance(value, bytes):
+        return _base64(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-_CONVERSIONS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Scalar], Any]], ...] = (
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), _text),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), lambda s: _base64(s.as_py())),
-    (pa.types.is_floating, _float),
-    (lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind), _time),
-    (lambda kind: pa.types.is_boolean(kind) or pa.types.is_integer(kind), lambda s: s.as_py()),
-    (lambda _: True, lambda s: str(s.as_py())),
-)
+def _base64(data: bytes | pa.Buffer) -> str:
+    return base64.b64encode(data).decode()

@@ -24,9 +24,9 @@ ROUTE_ROWS = 100_000
 class PartWriter:
     """Spreads the rows of one attempt over parts: one for each bucket, more where one would pass a limit.
 
-    Where there are buckets, rows are collected and routed many at a time, since routing a few is slow; then each
-    bucket's rows go to its open part. When further parts would take too much memory or too many
-    files, the rows of further buckets wait for the end, and their parts are written one after the other.
+    Where there are buckets, rows are collected and routed many at a time: routing a few is slow. Then each bucket's
+    rows go to its open part. When more parts would take too much memory or too many files, the rows of further buckets
+    wait for the end, and their parts are written one after the other.
     """
 
     def __init__(self, config: SinkConfig, router: Router, stage: Stage, bad: BadRecords) -> None:
@@ -102,7 +102,7 @@ class PartWriter:
                 self._bound_memory()
 
     def _bound_memory(self) -> None:
-        """Where too much is held, write rows that wait for later, then those of the parts that hold most."""
+        """When memory is short, spill the rows that wait, then write those of the parts that hold most."""
         alone = len(self._open) == 1 and not self._later.held_bytes  # its encoder has bounds of its own
         if alone or self.buffered_bytes <= self._held_max:
             return

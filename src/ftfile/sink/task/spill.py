@@ -1,4 +1,4 @@
-"""Rows whose files are written later, one file after the other: in memory as far as they fit, else in a spill file."""
+"""Rows whose files are written later, one after the other: in memory, or in a spill file when memory is short."""
 
 from __future__ import annotations
 
@@ -21,40 +21,32 @@ _CODEC = "lz4"
 
 
 def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of batches, of which there are some, as one batch; empties the list, to free their memory."""
+    """Return the rows of one or more batches as one batch; empties the list, to free their memory."""
     table = pa.Table.from_batches(batches)
     batches.clear()
     return table.combine_chunks().to_batches()[0]
 
 
-class _Piece(NamedTuple):
-    """Rows of one bucket in the spill file.
-
-    Attributes:
-        plain_bytes: how long they are when they are decompressed.
-    """
+class _Block(NamedTuple):
+    """Rows of one bucket in the spill file."""
 
     offset: int
     length: int
-    plain_bytes: int
+    plain_bytes: int  # when decompressed
 
 
 class SpilledRows:
-    """Keeps rows by bucket until they are asked for, each bucket's in their order.
+    """Keeps rows by bucket until they are taken, each bucket's in their order.
 
-    The spill file belongs to the attempt alone: it is staged where its parts are, and gone when the rows were taken.
-
-    Args:
-        stage: of the attempt.
-        schema: of the rows.
-        encrypted: encrypt the spill file, with a key that this object alone ever has.
+    The spill file is staged beside the parts, and gone when the rows were taken. If it is encrypted, only this object
+    ever has the key.
     """
 
     def __init__(self, stage: Stage, schema: pa.Schema, *, encrypted: bool = False) -> None:
         self._stage = stage
         self._schema = schema
         self._held: dict[str, list[pa.RecordBatch]] = {}
-        self._pieces: dict[str, list[_Piece]] = {}
+        self._pieces: dict[str, list[_Block]] = {}
         self._file: StagedFile | None = None
         self._cipher = PieceCipher() if encrypted else None
         self.held_bytes = 0
@@ -66,7 +58,7 @@ class SpilledRows:
         self.held_bytes += rows.get_total_buffer_size()
 
     def spill(self) -> None:
-        """Write what is in memory to the spill file."""
+        """Move the rows in memory to the spill file."""
         for bucket, batches in self._held.items():
             if self._file is None:
                 self._file = self._stage.create("spill")
@@ -74,26 +66,24 @@ class SpilledRows:
             data = pa.compress(plain, codec=_CODEC)
             if self._cipher is not None:
                 data = self._cipher.encrypt(data, self._file.position)
-            self._pieces.setdefault(bucket, []).append(_Piece(self._file.position, len(data), plain.size))
+            self._pieces.setdefault(bucket, []).append(_Block(self._file.position, len(data), plain.size))
             self._file.write(data)
         self._held, self.held_bytes = {}, 0
 
     def take_all(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield all rows, bucket by bucket, and keep nothing."""
         held, self._held, self.held_bytes = self._held, {}, 0
-        if self._file is None:
-            for bucket in [*held]:
-                yield from ((bucket, rows) for rows in held.pop(bucket))
-            return
-        with self._stage.read_back(self._file) as file:
-            for bucket, pieces in self._pieces.items():
-                yield from ((bucket, rows) for rows in self._read(file, pieces))
-                yield from ((bucket, rows) for rows in held.pop(bucket, ()))
+        if self._file is not None:
+            with self._stage.read_back(self._file) as file:
+                for bucket, pieces in self._pieces.items():
+                    yield from ((bucket, rows) for rows in self._read(file, pieces))
+                    yield from ((bucket, rows) for rows in held.pop(bucket, ()))
         for bucket in [*held]:
             yield from ((bucket, rows) for rows in held.pop(bucket))
-        self._stage.drop(self._file)
+        if self._file is not None:
+            self._stage.drop(self._file)
 
-    def _read(self, file: InputFile, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
+    def _read(self, file: InputFile, pieces: list[_Block]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             data = file.read_at(piece.offset, piece.length)
             if self._cipher is not None:

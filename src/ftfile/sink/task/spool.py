@@ -35,10 +35,9 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class SpoolWriter:
-    """Collects rows, sorts them by bucket once, and appends each bucket's to the spool; nothing is ever re-opened.
+    """Collects rows, sorts them by bucket once, and appends each bucket's to the spool.
 
-    A bucket that has half a part's bytes in the spool, and gets more, is written straight to parts from then on: what
-    is large already needs no collecting.
+    A bucket that has half a part's bytes in the spool, and gets more, is written straight to parts from then on.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class SpoolWriter:
         return pa.concat_batches(kept) if kept else rows.slice(0, 0), others
 
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
-        """Append rows; those of a segment that was begun before a row turned out to be bad are appended once more."""
+        """Append rows; a segment that a bad row interrupts is appended anew."""
         done = len(self.segments)
         if not buckets:
             return
@@ -117,7 +116,7 @@ class SpoolWriter:
     def _encodable(
         self, rows: pa.RecordBatch, buckets: list[tuple[str, int]], start: int
     ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
-        """Hand over the rows from `start` on that cannot be encoded, and return the others."""
+        """Give the bad rows from `start` on to `badRecords`, and return the others."""
         kept, left, end = [], [], 0
         for bucket, count in buckets:
             first, end = max(end, start), end + count
@@ -133,7 +132,7 @@ class SpoolWriter:
         counts = [count for _, count, _ in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             bucket, count, stats = segments[number]
-            offset, piece = spool.position, _Piece(spool)
+            offset, piece = spool.position, _SpoolEnd(spool)
             filtered = FilteredFile(piece, self._chain, layout.storage_identity("segment", spool.path, offset))
             for _, data in pieces:
                 filtered.write(data)
@@ -158,7 +157,7 @@ class SpoolWriter:
             )
 
 
-class _Piece:
+class _SpoolEnd:
     """The end of a spool, checksummed from here on."""
 
     def __init__(self, spool: StagedFile) -> None:
@@ -182,7 +181,9 @@ def _segments_of(
     owners = np.arange(len(buckets))
     stats: list[dict[str, Any]] = [{} for _ in buckets]
     if settings.finalize_column is not None:
-        counts, owners, final = _cut_after(_truths(rows.column(settings.finalize_column)), counts)
+        column = rows.column(settings.finalize_column)
+        is_true = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
+        counts, owners, final = _cut_after(is_true, counts)
         stats = [{"endsPart": True} if is_final else {} for is_final in final.tolist()]
         rows = rows.drop_columns([settings.finalize_column])
     if settings.event_column is not None and settings.event_us is not None:
@@ -192,16 +193,10 @@ def _segments_of(
     return list(zip(names, counts.tolist(), stats, strict=True)), rows
 
 
-def _truths(column: pa.Array) -> NDArray[np.bool_]:
-    """Return where a boolean column is true; null is not."""
-    found: NDArray[np.bool_] = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
-    return found
-
-
 def _cut_after(
     final: NDArray[np.bool_], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Cut buckets after their final rows: rows of each segment, its bucket's number, and whether it ends a part."""
+    """Cut buckets after their final rows: rows of each segment, its bucket's number, and True if it ends a part."""
     bounds = np.cumsum(counts)
     ends = np.union1d(bounds, np.flatnonzero(final) + 1)
     return np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1]
@@ -212,14 +207,8 @@ def _windows(
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]]]:
     """Sort the rows of each run by window of event time; rows without a time go to the last window of their run.
 
-    Args:
-        rows: run by run.
-        name: of the column.
-        interval_us: length of a window; all begin at multiples of it since 1970 UTC.
-        counts: rows of each run.
-
-    Returns:
-        The rows, and of each segment its number of rows, the number of its run, and its stats.
+    Windows begin at multiples of the interval since 1970 UTC; `counts` are the rows of each run. Return the rows, and
+    for each segment its number of rows, the number of its run, and its stats.
     """
     column = rows.column(name)
     times = values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64)

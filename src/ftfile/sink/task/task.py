@@ -1,15 +1,15 @@
-"""A task: batches in, staged parts and a fingerprint out."""
+"""A task: from batches to staged parts and a fingerprint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.attempt.fingerprint import FingerprintAccumulator
-from ftfile.attempt.identity import StreamIdentity
-from ftfile.attempt.message import TaskCommit
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
+from ftfile.attempt.message import Assembled, StagedSegment, TaskCommit
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Author, JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
@@ -17,7 +17,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
-from ftfile.sink.task.bad_records import BadRecords, without_oversized
+from ftfile.sink.task.bad_records import BadRecords
 from ftfile.sink.task.part_writer import PartWriter
 from ftfile.sink.task.spool import SpoolWriter
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ftfile.attempt.directory_marker import DirectoryMarker
-    from ftfile.attempt.identity import TaskIdentity, WriterIdentity
-    from ftfile.attempt.message import Assembled, StagedSegment
     from ftfile.commit.log.state import LogState, LogView
     from ftfile.fs.api import FileSystem
     from ftfile.sink.buckets.router import Router
@@ -42,39 +40,28 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The planned view of the log; at most 64 KiB pickled.
-
-    Attributes:
-        time_ms: the driver's clock: the time of all tasks of the batch, whenever they run.
-        definitions: of the encodings of the due jobs, by key.
-        marker: by what a task knows the driver's directory; None where it cannot see another.
-        offsets_known: whether the driver sees the checkpoint: then offsets identify a repeated batch.
-    """
+    """The planned view of the log; at most 64 KiB pickled."""
 
     view: LogView
-    time_ms: int
-    definitions: dict[str, Any] = field(default_factory=dict)
-    marker: DirectoryMarker | None = None
-    offsets_known: bool = False
+    time_ms: int  # the driver's clock: the time of all tasks of the batch, whenever they run
+    definitions: dict[str, Any]  # of the encodings of the due jobs, by key
+    marker: DirectoryMarker | None  # of the driver's directory; None where tasks cannot see another
+    offsets_known: bool  # the driver sees the checkpoint: offsets identify a repeated batch
 
 
 def write_task(
-    config: SinkConfig,
-    planned: Planned,
-    identity: TaskIdentity,
-    batches: Iterable[pa.RecordBatch],
-    fs: FileSystem,
+    config: SinkConfig, planned: Planned, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem
 ) -> TaskCommit:
-    """Write the rows of one attempt to files of its own; of a batch that is committed, only look at the rows.
+    """Write the rows of one attempt to files of its own; of a committed batch, only fingerprint them.
 
-    With open parts, its share of the due jobs is done beside, and none of them can fail it.
+    The attempt does its share of the due jobs, too, none of which can fail it.
 
     Raises:
-        FtfileError: the attempt failed; what it wrote was removed as far as possible, and nobody refers to it.
+        FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
     """
     began = fs.context.clock.monotonic_s()
     fingerprint = FingerprintAccumulator(config.fingerprint or _kind(config, planned, identity.writer))
-    rows: Iterable[pa.RecordBatch] = _fingerprinted(_cast(batches, config.schema), fingerprint)
+    rows: Iterable[pa.RecordBatch] = _fingerprinted(batches, config.schema, fingerprint)
     author = _author(config, identity.writer)
     # It only saves work; the commit decides.
     head = CommitLog(fs, start=planned.view).read_on() if author is not None else None
@@ -87,8 +74,7 @@ def write_task(
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(fs.capabilities))
-        rows = without_oversized(rows, config.max_record_bytes, bad)
-        segments = _write(config, identity.writer, router, stage, bad, rows)
+        segments = _write(config, identity.writer, router, stage, bad, map(bad.without_oversized, rows))
         letters = bad.finish()
         stage.settle()
     except BaseException:
@@ -118,11 +104,7 @@ def _write(
     bad: BadRecords,
     rows: Iterable[pa.RecordBatch],
 ) -> tuple[StagedSegment, ...]:
-    """Write all rows to parts, or to a spool; return the segments of the spool.
-
-    Raises:
-        ConfigError: a batch write has rules that need a spool.
-    """
+    """Write all rows to parts, or to a spool; return the segments of the spool."""
     is_stream = isinstance(writer, StreamIdentity)
     if config.rolling is not None and config.rolling.needs_spool and not is_stream:
         raise ConfigError(
@@ -130,16 +112,13 @@ def _write(
             "are for those that a stream keeps open; maxBytesPerFile and maxRecordsPerFile split its files"
         )
     if config.rolling is None or not is_stream:
-        parts = PartWriter(config, router, stage, bad)
-        for batch in rows:
-            parts.write(batch)
-        parts.finish()
-        return ()
-    spool = SpoolWriter(config, config.rolling, router, stage, bad)
+        target: PartWriter | SpoolWriter = PartWriter(config, router, stage, bad)
+    else:
+        target = SpoolWriter(config, config.rolling, router, stage, bad)
     for batch in rows:
-        spool.write(batch)
-    spool.finish()
-    return tuple(spool.segments)
+        target.write(batch)
+    target.finish()
+    return tuple(target.segments) if isinstance(target, SpoolWriter) else ()
 
 
 def _run_task_jobs(
@@ -147,8 +126,8 @@ def _run_task_jobs(
 ) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
     """Run the jobs of the stage's query that fall to its partition; return the results, and the ids of failures.
 
-    Of the tasks that wrote the query's last record, each takes an equal share; what nobody takes stays due. Jobs of
-    other queries are left to those, who know what their files are called and who hears of them. Raises nothing.
+    Each of the tasks that wrote the query's last record takes an equal share; other jobs stay due. Other queries do
+    their own jobs: they know the names of their files, and who hears of them. Raises nothing.
     """
     jobs = [job for job in head.assembly_jobs if job.inputs[0].origin.query_id == stage.owner]
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
@@ -164,7 +143,7 @@ def _run_task_jobs(
     for number, job in enumerate(jobs[stage.partition :: tasks]):
         if number and not has_time():
             break
-        if not assembler.can_do(job):
+        if job.inputs[0].encoding not in definitions:
             continue
         try:
             assembled, damaged = assembler.assemble_readable(job, has_time)
@@ -202,23 +181,19 @@ def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:
     return JobAuthor(writer.job_id, config.transaction) if config.transaction is not None else None
 
 
-def _fingerprinted(batches: Iterable[pa.RecordBatch], fingerprint: FingerprintAccumulator) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        fingerprint.update(batch)
-        yield batch
+def _fingerprinted(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator
+) -> Iterator[pa.RecordBatch]:
+    for batch in filter(len, batches):
+        rows = batch if batch.schema.equals(schema) else _cast(batch, schema)
+        fingerprint.update(rows)
+        yield rows
 
 
-def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches cast to the recorded schema: Spark's has its session's time zone, and columns without null."""
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        if batch.schema.equals(schema):
-            yield batch
-        else:
-            columns = [_cast_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type.equals(kind) else column.cast(kind)
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the recorded schema: Spark's has its session's time zone, and columns without null."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
