@@ -85,7 +85,7 @@ def find_part(fs: FileSystem, add: Add) -> Whereabouts:
     if final is None and staged is None:
         final = stat_or_none(fs, add.final_path)
     if final is not None:
-        is_other = staged is not None and not is_same_file(final, staged) and not is_recorded(fs, final, add)
+        is_other = staged is not None and not _is_same_file(final, staged) and not is_recorded(fs, final, add)
         if final.is_directory or is_other:
             return Whereabouts(Place.TAKEN, final)
         return Whereabouts(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
@@ -225,7 +225,7 @@ def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read
     return offset == recorded.length and crc.text() == recorded.checksum
 
 
-def is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
+def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
     """Return True if both names are known to be of one file."""
     return other is not None and one.identity is not None and one.identity == other.identity
 
@@ -244,7 +244,7 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
         _log.debug("another publisher has retired %s", remove.final_path)
     except AlreadyExists:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
-        if first and not is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
+        if first and not _is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
             return "foreign"
         delete_file(fs, remove.final_path)
     return "done"
@@ -277,7 +277,7 @@ def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
         raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
     if source is None:
         return
-    if not is_same_file(source, target) and not is_recorded(fs, target, add):
+    if not _is_same_file(source, target) and not is_recorded(fs, target, add):
         raise NameCollision(
             f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
             f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"

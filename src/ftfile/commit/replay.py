@@ -81,7 +81,7 @@ def fingerprint_mac(
 ) -> Fingerprint | None:
     """Return a fingerprint as records have it: in an encrypted directory under a MAC, so that it confirms no guess.
 
-    To compare it with a `recorded` one, the same key is used; a ConfigError says that it is not available.
+    It has the key of the `recorded` one that it is to be compared with; ConfigError if that key is not available.
     """
     if fingerprint is None or not isinstance(fs, SealedFileSystem):
         return fingerprint

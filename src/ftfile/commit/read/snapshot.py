@@ -173,10 +173,7 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
 
 
 def read_records(log: CommitLog) -> Iterator[Record]:
-    """Yield the records that are kept, from the oldest to the head.
-
-    The caller looks at the end whether the oldest is still the same: others may have been dead.
-    """
+    """Yield the records that are kept, oldest first; if the oldest is another afterwards, others may have been dead."""
     head = log.read_on()
     version, newest = head.log_start, head.version
     while version <= newest:

@@ -143,10 +143,7 @@ class SealedFileSystem(WrapperFileSystem):
         self.inner.put(path, self._with_mac(path, content) if _is_sealed(path) else content)
 
     def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
-        """Return a digest of rows under a MAC, for a record.
-
-        Those of another batch have another MAC. The key is that of `like`, which this returned before.
-        """
+        """Return a digest of a batch's rows under a MAC, by the key of `like`, which this returned before."""
         mac = None if like is None else _mac(like.encode())
         key = self._key_to_use() if mac is None else self.keys.find(mac.key_id, mac.wrapped)
         return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
