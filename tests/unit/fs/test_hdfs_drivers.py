@@ -6,6 +6,7 @@ That real servers do as they are asked is tested in tests/hdfs.
 from __future__ import annotations
 
 import base64
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.tokens import Token
 from ftfile.fs.hdfs.webhdfs import filesystem as web_driver
 from ftfile.fs.hdfs.webhdfs.client import Upload
+from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, WebServer, install
@@ -442,7 +444,7 @@ def test_an_upload_is_given_up_when_its_file_is_there(web: FileSystem, monkeypat
     noted(web_driver.WebHdfsFileSystem, "discard")
     stream = web.create("file")
     del steps[:]
-    stream.write(b"x" * web_driver.CHUNK_BYTES)
+    stream.write(b"x" * CHUNK_BYTES)
     stream.abort()
     assert steps == ["number 1", "number 1", "number 1", "number 2", "cut", "discard"]
 
@@ -454,6 +456,19 @@ class TestHints:
         names.files["/out/hint"] = b"of the other"
         fs.put("hint", b"content")
         assert names.errors["write"] == [] or names.errors["CONTENT"] == []
+
+    def test_one_that_is_never_closed_holds_nobody_up(
+        self, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(native_driver, "HINT_TIMEOUT_S", 0.1)
+        names.slow = True
+        native.put("hint", b"content")
+        began_s = time.monotonic()
+        assert native.stat("hint").size_bytes == 7
+        assert time.monotonic() - began_s < 5
+        with names.changed:
+            names.open_files.clear()
+            names.changed.notify_all()
 
     def test_where_there_is_no_directory_there_is_none(self, fs: FileSystem, names: Names) -> None:
         names.errors |= {"create": [FileNotFoundError("a")], "CREATE": [FileNotFoundError("a")]}

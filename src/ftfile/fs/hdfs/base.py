@@ -142,7 +142,7 @@ class HadoopFileSystem(FileSystem):
 
         def write() -> None:
             # A call that nobody waits for any more may take effect yet, and would empty what a later one wrote.
-            tried.append(f"{full.rpartition('/')[0]}/.{self.context.ids.unique()}.tmp")
+            tried.append(self.temporary_name(full))
             self._write_temporary(path, tried[-1], content)
 
         try:
@@ -189,6 +189,10 @@ class HadoopFileSystem(FileSystem):
         except NotEmpty:
             return False
         return True
+
+    def temporary_name(self, full: str) -> str:
+        """Return a path beside this one that nobody else uses."""
+        return f"{full.rpartition('/')[0]}/.{self.context.ids.unique()}.tmp"
 
     def discard(self, full: str) -> bool:
         """Delete any file there; return True if nothing is left of it."""

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 __all__ = ("NativeHdfsFileSystem", "open_location")
 
 REMEMBERED_DIRECTORIES = 1000
+# Closing a hint may wait for a NameNode that is gone; the next one is written over it.
+HINT_TIMEOUT_S = 5.0
+# These wait for DataNodes, too, or are many calls.
+_LONG = frozenset({"read_at", "write", "hsync", "close", "list"})
 
 _CAPABILITIES = Capabilities(
     driver="hdfs",
@@ -152,7 +156,8 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         self._settle(path)
         with NativeErrorTranslator(operation, path, self.where):
             limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
-            return self._nodes.run(limit, call, client or self._nodes.client())
+            is_short = operation not in _LONG
+            return self._nodes.run(limit, call, client or self._nodes.client(), is_short=is_short)
 
     def _settle(self, path: str) -> None:
         """Wait until an own hint is closed; one that could not be is as good as any other."""
@@ -160,7 +165,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             client, closing = self._hints.pop(path, (None, None)) if self._hints else (None, None)
         if client is not None and closing is not None:
             with contextlib.suppress(StorageError), NativeErrorTranslator("put", path, self.where):
-                self._nodes.run(self._settings.timeout_s, closing.result, client)
+                self._nodes.run(min(HINT_TIMEOUT_S, self._settings.timeout_s), closing.result, client)
 
     def begin_in_fork(self) -> None:
         """Forget the hints that the parent's threads close."""

@@ -18,7 +18,6 @@ from ftfile.core.errors import (
     OutcomeUnknown,
     PermissionDenied,
     StorageError,
-    StreamClosed,
     Unsupported,
 )
 from ftfile.core.logs import get_logger
@@ -29,6 +28,7 @@ from ftfile.fs.hdfs.file_checksum import checksum_for, digest_of
 from ftfile.fs.hdfs.settings import FORBIDDEN, HadoopSettings
 from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
 from ftfile.fs.hdfs.webhdfs.client import Upload, WebErrorTranslator, connect
+from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES, STREAM_CAPABILITIES, WebFile, WebStream
 from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ("WebHdfsFileSystem", "open_location")
 
-CHUNK_BYTES = 256 << 10
 ABORT_WAIT_S = 2.0
-
-_STREAM_CAPABILITIES = frozenset({"abort"})
 
 _CAPABILITIES = Capabilities(
     driver="webhdfs",
@@ -52,7 +49,7 @@ _CAPABILITIES = Capabilities(
     durability="close",
     directory_sync=False,
     atomic_rename=True,
-    stream_capabilities=_STREAM_CAPABILITIES,
+    stream_capabilities=STREAM_CAPABILITIES,
     permissions=True,
     replication=True,
     concurrency=16,
@@ -101,8 +98,15 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def create(self, path: str) -> OutputStream:
         """Open a new file for writing."""
         full = self._full("create", path)
-        self.do("create", path, lambda: self._upload_all(full, b"", overwrite=False))
-        return _WebStream(path, full, self)
+        self.do("create", path, lambda: self._create_empty(path, full))
+        return WebStream(path, full, self)
+
+    def _create_empty(self, path: str, full: str) -> None:
+        if self._client.nodes.first_word_s():
+            # An upload that is given up may begin yet, when this file has gone elsewhere.
+            self.create_exclusive(path, b"")
+        else:
+            self._upload_all(full, b"", overwrite=False)
 
     def open(self, path: str) -> InputFile:
         """Open a file for reading."""
@@ -110,7 +114,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         status = self.do("open", path, lambda: self._status(full))
         if status.is_directory:
             raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
-        return _WebFile(path, full, status.size_bytes, self)
+        return WebFile(path, full, status.size_bytes, self)
 
     def read(self, path: str) -> bytes:
         """Return all bytes of a file in one go."""
@@ -118,9 +122,16 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self.do("read", path, lambda: self._client.content(full, 0, None))
 
     def _put(self, path: str, full: str, content: bytes) -> None:
-        # While a NameNode is silent the old one is deleted first, and another writer may come between.
+        def write() -> None:
+            first_word_s = self._client.nodes.first_word_s()
+            if first_word_s:
+                # An upload that is given up may begin yet: it must not replace what a later one wrote.
+                self._client.remove(full)
+            self._upload_all(full, content, overwrite=not first_word_s, first_word_s=first_word_s)
+
+        # Another writer may come between.
         with contextlib.suppress(AlreadyExists):
-            self.do("put", path, lambda: self._write_whole(full, content))
+            self.do("put", path, write)
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run a call of the library once; each of its requests has its time limit."""
@@ -135,13 +146,25 @@ class WebHdfsFileSystem(HadoopFileSystem):
         """Return an identity that tells the file from another of its name."""
         return int(self._client.status(full)["fileId"])
 
-    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload]:
-        """Begin to send the content of a file that is there, empty, and return its status as well.
+    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload, str]:
+        """Begin to send the content of a file that is there, empty; return its status, the upload, and where it goes.
 
-        A DataNode that does not take the connection has not touched the file: another one is asked for.
+        A DataNode that does not take the connection has not touched the file: another one is asked for. One that is
+        given up may begin yet, so that each upload goes to a name of its own then.
         """
         status = self.do("stat", path, lambda: self._client.status(full))
-        return status, self.do(operation, path, lambda: self.upload(full, overwrite=True))
+
+        def upload() -> tuple[Upload, str]:
+            first_word_s = self._client.nodes.first_word_s()
+            target = self.temporary_name(full) if first_word_s else full
+            return self.upload(target, overwrite=True, first_word_s=first_word_s), target
+
+        return status, *self.do(operation, path, upload)
+
+    def replace(self, operation: str, path: str, temporary: str, full: str) -> None:
+        """Give an own file that is complete the name of an own one that is empty."""
+        self.do(operation, path, lambda: self._remove(full))
+        self.do(operation, path, lambda: self._move(temporary, full))
 
     def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
         """Compare a file that was closed, and is not empty, with what was sent.
@@ -175,13 +198,14 @@ class WebHdfsFileSystem(HadoopFileSystem):
                     break
                 self.context.clock.sleep(0.005)
 
-    def upload(self, full: str, *, overwrite: bool) -> Upload:
-        """Begin to write a file, which is there, empty, at some moment before this upload is finished."""
-        first_word_s = self._client.nodes.first_word_s()
-        if first_word_s and overwrite:
-            # An upload that is given up may begin yet: it must not replace what a later one wrote.
-            self._client.remove(full)
-            overwrite = False
+    def upload(self, full: str, *, overwrite: bool, first_word_s: float = 0.0) -> Upload:
+        """Begin to write a file, which is there, empty, at some moment before this upload is finished.
+
+        Args:
+            full: of the file.
+            overwrite: there may be one.
+            first_word_s: see `Upload`.
+        """
         # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
         flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
         parameters = {
@@ -226,7 +250,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self._client.remove(full)
 
     def _write_whole(self, full: str, content: bytes) -> None:
-        self._upload_all(full, content, overwrite=True)
+        self._upload_all(full, content, overwrite=True, first_word_s=self._client.nodes.first_word_s())
 
     def _compare(self, path: str, full: str, content: bytes) -> None:
         status = self.do("stat", path, lambda: self._client.status(full))
@@ -248,8 +272,8 @@ class WebHdfsFileSystem(HadoopFileSystem):
             raise AlreadyExists("rename", full_source, f"{full_target!r} exists; nothing is ever overwritten")
         raise OutcomeUnknown("rename", full_source, f"{self.where} says no to the name {full_target!r}, and not why")
 
-    def _upload_all(self, full: str, content: bytes, *, overwrite: bool) -> None:
-        upload = self.upload(full, overwrite=overwrite)
+    def _upload_all(self, full: str, content: bytes, *, overwrite: bool, first_word_s: float = 0.0) -> None:
+        upload = self.upload(full, overwrite=overwrite, first_word_s=first_word_s)
         try:
             upload.send(content)
             upload.finish()
@@ -265,79 +289,6 @@ def open_location(location: Location) -> FileSystem:
     """
     settings = HadoopSettings.of(location)
     return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.context)
-
-
-class _WebStream(OutputStream):
-    """Keeps a chunk back; a file of one chunk goes in one request when it is closed."""
-
-    def __init__(self, path: str, full: str, fs: WebHdfsFileSystem) -> None:
-        super().__init__(path, _STREAM_CAPABILITIES)
-        self._full = full
-        self._fs = fs
-        self._chunk = bytearray()
-        self._upload: Upload | None = None
-        self._empty_file = 0
-        self._checksum: HadoopChecksum | None = None
-
-    def _write(self, data: memoryview) -> None:
-        if len(self._chunk) + data.nbytes < CHUNK_BYTES:
-            self._chunk += data
-            return
-        upload = self._started("write")
-        with WebErrorTranslator("write", self.path, self._fs.where):
-            self._send(upload, self._chunk)
-            self._chunk.clear()
-            self._send(upload, data)
-
-    def _hsync(self) -> None:
-        """Never reached: the capability is missing."""
-
-    def _close(self) -> None:
-        if self._upload is None and not self._chunk:
-            return
-        upload = self._started("close")
-        with WebErrorTranslator("close", self.path, self._fs.where):
-            self._send(upload, self._chunk)
-            upload.finish()
-        if self._checksum is not None:
-            self._fs.verify("close", self.path, self._full, self._checksum)
-
-    def _abort(self) -> bool:
-        if self._upload is not None:
-            # Once the content's file has replaced the empty one, deleting it takes it from its writer.
-            self._fs.wait_until_replaced(self._full, self._empty_file)
-            self._upload.cut()
-        return self._fs.discard(self._full)
-
-    def _started(self, operation: str) -> Upload:
-        if self._upload is None:
-            status, self._upload = self._fs.begin(operation, self.path, self._full)
-            self._empty_file, self._checksum = int(status["fileId"]), checksum_for(status)
-        return self._upload
-
-    def _send(self, upload: Upload, data: bytearray | memoryview) -> None:
-        upload.send(data)
-        if self._checksum is not None:
-            self._checksum.update(data)
-
-
-class _WebFile(InputFile):
-    def __init__(self, path: str, full: str, size_bytes: int, fs: WebHdfsFileSystem) -> None:
-        self.path = path
-        self.size_bytes = size_bytes
-        self._full = full
-        self._fs: WebHdfsFileSystem | None = fs
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
-        if self._fs is None:
-            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
-        length = min(length, self.size_bytes - offset)
-        return self._fs.read_range(self.path, self._full, offset, length) if length > 0 else b""
-
-    def close(self) -> None:
-        """Release the file; idempotent."""
-        self._fs = None
 
 
 def _info(path: str, status: dict[str, Any]) -> FileInfo:
