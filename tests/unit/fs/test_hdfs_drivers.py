@@ -544,3 +544,17 @@ def test_what_servers_say_has_a_meaning(
     assert type(error) is expected
     assert "hdfs://namenode/out" in str(error)
     assert "at org" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GSSAPI error: GSS_S_FAILURE: Unspecified GSS failure, minor: Ticket expired",
+        "GSS_S_CREDENTIALS_EXPIRED: the referenced credentials have expired",
+    ],
+)
+def test_an_expired_ticket_is_no_lack_of_one(text: str, native: FileSystem, names: Names) -> None:
+    names.errors |= {"status": [RuntimeError(text)], "rename": [RuntimeError(text)]}
+    for call in (lambda: native.stat("a"), lambda: native.rename("a", "b")):
+        with pytest.raises(PermissionDenied, match=r"ticket of this process has expired.*kinit -R"):
+            call()
