@@ -20,11 +20,8 @@ _PAD = ord("=")
 
 
 def base64_text(array: pa.BinaryArray) -> pa.StringArray:
-    """Return binary values as base64 text (RFC 4648, padded).
-
-    All values are encoded in one call: each is padded with zero bytes to a multiple of three, and the
-    characters that stand for padding become `=` afterwards.
-    """
+    """Return binary values as base64 text (RFC 4648, padded)."""
+    # All are encoded in one call, each padded with zero bytes to a multiple of three; `=` is put in afterwards.
     offsets, data = _present_parts(array)
     lengths = np.diff(offsets)
     padding = (-lengths % 3).astype(np.int64)

@@ -38,11 +38,7 @@ _PADDING = 0xFF  # no byte of UTF-8; after `Z` where it stands among offsets suc
 
 
 def check_range(array: pa.Array) -> None:
-    """Refuse dates and timestamps that need more than four digits for the year.
-
-    Raises:
-        ValueError: says which value.
-    """
+    """Raise `ValueError` for dates and timestamps whose year has more than four digits."""
     bounds = pc.min_max(array)
     factor = 1 if pa.types.is_date(array.type) else _DAY_US
     for bound, low in ((bounds["min"], True), (bounds["max"], False)):
@@ -54,13 +50,9 @@ def check_range(array: pa.Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TimePattern:
-    """A date-time pattern whose every field has a fixed width.
+    """A date-time pattern whose every field has a fixed width."""
 
-    Attributes:
-        pieces: field letters as in the pattern, or `=` and literal text.
-    """
-
-    pieces: tuple[str, ...]
+    pieces: tuple[str, ...]  # field letters as in the pattern, or `=` and literal text
 
     @classmethod
     def parse(cls, option: str, text: str, kind: pa.DataType) -> TimePattern:
@@ -72,8 +64,7 @@ class TimePattern:
         known = [*_DATE_WIDTHS]
         if pa.types.is_timestamp(kind):
             known += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
-        pieces = []
-        position = 0
+        pieces, position = [], 0
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
@@ -95,7 +86,7 @@ class TimePattern:
         return pattern
 
     def format(self, array: pa.Array, zone: str) -> pa.StringArray:
-        """Return dates or timestamps as text; those with a zone as the clocks of `zone` show them.
+        """Return dates or timestamps as text, instants by the clocks of `zone`.
 
         Raises:
             ValueError: a value is outside the years 0001 to 9999.
