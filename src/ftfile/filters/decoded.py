@@ -1,4 +1,4 @@
-"""A filtered file as the plain file it was made of: for formats that read from the start to the end."""
+"""A filtered file as its plain content: for formats that read from the start to the end."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ _ADVICE = "Another program changed it: restore it from a copy"
 
 _BUFFER_BYTES = 128 << 10
 _READ_BYTES = 1 << 20
-# A few bytes may decode to ten thousand times as many: as much is fed as is likely to become a few megabytes.
+# Bytes may decode to ten thousand times as many: as many are fed as likely become a few megabytes.
 _FEED_BYTES_MIN, _FEED_BYTES_MAX = 512, 64 << 10
 _PLAIN_BYTES = 4 << 20
 
 
 def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> io.BufferedReader:
-    """Return the content of a file before its filters; closing it closes `file`.
+    """Return the plain content of a seekable file, decoded as it is read; closing it closes `file`.
 
-    It is decoded as it is read. Reading to the end checks it as a whole: its checksum, and whether its
-    filters ended with it. To seek is to decode again from the start.
+    Reading to the end verifies checksum, length and the end of the filters. A seek decodes again from the start.
 
     Args:
-        file: seekable, with its path as `name`.
-        chain: its filters; none are fine.
+        file: with its path as `name`.
+        chain: its filters, or none.
         identity: with which it was written.
-        plain_bytes: how much there is, as the log says.
-        checksum: of the file as it is on storage, as the log says.
+        plain_bytes: length of the content in the log.
+        checksum: of the stored file, in the log.
 
     Raises:
         CorruptData: by reading: the file is not what the log says.
@@ -50,23 +49,14 @@ def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, 
 
 
 def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
-    """Return the content of a piece of a file before its filters.
-
-    Raises:
-        CorruptData: it is not what its filters make; names `path`.
-    """
+    """Return the plain content of a piece of a file; `CorruptData` names `path`."""
     with stream_errors(path):
         return chain.decode(data, identity)
 
 
 @contextmanager
 def stream_errors(path: str) -> Iterator[None]:
-    """Turn errors about streams into errors that say of which file they are.
-
-    Raises:
-        CorruptData: what is filtered within is not what filters make.
-        ConfigError: the key of what is encrypted is not to be had.
-    """
+    """Turn `BadStream` into `CorruptData`, and `ConfigError` into one, that name the file."""
     try:
         yield
     except BadStream as error:
@@ -76,12 +66,7 @@ def stream_errors(path: str) -> Iterator[None]:
 
 
 class PlainFile(io.RawIOBase):
-    """A seekable file of the plain bytes of another file; closing it closes that one.
-
-    Args:
-        file: seekable, with its path as `name`.
-        plain_bytes: how much there is, as the log says.
-    """
+    """A seekable file of the plain bytes of another file; closing it closes that one."""
 
     def __init__(self, file: BinaryIO, plain_bytes: int) -> None:
         super().__init__()
@@ -91,25 +76,20 @@ class PlainFile(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the position in the plain bytes."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position and return it; nothing is read yet."""
         starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._plain_bytes}
         self._position = max(0, starts[whence] + offset)
         return self._position
 
     def close(self) -> None:
-        """Close both; idempotent."""
         try:
             self._file.close()
         finally:
@@ -122,11 +102,6 @@ class _Decoded(PlainFile):
         self._chain = chain
         self._identity = identity
         self._checksum = checksum
-        self._crc = Crc32()
-        self._coded = memoryview(b"")  # of what was read, the rest to be decoded
-        self._start = 0  # of what is decoded and not forgotten
-        self._plain = memoryview(b"")
-        self._is_ended = False
         self._feed_bytes = _FEED_BYTES_MIN
         self._restart()
 
@@ -143,12 +118,13 @@ class _Decoded(PlainFile):
         return len(found)
 
     def _restart(self) -> None:
-        """Decode from the beginning."""
         self._file.seek(0)
         self._decoder = self._chain.decoder(self._identity)
         self._crc = Crc32()
-        self._coded = self._plain = memoryview(b"")
-        self._start, self._is_ended = 0, False
+        self._coded = memoryview(b"")  # read, and not decoded yet
+        self._plain = memoryview(b"")  # decoded last
+        self._start = 0  # of `_plain`
+        self._is_ended = False
 
     def _next(self) -> bytes:
         if not self._coded:

@@ -1,4 +1,4 @@
-"""An encrypted file as the plain file it was made of, decrypted where it is read: for formats that seek."""
+"""An encrypted file as its plain content, decrypted where it is read: for formats that seek."""
 
 from __future__ import annotations
 
@@ -21,15 +21,7 @@ __all__ = ("decrypted_file",)
 
 
 def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> BinaryIO:
-    """Return the content of an encrypted file; closing it closes `file`.
-
-    Its end is looked at first, so that nothing is believed of a file that something is missing of.
-
-    Args:
-        file: seekable, with its path as `name`.
-        keys: where its key is found.
-        identity: with which it was written.
-        plain_bytes: how much there is, as the log says.
+    """Return the plain content of an encrypted seekable file, whose end is verified first; closing it closes `file`.
 
     Raises:
         CorruptData: it is not what was written; also by reading.
@@ -71,12 +63,12 @@ class _Decrypted(PlainFile):
         return self._position - begin
 
     def _chunk(self, number: int) -> bytes:
-        """Return a chunk; the last one that was read is kept, since readers come back to it."""
         if number != self._held_number:
             step = self._opened.chunk_bytes + TAG_BYTES
             self._file.seek(self._start + number * step)
             data = self._file.read(step)
             with stream_errors(self.name):
+                # Kept, since readers come back to it.
                 self._held = self._opened.decrypt(data, number, is_last=number == self._chunks - 1)
             self._held_number = number
         return self._held
