@@ -56,17 +56,17 @@ def is_name(text: str) -> bool:
 
 
 def is_type_name(text: str) -> bool:
-    """Return True if Avro has a type of that name: records, in whichever namespace, may not be called so."""
+    """Return True if Avro has a type of that name: no record may be called so."""
     return text in _TYPE_NAMES
 
 
 def is_namespace(text: str) -> bool:
-    """Return True if Avro takes a text for a namespace: nothing, or names with dots between them."""
+    """Return True for an empty text, or names with dots between them."""
     return not text or all(map(is_name, text.split(".")))
 
 
 def schema_problems(schema: pa.Schema) -> Iterator[str]:
-    """Yield what Avro cannot hold: a sentence for each column or part of one."""
+    """Yield a sentence for each column, or part of one, that Avro cannot hold."""
     for column in schema:
         for name in {column.name, *_field_names(column.type)}:
             if not is_name(name):
@@ -86,13 +86,7 @@ def _field_names(arrow: pa.DataType) -> Iterator[str]:
 
 
 def avro_schema(schema: pa.Schema, name: str, namespace: str) -> dict[str, Any]:
-    """Return the record that rows are; every value may be null, and is by default.
-
-    Args:
-        schema: of rows that Avro can hold.
-        name: of the record.
-        namespace: of its name; empty for none.
-    """
+    """Return the record of rows that Avro can hold; every value may be null, and is by default."""
     return _record(list(schema), name, namespace)
 
 
@@ -122,11 +116,7 @@ def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401
 
 
 def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
-    """Return the Arrow type of what `avro_schema` describes.
-
-    Raises:
-        ValueError, KeyError, TypeError: it does not describe this.
-    """
+    """Return the Arrow type of a schema as `avro_schema` makes it; others raise ValueError, KeyError or TypeError."""
     if isinstance(avro, list):
         _, avro = avro
     described: dict[str, Any] = {"type": avro} if isinstance(avro, str) else avro
@@ -143,13 +133,9 @@ def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
 
 
 def raw_schema(avro: Any, path: str = "") -> tuple[Any, pa.DataType]:  # noqa: ANN401 - JSON
-    """Return another schema of the same bytes, which is read faster, and the Arrow type of what is read.
+    """Return another schema of the same bytes, which is read faster, and its Arrow type; `path` names records.
 
     Strings are bytes, times numbers, and maps arrays of entries.
-
-    Args:
-        avro: what `avro_schema` describes.
-        path: where in the schema it stands.
     """
     if isinstance(avro, list):
         raw, arrow = raw_schema(avro[1], path)

@@ -54,11 +54,7 @@ def rows_of(lines: pa.StringArray) -> EncodedRows:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Turn errors about values into errors that name where they are.
-
-    Raises:
-        EncodingError: a value has no text.
-    """
+    """Turn errors about values into `EncodingError` that names where they are."""
     try:
         yield
     except (ValueError, pa.ArrowException) as error:
@@ -90,34 +86,24 @@ class Lines(LineFormat):
         return self
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
         return LineEncoder(target, self.rows(schema), self.head(schema))
 
     def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
         encode = self.rows(schema)
         return LineSegments(lambda batch: _encoded_rows(encode, batch), self.without_head(schema))
 
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
         head = self.head(schema)
         return LineJoiner(target, target.write(head) if head else 0, self.row_ends, limits)
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        """See `LineFormat.row_ends`."""
         return separator_ends(data, self.line_sep.encode())
 
 
 class LineEncoder(Encoder):
-    """Writes rows as text.
+    """Writes rows as text, exact to the row; the head of the file is written at once."""
 
-    Args:
-        target: where the file goes.
-        encode: see `Lines.rows`.
-        head: of the file; written at once.
-    """
-
-    def __init__(self, target: ByteWriter, encode: Encode, head: bytes = b"") -> None:
+    def __init__(self, target: ByteWriter, encode: Encode, head: bytes) -> None:
         self._target = target
         self._encode = encode
         self._rows = 0
@@ -126,7 +112,6 @@ class LineEncoder(Encoder):
             target.write(head)
 
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
-        """See `Encoder.write`; exact to the row."""
         taken = 0
         while taken < batch.num_rows:
             rows = self._slice_rows(batch.slice(taken), limit_bytes)
@@ -151,14 +136,13 @@ class LineEncoder(Encoder):
 
     @property
     def size_bytes(self) -> int:
-        """See `Encoder.size_bytes`; exact."""
         return self._target.position - self._start_bytes
 
     def finish(self) -> None:
-        """See `Encoder.finish`; nothing is buffered and there is no footer."""
+        """Nothing is buffered and there is no footer."""
 
     def _slice_rows(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
-        """Return how many rows to encode at once: memory is bounded, and few are in vain near a limit."""
+        """Return how many rows to encode at once: within bounds of memory, and few beyond the limit."""
         rows = _slice_rows(batch)
         if limit_bytes is not None:
             encoded = self.size_bytes / self._rows if self._rows else _row_bytes(batch)
@@ -167,7 +151,7 @@ class LineEncoder(Encoder):
 
 
 def _row_bytes(batch: pa.RecordBatch) -> float:
-    """Return the memory that a row takes on average, at least 1."""
+    """Return the average memory of a row, at least 1."""
     return float(batch.nbytes / batch.num_rows + 1)
 
 
@@ -177,11 +161,7 @@ def _slice_rows(batch: pa.RecordBatch) -> int:
 
 
 def _encoded_rows(encode: Encode, batch: pa.RecordBatch) -> Iterator[tuple[EncodedRows, int]]:
-    """Yield the text of all rows, some at a time, with their number.
-
-    Raises:
-        UnencodableRows: a value cannot be encoded; names the column.
-    """
+    """Yield the text of all rows, some at a time, with their number."""
     done = 0
     while done < batch.num_rows:
         rows = _slice_rows(batch.slice(done))
@@ -201,7 +181,7 @@ def _encoded(encode: Encode, batch: pa.RecordBatch) -> EncodedRows:
 
 
 def ends_as_it_begins(separator: bytes | str) -> bool:
-    """Return True if a separator would be found too early after a record that ends so, too, as `||` in `a|||`."""
+    """Return True if a separator can be found too early, as `||` in `a|||`."""
     return any(separator[start:] == separator[: len(separator) - start] for start in range(1, len(separator)))
 
 

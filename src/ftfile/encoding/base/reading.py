@@ -62,11 +62,6 @@ def _within(path: str, arrow: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def refuse(format_name: str, problems: Iterable[str]) -> None:
-    """Raise if a format cannot hold a schema.
-
-    Raises:
-        SchemaError: lists the problems.
-    """
-    lines = list(problems)
-    if lines:
+    """Raise `SchemaError` with the reasons why a format cannot hold a schema, if there are any."""
+    if lines := list(problems):
         raise SchemaError(f"fileFormat={format_name} cannot hold this schema:\n  " + "\n  ".join(lines))

@@ -30,15 +30,10 @@ __all__ = ("EncodedRows", "LineJoiner", "LineSegments", "RowJoiner", "RowSegment
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """The text of some rows.
+    """The text of some rows."""
 
-    Attributes:
-        data: all rows with their line ends.
-        ends: returns the offset in `data` after each row; called only where a file must end among these rows.
-    """
-
-    data: bytes | memoryview
-    ends: Callable[[], NDArray[np.integer]]
+    data: bytes | memoryview  # with line ends
+    ends: Callable[[], NDArray[np.integer]]  # the offset after each row; called only where a file ends among them
 
 
 class LineSegments(SegmentCodec):
@@ -46,7 +41,7 @@ class LineSegments(SegmentCodec):
 
     Args:
         encode: yields the text of rows, some at a time, with their number.
-        headless: the format of the same rows without the head of a file, for reading.
+        headless: the format without the head of a file, for reading.
     """
 
     def __init__(self, encode: Callable[[pa.RecordBatch], Iterator[tuple[EncodedRows, int]]], headless: Format) -> None:
@@ -54,7 +49,6 @@ class LineSegments(SegmentCodec):
         self._headless = headless
 
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
-        """See `SegmentCodec.encode`."""
         bounds = np.cumsum([0, *counts])
         row = 0
         for encoded, rows in self._encode(batch):
@@ -70,19 +64,18 @@ class LineSegments(SegmentCodec):
             row += rows
 
     def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `SegmentCodec.decode`."""
         file = io.BytesIO(data)
         file.name = path  # what errors call it
         return self._headless.decode(file, schema)
 
 
 class LineJoiner(Joiner):
-    """Joins segments byte by byte, and looks for the end of a row only where a part must end within one.
+    """Joins segments byte by byte, exact to the row; a rest begins later in the data.
 
     Args:
-        target: where the file goes; what stands at its head is there already.
-        head_bytes: of that.
-        row_ends: gives the offset after each row of some data, or of as many rows as are asked for.
+        target: where the file goes, with its head written.
+        head_bytes: length of the head.
+        row_ends: returns the offset after each row of some data; called only where a part ends within it.
         limits: when the part is full.
     """
 
@@ -98,11 +91,9 @@ class LineJoiner(Joiner):
 
     @property
     def size_bytes(self) -> int:
-        """See `Joiner.size_bytes`; exact."""
         return self._size_bytes
 
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
-        """See `Joiner.take`; exact to the row. What is left of a segment is told by its data, never by rows."""
         assert not skip_rows, "the rest of a line segment starts later in the spool"
         taken = rows
         if not self._has_room(len(data), rows):
@@ -115,7 +106,6 @@ class LineJoiner(Joiner):
         return Taken(taken, len(data))
 
     def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:
-        """See `Joiner.try_copy_segment`."""
         if not self._has_room(size_bytes, rows):
             return False
         append()
@@ -123,7 +113,7 @@ class LineJoiner(Joiner):
         return True
 
     def _has_room(self, size_bytes: int, rows: int) -> bool:
-        """Return True if no limit is reached within or at the end of so much more; one of rows may be at the end."""
+        """Return True if that much more passes no limit; a limit of rows may be reached, one of bytes if strict."""
         limits, end = self._limits, self._size_bytes + size_bytes
         if limits.max_rows is not None and self.rows + rows > limits.max_rows:
             return False
@@ -148,19 +138,16 @@ class LineJoiner(Joiner):
         return count if limits.max_rows is None else min(count, limits.max_rows - self.rows)
 
     def is_full(self) -> bool:
-        """See `Joiner.is_full`."""
         return self._is_full
 
     def finish(self) -> None:
-        """See `Joiner.finish`; there is nothing after the last row."""
+        """Nothing follows the last row."""
 
 
 class RowSegments(SegmentCodec):
     """Segments that are one Arrow batch in one LZ4 frame: they live for a few batches, so speed counts more than size.
 
-    Args:
-        schema: of the rows.
-        check: raises `UnencodableRows` for rows that no part could hold; None where a part holds all.
+    `check` raises `UnencodableRows` for rows that no part could hold.
     """
 
     def __init__(self, schema: pa.Schema, check: Callable[[pa.RecordBatch], None] | None = None) -> None:
@@ -168,7 +155,6 @@ class RowSegments(SegmentCodec):
         self._check = check
 
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
-        """See `SegmentCodec.encode`."""
         if self._check is not None:
             self._check(batch)
         codec, start = pa.Codec(_SEGMENT_CODEC), 0
@@ -178,15 +164,10 @@ class RowSegments(SegmentCodec):
             start += count
 
     def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `SegmentCodec.decode`."""
         yield batch_as(self.batch(data, path), schema)
 
     def batch(self, data: bytes, path: str) -> pa.RecordBatch:
-        """Return all rows of a segment.
-
-        Raises:
-            CorruptData: it is none.
-        """
+        """Return all rows of a segment."""
         size_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
         if size_bytes > _LZ4_RATIO_MAX * len(data):
             raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
@@ -198,13 +179,7 @@ class RowSegments(SegmentCodec):
 
 
 class RowJoiner(Joiner):
-    """Encodes the rows of segments as one file.
-
-    Args:
-        encoder: of the file.
-        segments: how the rows are read.
-        limits: when the part is full; `strict` makes no difference, as sizes are estimates.
-    """
+    """Encodes the rows of segments as one file; a rest skips rows. Sizes are estimates, `strict` or not."""
 
     def __init__(self, encoder: Encoder, segments: RowSegments, limits: Limits) -> None:
         self.rows = 0
@@ -214,11 +189,9 @@ class RowJoiner(Joiner):
 
     @property
     def size_bytes(self) -> int:
-        """See `Joiner.size_bytes`; an estimate."""
         return self._encoder.size_bytes
 
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
-        """See `Joiner.take`; what is left of a segment is told by rows."""
         batch = self._segments.batch(data, "a segment").slice(skip_rows)
         room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)
         taken = self._encoder.write(batch.slice(0, room), self._limits.max_bytes)
@@ -226,14 +199,12 @@ class RowJoiner(Joiner):
         return Taken(taken, 0)
 
     def is_full(self) -> bool:
-        """See `Joiner.is_full`."""
         max_bytes, max_rows = self._limits.max_bytes, self._limits.max_rows
         return (max_rows is not None and self.rows >= max_rows) or (
             max_bytes is not None and self._encoder.size_bytes >= max_bytes
         )
 
     def finish(self) -> None:
-        """See `Joiner.finish`."""
         self._encoder.finish()
 
 

@@ -1,4 +1,4 @@
-"""Where one record of bytes ends and the next one begins: a delimiter after each, or its length before it."""
+"""The bounds of records: a delimiter after each, or its length before it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from ftfile.arrays.buffers import string_parts, text_scalar
 from ftfile.arrays.varints import ragged, varints
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.options import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, ends_as_it_begins, rows_of, separator_ends, whole_lines
 from ftfile.encoding.base.reading import corrupt
 
@@ -29,44 +30,32 @@ _VARINT_BYTES_MAX = 5  # of a length below 2**31
 
 
 class Framing(ABC):
-    """Puts records into a file one after the other, and finds them again: immutable, picklable, comparable."""
+    """Puts records into a file, and finds them again: immutable, picklable, comparable."""
 
     @abstractmethod
     def definition(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the framing as plain JSON."""
 
     @abstractmethod
     def frame(self, values: pa.BinaryArray) -> EncodedRows:
-        """Return records without nulls as bytes of the file.
-
-        Raises:
-            EncodingError: a record would not be found again.
-        """
+        """Return records without nulls as bytes of the file; `EncodingError` if one contains the delimiter."""
 
     @abstractmethod
     def ends(self, data: bytes) -> NDArray[np.integer]:
-        """Return the offset after each record of whole ones."""
+        """Return the offset after each whole record."""
 
     @abstractmethod
     def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
-        """Yield the records of a file, some megabytes at a time.
-
-        Raises:
-            CorruptData: the last one is not whole.
-        """
+        """Yield the records of a file, some megabytes at a time; `CorruptData` if the last is not whole."""
 
 
 def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
-    """Return the framing of the options `delimiter` and `lengthPrefix`; by default a line feed after each record.
-
-    Raises:
-        ConfigError: both are given, or the delimiter cannot be found again.
-    """
+    """Return the framing of two options; `ConfigError` if both are given, or the delimiter cannot be found again."""
     if length_prefix is not None:
         if delimiter is not None:
             raise ConfigError("delimiter and lengthPrefix are both given: records have the one or the other")
         return _Prefixed(length_prefix)
-    used = b"\n" if delimiter is None else delimiter
+    used = DEFAULTS["delimiter"] if delimiter is None else delimiter
     if not used:
         raise ConfigError("option delimiter='': it takes at least one byte; records of any bytes want a lengthPrefix")
     if ends_as_it_begins(used):
@@ -75,7 +64,7 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
 
 
 def framing_from_definition(definition: Mapping[str, Any]) -> Framing:
-    """Return the framing that `definition()` described."""
+    """Return the framing of a `definition()`."""
     delimiter, prefix = definition.get("delimiter"), definition.get("lengthPrefix")
     return framing_from_options(None if delimiter is None else bytes.fromhex(delimiter), prefix)
 
@@ -137,13 +126,13 @@ class _Prefixed(Framing):
                 pieces = [rest[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
                 yield pa.array(pieces, pa.binary())
                 rest = rest[int(ends[-1]) :]
-            # A record longer than a block is not looked at again until it may be whole.
+            # A record longer than a block is parsed again only when it may be whole.
             wanted = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
         if rest:
             raise corrupt(file, "whole records", f"{len(rest)} bytes of one that is not")
 
     def _bounds(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where each whole record starts, after its length, and where it ends."""
+        """Return the start of each whole record, after its length, and its end."""
         starts, ends, position = [], [], 0
         while position < len(data):
             start, position = self._next(data, position)
@@ -154,7 +143,7 @@ class _Prefixed(Framing):
         return np.array(starts, np.int64), np.array(ends, np.int64)
 
     def _next(self, data: bytes, position: int) -> tuple[int, int]:
-        """Return start and end of the record whose length is at a position; zeros if the length is not whole."""
+        """Return start and end of the record at a position; zeros if its length is not whole."""
         if self.prefix != "varint":
             start = position + 4
             length = int.from_bytes(data[position:start], _SIZES[self.prefix][1])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.options import DEFAULTS
 from ftfile.encoding.base.time_formats import TimeFormats
 
 if TYPE_CHECKING:
@@ -32,32 +33,22 @@ _LINE_SEPS = ("\n", "\r\n", "\r")
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    r"""How fields and lines are told apart.
+    """The form of fields and lines."""
 
-    Attributes:
-        escape: stands before a quote, and before itself, within quotes. `\` is what Spark reads by default;
-            `"` doubles quotes, as RFC 4180 and most other readers have it.
-        quote_all: quote every value but null.
-    """
-
-    header: bool = False
-    sep: str = ","
-    quote: str = '"'
-    escape: str = "\\"
-    quote_all: bool = False
-    null_value: str = ""
-    line_sep: str = "\n"
-    times: TimeFormats = field(default_factory=TimeFormats)
+    header: bool
+    sep: str
+    quote: str
+    escape: str  # before a quote, and before itself, within quotes
+    quote_all: bool
+    null_value: str
+    line_sep: str
+    times: TimeFormats
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> CsvDialect:
-        """Take the options that are given, under their names in the option table.
-
-        Raises:
-            ConfigError: a value is not possible, or two contradict each other.
-        """
-        given = {name: options[option] for name, option in _OPTIONS.items() if option in options}
-        dialect = cls(**given, times=TimeFormats.from_options(options))
+        """Return the dialect of options; `ConfigError` if a value is not possible, or two contradict each other."""
+        settled = {name: options.get(option, DEFAULTS[option]) for name, option in _OPTIONS.items()}
+        dialect = cls(**settled, times=TimeFormats.from_options(options))
         dialect._check()
         return dialect
 
@@ -67,7 +58,7 @@ class CsvDialect:
 
     @property
     def nulls_as_read(self) -> set[str]:
-        """Return `null_value` as it stands in the file, and as a reader has it that drops all escapes."""
+        """Return `null_value` as in the file, and as a reader sees it that drops all escapes."""
         if self.escape == self.quote:
             return {self.null_value}
         return {self.null_value, re.sub(re.escape(self.escape) + "(.)", r"\1", self.null_value)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
@@ -26,40 +26,28 @@ __all__ = ("CsvLines",)
 
 @dataclass(frozen=True, slots=True)
 class CsvLines(Lines):
-    """CSV.
-
-    Attributes:
-        columns: for reading, those of a file without a header in their order; None for those of the schema.
-    """
+    """CSV."""
 
     name: ClassVar[str] = "csv"
+    extension = ".csv"
 
-    dialect: CsvDialect = field(default_factory=CsvDialect)
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def extension(self) -> str:
-        """Return `.csv`."""
-        return ".csv"
+    dialect: CsvDialect
+    columns: tuple[str, ...] | None = None  # for reading, in a file without a header; None for those of the schema
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> CsvLines:
-        """See `Format.from_options`."""
         return cls(CsvDialect.from_options(options))
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
-        """See `Format.definition`; without a header, the names of the columns belong to it."""
         columns = {} if self.dialect.header else {"columns": schema.names}
         return self.dialect.definition() | columns
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> CsvLines:
-        """See `Format.from_definition`."""
         columns = definition.get("columns")
         return cls(CsvDialect.from_options(definition), tuple(columns) if columns else None)
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; CSV has no nesting, and Spark reads other bytes than were written."""
         problems = []
         for column in schema:
             if pa.types.is_nested(column.type):
@@ -74,22 +62,17 @@ class CsvLines(Lines):
         refuse(self.name, problems)
 
     def rows(self, schema: pa.Schema) -> Encode:
-        """See `Lines.rows`."""
         return CsvRows(schema, self.dialect).encode
 
     def head(self, schema: pa.Schema) -> bytes:
-        """See `Lines.head`: the names of the columns, if they are asked for."""
         return CsvRows(schema, self.dialect).names() if self.dialect.header else b""
 
     def without_head(self, schema: pa.Schema) -> CsvLines:
-        """See `Lines.without_head`."""
         return CsvLines(replace(self.dialect, header=False), tuple(schema.names))
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        """See `LineFormat.row_ends`."""
         return self.dialect.row_ends(data)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`."""
         names = None if self.dialect.header else (self.columns or tuple(schema.names))
         return read_csv(file, schema, self.dialect, names)

@@ -26,10 +26,7 @@ def read_csv(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a seekable file, columns matched by name; missing ones are null.
 
-    `names` are those of the columns in the file; None where a header has them.
-
-    Raises:
-        CorruptData: the file is not such CSV.
+    `names` are those of the columns in the file, None with a header. Another file raises `CorruptData`.
     """
     size_bytes = file.seek(0, os.SEEK_END)
     if size_bytes == 0:
@@ -57,7 +54,7 @@ def read_csv(
 
 
 class _Ending:
-    """A file that is read from the start to the end, and remembers its last bytes."""
+    """A file that remembers the last bytes read."""
 
     closed = False
 
@@ -75,11 +72,7 @@ class _Ending:
         """Leave the file open; its opener closes it."""
 
     def check(self) -> None:
-        """Look whether the last line is whole.
-
-        Raises:
-            CorruptData: it is not.
-        """
+        """Raise `CorruptData` if the last line is not whole."""
         if self._end != self._line_sep:
             raise corrupt(self._file, f"a line separator {self._line_sep!r} at the end", repr(self._end))
 

@@ -35,7 +35,7 @@ class CsvRows:
         specials = {dialect.sep, dialect.quote, dialect.escape, "\r", "\n"}
         in_class = "".join(f"\\x{{{ord(character):x}}}" for character in sorted(specials))
         nulls = "".join(f"|^{re.escape(text)}$" for text in dialect.nulls_as_read)
-        # A byte-order mark at the start of a file would be taken away by its reader.
+        # A reader would drop a byte-order mark at the start of a file.
         self._needs_quotes = f"[{in_class}]|^\\x{{feff}}|^${nulls}"
         self._is_checked = [self._may_need_quotes(column.type, specials) for column in schema]
 
@@ -54,7 +54,6 @@ class CsvRows:
         return bool(specials & _PLAIN_CHARACTERS) or any(text <= _PLAIN_CHARACTERS for text in nulls)
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        """See `Lines.rows`."""
         columns = []
         for column, array, is_checked in zip(self._schema, batch.columns, self._is_checked, strict=True):
             with naming(f"column `{column.name}`"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import arro3.io
@@ -16,6 +16,7 @@ from ftfile.arrays.float_text import all_finite
 from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.arrays.time_text import check_range
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.options import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of, whole_lines
 from ftfile.encoding.base.reading import batch_of, columns_within, corrupt, refuse
 from ftfile.encoding.base.time_formats import TimeFormats
@@ -37,46 +38,29 @@ _NEWLINE = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class JsonLines(Lines):
-    """JSON lines.
-
-    Attributes:
-        ignore_null_fields: leave null fields out, as Spark's own writer does.
-    """
+    """JSON lines."""
 
     name: ClassVar[str] = "json"
+    extension = ".json"
 
-    times: TimeFormats = field(default_factory=TimeFormats)
-    ignore_null_fields: bool = True
-    line_sep: str = "\n"
-
-    @property
-    def extension(self) -> str:
-        """Return `.json`."""
-        return ".json"
+    times: TimeFormats
+    ignore_null_fields: bool
+    line_sep: str
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> JsonLines:
-        """See `Format.from_options`."""
-        line_sep = options.get("lineSep", "\n")
+        line_sep, ignore_null_fields = (options.get(name, DEFAULTS[name]) for name in ("lineSep", "ignoreNullFields"))
         # JSON escapes every control character, so a separator with one never occurs within a record.
         if not any(character < " " for character in line_sep):
             raise ConfigError(
                 f"option lineSep={line_sep!r}: for json it needs a control character, such as \\n or \\r\\n"
             )
-        return cls(TimeFormats.from_options(options), options.get("ignoreNullFields", True), line_sep)
+        return cls(TimeFormats.from_options(options), ignore_null_fields, line_sep)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the lines name their columns
-        """See `Format.definition`."""
-        settled = {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep}
-        return settled | self.times.definition()
-
-    @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> JsonLines:
-        """See `Format.from_definition`."""
-        return cls.from_options(definition)
+        return {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep} | self.times.definition()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; JSON has names of members only, so map keys must be strings."""
         refuse(
             self.name,
             (
@@ -87,11 +71,9 @@ class JsonLines(Lines):
         )
 
     def rows(self, schema: pa.Schema) -> Encode:
-        """See `Lines.rows`."""
         return _JsonRows(schema, self).encode
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`."""
         line_sep = self.line_sep.encode()
         as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
         for block in whole_lines(file, line_sep):
@@ -111,15 +93,11 @@ class JsonLines(Lines):
                 raise corrupt(file, f"{expected} JSON objects, one a line", rows)
 
     def is_text(self, arrow: pa.DataType) -> bool:
-        """Return True if values of this type become strings before the encoder sees them."""
+        """Return True if values of this type become strings before arro3 encodes them."""
         return pa.types.is_binary(arrow) or (pa.types.is_temporal(arrow) and not self.times.is_default(arrow))
 
     def text(self, array: pa.Array) -> pa.StringArray:
-        """Return binary values, dates and timestamps as strings.
-
-        Raises:
-            ValueError: a value has no text.
-        """
+        """Return binary values, dates and timestamps as strings; `ValueError` if one has no text."""
         if pa.types.is_binary(array.type):
             return base64_text(array)
         return self.times.pattern(array.type).format(array, self.times.zone)
@@ -137,7 +115,7 @@ class JsonLines(Lines):
 
 
 def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
-    # arro3 ends the process where what it says of an error has a NUL in it.
+    # arro3 ends the process where the text of an error has a NUL in it.
     if b"\0" in lines:
         raise ValueError("a zero byte")
     if _ESCAPED_NUL in lines:
@@ -152,7 +130,7 @@ def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
 
 
 class _JsonRows:
-    """arro3 for every batch, but those with values that it gets wrong."""
+    """Encodes by arro3, but batches with values that it gets wrong by Arrow's kernels."""
 
     def __init__(self, schema: pa.Schema, options: JsonLines) -> None:
         self._names = schema.names
@@ -208,13 +186,9 @@ def _with_text(
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Return True if arro3 writes a column as Spark does.
+    """Return True if arro3 writes a column as Spark does; `ValueError` if a year has more than four digits.
 
-    It writes NaN and infinities as null, leaves out map entries without a value, and writes an error message
-    for a year of five digits.
-
-    Raises:
-        ValueError: a date or timestamp is outside the years 0001 to 9999.
+    It writes NaN and infinities as null, and leaves out map entries without a value.
     """
     for leaf in leaves(column):
         if pa.types.is_temporal(leaf.type):

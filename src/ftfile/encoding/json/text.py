@@ -1,7 +1,4 @@
-"""JSON text by Arrow's string kernels: for the batches with values that the faster encoder gets wrong.
-
-arro3 writes NaN and infinities as null, and leaves out map entries whose value is null.
-"""
+"""JSON text by Arrow's string kernels: for the batches with values that arro3, which is faster, gets wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Parquet's own encryption, with the keys of ftfile: what the tools of parquet-hadoop read, if they have them, too.
+"""Parquet's own encryption, with the keys of ftfile: parquet-hadoop reads the files, given the keys.
 
 Keys are wrapped as parquet-hadoop wraps them itself (`KeyToolkit.encryptKeyLocally`): base64 of a random nonce of 12
-bytes, and of the key under AES-GCM with the master key, the master key's id being associated data.
+bytes, and of the key under AES-GCM with the master key, whose id is associated data.
 """
 
 from __future__ import annotations
@@ -25,32 +25,23 @@ if TYPE_CHECKING:
 
 __all__ = ("IDENTITY", "MAGIC", "Decryption", "check_algorithm", "check_library", "encryption")
 
-# Where the encrypted footer says which file it belongs to.
-IDENTITY = "ftfile.identity"
-# With which files begin and end that have an encrypted footer.
-MAGIC = b"PARE"
-# The length of the footer, and `MAGIC`.
-_TAIL_BYTES = 8
-# How `FileCryptoMetaData` begins: field 1, a union; of that field 1, `AesGcmV1`.
-_AES_GCM_V1 = b"\x1c\x1c"
+IDENTITY = "ftfile.identity"  # key of the file's identity in the encrypted footer
+MAGIC = b"PARE"  # at both ends of files with an encrypted footer
+_TAIL_BYTES = 8  # the length of the footer, and `MAGIC`
+_AES_GCM_V1 = b"\x1c\x1c"  # the start of `FileCryptoMetaData`: field 1, a union, with its field 1, `AesGcmV1`
 _NONCE_BYTES = 12
 _KEY_BITS = 256
-# What stands for a service where there is none.
 _NO_SERVICE = "DEFAULT"
 
 
 def check_library() -> None:
-    """Refuse a pyarrow that cannot encrypt all of a file.
-
-    Raises:
-        ConfigError: it is too old.
-    """
+    """Raise `ConfigError` if this pyarrow cannot encrypt all of a file."""
     if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
         raise ConfigError("encryption=parquet needs a newer pyarrow than this one, which is " + pa.__version__)
 
 
 def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return how a file is encrypted: all of it, with a random key of its own."""
+    """Return pyarrow's properties to encrypt all of a file with a random key of its own."""
     settings = pe.EncryptionConfiguration(
         footer_key=key_id, uniform_encryption=True, data_key_length_bits=_KEY_BITS, double_wrapping=False
     )
@@ -58,15 +49,9 @@ def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no
 
 
 def check_algorithm(file: BinaryIO) -> None:
-    """Refuse files whose pages would be decrypted without being authenticated, as those of AES_GCM_CTR_V1 are.
+    """Raise `CorruptData` for a file of another algorithm, as of AES_GCM_CTR_V1, whose pages are not authenticated.
 
-    Nothing authenticates what says which algorithm it is.
-
-    Args:
-        file: that ends in `MAGIC`; where it stands afterwards does not matter.
-
-    Raises:
-        CorruptData: it is encrypted by another algorithm than `encryption` takes.
+    Nothing authenticates the name of the algorithm. The position of the file changes.
     """
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - _TAIL_BYTES))
@@ -81,11 +66,9 @@ def check_algorithm(file: BinaryIO) -> None:
 
 
 class Decryption:
-    """How one file is decrypted.
+    """The decryption of one file, by pyarrow's `properties`; pyarrow reads files in the clear all the same.
 
-    Attributes:
-        properties: what pyarrow takes. It believes files in the clear all the same.
-        has_key: whether the file had a key; only then its footer was authenticated.
+    `has_key` is True once the file had a key: only then its footer was authenticated.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -106,7 +89,7 @@ class Decryption:
 
 
 class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
-    """Wraps with keys that have no form of their own: only such master keys other tools can be given."""
+    """Wraps with keys of a key ring: other tools can be given such master keys alone."""
 
     def __init__(self, keys: Keys, found: Callable[[], None] | None = None) -> None:
         pe.KmsClient.__init__(self)
@@ -114,7 +97,6 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
         self._found = found
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
-        """Return a key wrapped with a master key."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce, master = random_bytes(_NONCE_BYTES), self._keys.key_to_use(master_key_identifier).key
@@ -122,11 +104,6 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
         return base64.b64encode(nonce + sealed)
 
     def unwrap_key(self, wrapped_key: bytes | str, master_key_identifier: str) -> bytes:
-        """Return the unwrapped key.
-
-        Raises:
-            ConfigError: the master key is not there, or is another one of this name, or the wrapped key was changed.
-        """
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

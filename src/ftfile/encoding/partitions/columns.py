@@ -15,11 +15,7 @@ __all__ = ("bucket_values", "columns_in_path", "with_path_columns")
 
 
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
-    """Return the columns that files of an encoding do not have.
-
-    Args:
-        encoding: its definition in the log.
-    """
+    """Return the columns that files of an encoding, by its definition in the log, do not have."""
     file_name = encoding.get("fileName")
     return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
 
@@ -30,11 +26,8 @@ def bucket_values(encoding: Mapping[str, Any], directory: str, stem: str, schema
     Args:
         encoding: its definition in the log.
         directory: of the bucket.
-        stem: how the names of its files begin, where rows said it.
+        stem: the start of its file names, where a column chooses them.
         schema: of the rows, or some columns of it.
-
-    Raises:
-        CorruptData: the path lacks a column, or has a text that is no value of the column's type.
     """
     partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
     values = parse_bucket_path(directory, partition, encoding["timeZone"]) if len(partition) else {}

@@ -1,9 +1,9 @@
 """Bucket paths as Spark and Hive write them: `column=value/column=value`, and back to typed values.
 
-The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in
-Spark, the empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that some
-reader overlooks or takes for null, get one escape more, which readers undo: a string that spells the name of null, a
-value ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string that holds NUL.
+The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in Spark, the
+empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that a reader overlooks or
+takes for null, get one more escape, which readers undo: a string that spells the name of null, a value ending in
+`._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
 """
 
 from __future__ import annotations
@@ -27,11 +27,7 @@ _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 
 def check_partition_column(field: pa.Field) -> None:
-    """Check that a column can be made part of a path.
-
-    Raises:
-        SchemaError: its type has no text that is read back as the same value, or it has no name.
-    """
+    """Raise `SchemaError` if a column cannot be part of a path."""
     if not field.name:
         raise SchemaError("partitionBy: a column without a name cannot be part of a path; give it a name")
     if not has_text(_value_type(field.type)):
@@ -42,15 +38,10 @@ def check_partition_column(field: pa.Field) -> None:
 
 
 def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
-    """Return the directory name `column=value` of each value; give it distinct values.
-
-    Args:
-        column: the name of a column that was checked.
-        values: some of its values, or null.
-        time_zone: whose clocks show timestamps that are instants.
+    """Return the directory name `column=value` of each value, which may be null; give it distinct values.
 
     Raises:
-        EncodingError: a value has no text, or one that is too long for a name; names the column.
+        EncodingError: a value has no text, or one that is too long for a name.
     """
     values = values.cast(_value_type(values.type))
     try:
@@ -62,24 +53,18 @@ def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[st
     prefix = _escaped_column(column) + "="
     names = []
     for present in values.is_valid().to_pylist():
-        names.append(prefix + (_escaped_value(next(texts)) if present else NULL_NAME))
-        _check_length(column, names[-1])
+        name = prefix + (_escaped_value(next(texts)) if present else NULL_NAME)
+        if (size_bytes := len(name.encode())) > _NAME_BYTES_MAX:
+            raise EncodingError(
+                f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
+                f"file system takes {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten it, or take another column"
+            )
+        names.append(name)
     return names
-
-
-def _check_length(column: str, name: str) -> None:
-    size_bytes = len(name.encode())
-    if size_bytes > _NAME_BYTES_MAX:
-        raise EncodingError(
-            f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
-            f"file system takes {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten it, or take another column"
-        )
 
 
 def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
     """Return the values of the columns of `schema`, typed as there, from the path of a bucket.
-
-    Partition columns are outermost: directories below them may look alike and mean nothing.
 
     Raises:
         CorruptData: the path lacks a column, or has a text that is no value of the column's type.
@@ -87,7 +72,7 @@ def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dic
     texts: dict[str, str] = {}
     for name in path.split("/"):
         column, _, text = name.partition("=")
-        texts.setdefault(_unescaped(column), text)
+        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 
