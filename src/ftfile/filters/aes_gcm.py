@@ -7,7 +7,7 @@ cut off, moved, repeated, or taken from another file is an error before a byte o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import random_bytes
@@ -28,7 +28,6 @@ __all__ = (
     "TAG_BYTES",
     "AesGcm",
     "AesGcmEncoder",
-    "Header",
     "Opened",
     "PieceCipher",
     "header_bytes",
@@ -41,7 +40,7 @@ TAG_BYTES = 16
 _WRAPPED_KEY_BYTES = KEY_BYTES + 8
 _PREFIX_BYTES = 7
 _CHUNKS_MAX = 1 << 32
-_FIXED_BYTES = 8
+_FIXED_BYTES = 8  # the magic; the power of two of `chunk_bytes`; lengths of the key's id and of its wrapped form
 HEADER_BYTES_MAX = _FIXED_BYTES + 255 + WRAPPED_BYTES_MAX + _WRAPPED_KEY_BYTES + _PREFIX_BYTES
 
 
@@ -83,39 +82,6 @@ class AesGcm(Filter):
         return self.keys
 
 
-class Header(NamedTuple):
-    """The header of an envelope."""
-
-    chunk_bytes: int
-    key_id: str
-    wrapped: bytes
-    wrapped_data_key: bytes
-    nonce_prefix: bytes
-
-    def to_bytes(self) -> bytes:
-        """Return the header as it is stored."""
-        key_id = self.key_id.encode("ascii")
-        fixed = bytes([self.chunk_bytes.bit_length() - 1, len(key_id)]) + len(self.wrapped).to_bytes(2, "big")
-        return MAGIC + fixed + key_id + self.wrapped + self.wrapped_data_key + self.nonce_prefix
-
-    @classmethod
-    def of(cls, data: bytes) -> Header:
-        """Return the header that was stored so."""
-        power, key_bytes = data[4], data[5]
-        wrapped_start = _FIXED_BYTES + key_bytes
-        data_key_start = len(data) - _PREFIX_BYTES - _WRAPPED_KEY_BYTES
-        key_id = data[_FIXED_BYTES:wrapped_start].decode("latin-1")
-        if power not in _CHUNK_POWERS or not is_key_id(key_id):
-            raise BadStream("the header of an encrypted file", f"another one, {data[:16].hex()}…")
-        return cls(
-            1 << power,
-            key_id,
-            data[wrapped_start:data_key_start],
-            data[data_key_start:-_PREFIX_BYTES],
-            data[-_PREFIX_BYTES:],
-        )
-
-
 def header_bytes(start: bytes) -> int:
     """Return the length of a header by its first 8 bytes or more."""
     wrapped_bytes = int.from_bytes(start[6:8], "big")
@@ -136,16 +102,20 @@ class Opened:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap
 
-        fields = Header.of(header)
-        key = keys.find(fields.key_id, fields.wrapped)
+        power, wrapped_start = header[4], _FIXED_BYTES + header[5]
+        data_key_start = len(header) - _PREFIX_BYTES - _WRAPPED_KEY_BYTES
+        key_id = header[_FIXED_BYTES:wrapped_start].decode("latin-1")
+        if power not in _CHUNK_POWERS or not is_key_id(key_id):
+            raise BadStream("the header of an encrypted file", f"another one, {header[:16].hex()}…")
+        key = keys.find(key_id, header[wrapped_start:data_key_start])
         try:
-            data_key = aes_key_unwrap(key.wrapping, fields.wrapped_data_key)
+            data_key = aes_key_unwrap(key.wrapping, header[data_key_start:-_PREFIX_BYTES])
         except InvalidUnwrap:
             found = "one that was changed, or another key of this name"
-            raise BadStream(f"a data key wrapped with the key {fields.key_id!r}", found) from None
-        self.chunk_bytes = fields.chunk_bytes
+            raise BadStream(f"a data key wrapped with the key {key_id!r}", found) from None
+        self.chunk_bytes = 1 << power
         self._cipher = AESGCM(data_key)
-        self._prefix = fields.nonce_prefix
+        self._prefix = header[-_PREFIX_BYTES:]
         self._bound = _bound(header, identity)
 
     def decrypt(self, chunk: Buffer, number: int, *, is_last: bool) -> bytes:
@@ -171,8 +141,9 @@ class AesGcmEncoder:
 
         key, data_key = keys.key_to_use(key_id), random_bytes(KEY_BYTES)
         self._prefix = random_bytes(_PREFIX_BYTES)
-        header = Header(chunk_bytes, key_id, key.wrapped, aes_key_wrap(key.wrapping, data_key), self._prefix)
-        self._header = header.to_bytes()
+        fixed = bytes([chunk_bytes.bit_length() - 1, len(key_id)]) + len(key.wrapped).to_bytes(2, "big")
+        found_by = key_id.encode("ascii") + key.wrapped + aes_key_wrap(key.wrapping, data_key)
+        self._header = MAGIC + fixed + found_by + self._prefix
         self._header_bytes = len(self._header)
         self._bound = _bound(self._header, identity)
         self._cipher: AESGCM = AESGCM(data_key)

@@ -43,22 +43,17 @@ def batch_as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch_of(columns, schema, batch.num_rows)
 
 
-def columns_within(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
     """Yield path and type of every column and of every part of nested ones, as in `a` and `a.element.b`."""
-    for column in schema:
-        yield from _within(column.name, column.type)
-
-
-def _within(path: str, arrow: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    yield path, arrow
-    if pa.types.is_struct(arrow):
-        for child in arrow:
-            yield from _within(f"{path}.{child.name}", child.type)
-    elif pa.types.is_list(arrow):
-        yield from _within(f"{path}.element", arrow.value_type)
-    elif pa.types.is_map(arrow):
-        yield from _within(f"{path}.key", arrow.key_type)
-        yield from _within(f"{path}.value", arrow.item_type)
+    for field in fields:
+        path, kind = prefix + field.name, field.type
+        yield path, kind
+        if pa.types.is_struct(kind):
+            yield from columns_within(kind, f"{path}.")
+        elif pa.types.is_list(kind):
+            yield from columns_within([pa.field("element", kind.value_type)], f"{path}.")
+        elif pa.types.is_map(kind):
+            yield from columns_within([pa.field("key", kind.key_type), pa.field("value", kind.item_type)], f"{path}.")
 
 
 def refuse(format_name: str, problems: Iterable[str]) -> None:

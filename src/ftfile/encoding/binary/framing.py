@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,26 +28,6 @@ _MORE = 0x80
 _VARINT_BYTES_MAX = 5  # of a length below 2**31
 
 
-class Framing(ABC):
-    """Puts records into a file, and finds them again: immutable, picklable, comparable."""
-
-    @abstractmethod
-    def definition(self) -> dict[str, Any]:
-        """Return the framing as plain JSON."""
-
-    @abstractmethod
-    def frame(self, values: pa.BinaryArray) -> EncodedRows:
-        """Return records without nulls as bytes of the file; `EncodingError` if one contains the delimiter."""
-
-    @abstractmethod
-    def ends(self, data: bytes) -> NDArray[np.integer]:
-        """Return the offset after each whole record."""
-
-    @abstractmethod
-    def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
-        """Yield the records of a file, some megabytes at a time; `CorruptData` if the last is not whole."""
-
-
 def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
     """Return the framing of two options; `ConfigError` if both are given, or the delimiter cannot be found again."""
     if length_prefix is not None:
@@ -70,13 +49,15 @@ def framing_from_definition(definition: Mapping[str, Any]) -> Framing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Delimited(Framing):
+class _Delimited:
     delimiter: bytes
 
     def definition(self) -> dict[str, Any]:
+        """Return the framing as plain JSON."""
         return {"delimiter": self.delimiter.hex()}
 
     def frame(self, values: pa.BinaryArray) -> EncodedRows:
+        """Return records without nulls as bytes of the file; `EncodingError` if one cannot be framed."""
         if pc.any(pc.match_substring(values, self.delimiter)).as_py():
             raise EncodingError(
                 f"a record contains the delimiter {self.delimiter!r} and would be read as two. Choose a delimiter that "
@@ -86,9 +67,11 @@ class _Delimited(Framing):
         return rows_of(pc.binary_join_element_wise(values, empty, delimiter))
 
     def ends(self, data: bytes) -> NDArray[np.integer]:
+        """Return the offset after each whole record."""
         return separator_ends(data, self.delimiter)
 
     def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
+        """Yield the records of a file, some megabytes at a time; `CorruptData` if the last is not whole."""
         for block in whole_lines(file, self.delimiter):
             yield pa.array(block.split(self.delimiter)[:-1], pa.binary())
 
@@ -97,7 +80,7 @@ _SIZES: dict[str, tuple[str, Literal["big", "little"]]] = {"int32": (">u4", "big
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefixed(Framing):
+class _Prefixed:
     prefix: str
 
     def definition(self) -> dict[str, Any]:
@@ -155,3 +138,6 @@ class _Prefixed(Framing):
             if data[start] < _MORE:
                 return start + 1, start + 1 + length
         return 0, 0
+
+
+Framing: TypeAlias = _Delimited | _Prefixed

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.arrays.base64_text import base64_text, from_base64
 from ftfile.arrays.float_text import all_finite
 from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.arrays.time_text import check_range
@@ -20,7 +19,7 @@ from ftfile.core.options import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of, whole_lines
 from ftfile.encoding.base.reading import batch_of, columns_within, corrupt, refuse
 from ftfile.encoding.base.time_formats import TimeFormats
-from ftfile.encoding.json.text import object_text
+from ftfile.encoding.json.text import base64_text, from_base64, object_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -9,13 +9,25 @@ takes for null, get one more escape, which readers undo: a string that spells th
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.encoding.partitions.values import UTC, has_text, value_of, value_texts
 
-__all__ = ("NULL_NAME", "bucket_names", "check_partition_column", "parse_bucket_path")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = (
+    "NULL_NAME",
+    "bucket_names",
+    "bucket_values",
+    "check_partition_column",
+    "columns_in_path",
+    "parse_bucket_path",
+    "with_path_columns",
+)
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 
@@ -74,6 +86,39 @@ def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dic
         column, _, text = name.partition("=")
         texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
+
+
+def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
+    """Return the columns that files of an encoding, by its definition in the log, do not have."""
+    file_name = encoding.get("fileName")
+    return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
+
+
+def bucket_values(encoding: Mapping[str, Any], directory: str, stem: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of those columns of `schema` that are in the path of a bucket, typed as there.
+
+    Args:
+        encoding: its definition in the log.
+        directory: of the bucket.
+        stem: the start of its file names, where a column chooses them.
+        schema: of the rows, or some columns of it.
+    """
+    partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
+    values = parse_bucket_path(directory, partition, encoding["timeZone"]) if len(partition) else {}
+    file_name = encoding.get("fileName")
+    if file_name and file_name["column"] in schema.names:
+        below = directory.split("/")[file_name["directoriesAbove"] :] if directory else []
+        values[file_name["column"]] = pa.scalar("/".join([*below, stem]), schema.field(file_name["column"]).type)
+    return values
+
+
+def with_path_columns(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a file with the columns that are in its path, in the order of `schema`."""
+    columns = [
+        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
