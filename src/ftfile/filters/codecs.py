@@ -71,8 +71,6 @@ class _Decompressor(Protocol):
 class Gzip(Codec):
     """gzip members (RFC 1952), each with its CRC-32 and length: by ISA-L where that is as good, else by zlib."""
 
-    __slots__ = ()
-
     name, extension, levels = "gzip", ".gz", (1, 9)
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
@@ -87,8 +85,6 @@ class Gzip(Codec):
 class Bzip2(Codec):
     """bzip2 streams, each with a CRC-32."""
 
-    __slots__ = ()
-
     name, extension, levels = "bzip2", ".bz2", (1, 9)
     level_default = 9
     frame_bytes = 890_000  # one block at level 9, but for what run lengths add
@@ -102,8 +98,6 @@ class Bzip2(Codec):
 
 class Xz(Codec):
     """xz streams, each with a CRC-64."""
-
-    __slots__ = ()
 
     name, extension, levels = "xz", ".xz", (0, 9)
     frame_bytes = 4 << 20
@@ -122,8 +116,6 @@ class Xz(Codec):
 
 class Zstd(Codec):
     """zstd frames (RFC 8878), with their length and a checksum of their content."""
-
-    __slots__ = ()
 
     name, extension, levels = "zstd", ".zst", (1, 22)
 
@@ -145,8 +137,6 @@ class Lz4Frame(Codec):
     Spark and Hadoop read another framing as `.lz4`, and this one in a file of that name exhausts their memory: hence
     `.lz4f`.
     """
-
-    __slots__ = ()
 
     name, extension, levels = "lz4frame", ".lz4f", (1, 12)
 

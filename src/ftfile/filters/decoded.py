@@ -83,9 +83,6 @@ class _PlainFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._plain_bytes}
         self._position = max(0, starts[whence] + offset)

@@ -38,8 +38,6 @@ _SNAPPY = pa.Codec("snappy")
 class Lz4Blocks(Codec):
     """LZ4 in Hadoop's blocks."""
 
-    __slots__ = ()
-
     name, extension, levels = "lz4", ".lz4", (1, 12)
     frame_bytes = 4 * _LZ4_BLOCK_BYTES
 
@@ -55,8 +53,6 @@ class Lz4Blocks(Codec):
 
 class SnappyBlocks(Codec):
     """snappy in Hadoop's blocks."""
-
-    __slots__ = ()
 
     name, extension = "snappy", ".snappy"
     frame_bytes = 5 * _SNAPPY_BLOCK_BYTES

@@ -7,8 +7,8 @@ import os
 import posixpath
 import re
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
@@ -92,9 +92,7 @@ class Keys:
     def provider(self) -> KeyProvider:
         """Return the provider; one to a process."""
         with _lock:
-            if self.reference not in _providers:
-                _providers[self.reference] = _load(self.reference)
-            return _providers[self.reference]
+            return _load(self.reference)
 
     def key_to_use(self, key_id: str) -> UsableKey:
         """Return a key to encrypt and to authenticate with."""
@@ -109,17 +107,7 @@ class Keys:
 
     def find(self, key_id: str, wrapped: bytes) -> UsableKey:
         """Return a key that something was encrypted or authenticated with."""
-        place = (self.reference, key_id, wrapped)
-        with _lock:
-            if place in _found:
-                _found.move_to_end(place)
-                return _found[place]
-        found = _usable(key_id, IssuedKey(self.provider().find_key(key_id, wrapped), wrapped))
-        with _lock:
-            _found[place] = found
-            while len(_found) > _KEPT:
-                _found.popitem(last=False)
-        return found
+        return _find(self, key_id, wrapped)
 
     def only_id(self) -> str:
         """Return the id of the only key there is; with several, raise `ConfigError`."""
@@ -148,17 +136,20 @@ _OTHER_KIND = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _CASES_MIN, _CHANGES_MIN = 4, 15
 
 _lock = threading.RLock()
-_providers: dict[str, KeyProvider] = {}
 _issued: dict[tuple[str, str], tuple[float, UsableKey]] = {}
-_found: OrderedDict[tuple[str, str, bytes], UsableKey] = OrderedDict()
+
+
+@lru_cache(_KEPT)
+def _find(keys: Keys, key_id: str, wrapped: bytes) -> UsableKey:
+    return _usable(key_id, IssuedKey(keys.provider().find_key(key_id, wrapped), wrapped))
 
 
 def forget_keys() -> None:
     """Drop all keys and providers of this process, as a new process would start."""
     with _lock:
-        _providers.clear()
+        _load.cache_clear()
+        _find.cache_clear()
         _issued.clear()
-        _found.clear()
 
 
 def check_key_id(key_id: str) -> None:
@@ -191,6 +182,7 @@ _NEVER_INLINE = (
 )
 
 
+@cache
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
     holds_key = _path_holds_key(settings) if kind == "file" else any(map(looks_like_a_key, _words(settings)))

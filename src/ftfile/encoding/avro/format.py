@@ -16,15 +16,7 @@ from ftfile.core.ids import random_bytes
 from ftfile.core.options import AVRO_CODEC, DEFAULTS
 from ftfile.encoding.avro.container import block, blocks, compressed, header, read_header
 from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
-from ftfile.encoding.avro.schema import (
-    arrow_type,
-    avro_schema,
-    is_name,
-    is_namespace,
-    is_type_name,
-    raw_schema,
-    schema_problems,
-)
+from ftfile.encoding.avro.schema import arrow_type, avro_schema, check_record_name, raw_schema, schema_problems
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
 from ftfile.encoding.base.reading import batch_as, corrupt, refuse
 
@@ -58,14 +50,7 @@ class AvroFormat(ColumnarFormat):
     def from_options(cls, options: Mapping[str, Any]) -> AvroFormat:
         compression, level = cls.codec_from_options(options)
         name, namespace = (options.get(option, DEFAULTS[option]) for option in ("recordName", "recordNamespace"))
-        if not is_name(name):
-            raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
-        if is_type_name(name):
-            raise ConfigError(f"option recordName={name!r} is a type of Avro's, and records may not be called so")
-        if not is_namespace(namespace):
-            raise ConfigError(
-                f"option recordNamespace={namespace!r}: it takes names with dots between them, as in `a.b`"
-            )
+        check_record_name(name, namespace)
         return cls(compression, level, name, namespace)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:

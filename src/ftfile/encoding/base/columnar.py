@@ -170,11 +170,8 @@ class CollectingEncoder(Encoder):
     def buffered_bytes(self) -> int:
         return self._buffer_bytes
 
-    def flush(self) -> None:
-        self._end_group()
-
     def finish(self) -> None:
-        self._end_group()
+        self.flush()
         self._end()
 
     def _estimate(self, ratio: float) -> int:
@@ -198,12 +195,12 @@ class CollectingEncoder(Encoder):
             batch = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in batch.columns], schema=batch.schema)
         if self._buffer_bytes + batch.nbytes > 2 * self.group_bytes_max:
             # A row much larger than those beside it: a group must be one batch, and its strings below 2 GiB.
-            self._end_group()
+            self.flush()
         self._buffer.append(batch)
         self._buffer_rows += batch.num_rows
         self._buffer_bytes += batch.nbytes
         if self._buffer_rows >= self.group_rows_max or self._buffer_bytes >= self.group_bytes_max:
-            self._end_group()
+            self.flush()
 
     def _reaches(self, limit_bytes: int) -> bool:
         if self._ratio is None and self._estimate(1) >= limit_bytes:
@@ -216,7 +213,7 @@ class CollectingEncoder(Encoder):
         memory_bytes: int = sample.nbytes
         return self._sample_bytes(sample) / max(1, memory_bytes)
 
-    def _end_group(self) -> None:
+    def flush(self) -> None:
         if not self._buffer:
             return
         rows, before = pa.Table.from_batches(self._buffer), self._target.position

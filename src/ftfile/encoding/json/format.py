@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import arro3.io
@@ -70,7 +71,9 @@ class JsonLines(Lines):
         )
 
     def rows(self, schema: pa.Schema) -> Encode:
-        return _JsonRows(schema, self).encode
+        # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
+        rebuilt = [pa.types.is_nested(kind) or any(map(self._is_text, leaf_types(kind))) for kind in schema.types]
+        return partial(self._encode, rebuilt=rebuilt)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         line_sep = self.line_sep.encode()
@@ -91,11 +94,47 @@ class JsonLines(Lines):
             if rows != (expected := lines.count(b"\n")):
                 raise corrupt(file, f"{expected} JSON objects, one a line", rows)
 
-    def is_text(self, arrow: pa.DataType) -> bool:
+    def _encode(self, batch: pa.RecordBatch, rebuilt: list[bool]) -> EncodedRows:
+        """Encode by arro3, but values that it gets wrong by Arrow's kernels."""
+        names, columns, is_plain = batch.schema.names, [], True
+        for name, array, is_rebuilt in zip(names, batch.columns, rebuilt, strict=True):
+            with naming(f"column `{name}`"):
+                column = _with_text(array, self._is_text, self._text) if is_rebuilt else array
+                is_plain = _is_plain(column) and is_plain
+            columns.append(column)
+        return self._by_arro3(names, columns) if is_plain else self._by_kernels(names, columns)
+
+    def _by_arro3(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
+        sink = io.BytesIO()
+        batch = pa.RecordBatch.from_arrays(columns, names=names)
+        try:
+            arro3.io.write_ndjson(batch, sink, explicit_nulls=not self.ignore_null_fields)
+        except Exception as error:  # arro3 raises nothing more special
+            raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
+        data, line_sep = sink.getbuffer(), self.line_sep.encode()
+        longer = len(line_sep) - 1
+
+        def ends() -> NDArray[np.integer]:
+            # JSON escapes newlines within values: each one ends a row.
+            newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+            return newlines + longer * np.arange(1, len(newlines) + 1)
+
+        replaced = data if line_sep == b"\n" else sink.getvalue().replace(b"\n", line_sep)
+        return EncodedRows(replaced, ends)
+
+    def _by_kernels(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
+        text = []
+        for name, column in zip(names, columns, strict=True):
+            with naming(f"column `{name}`"):
+                text.append(_with_text(column, pa.types.is_temporal, self._text))
+        objects = object_text(names, text, ignore_nulls=self.ignore_null_fields)
+        return rows_of(pc.binary_join_element_wise(objects, "", self.line_sep))
+
+    def _is_text(self, arrow: pa.DataType) -> bool:
         """Return True if values of this type become strings before arro3 encodes them."""
         return pa.types.is_binary(arrow) or (pa.types.is_temporal(arrow) and not self.times.is_default(arrow))
 
-    def text(self, array: pa.Array) -> pa.StringArray:
+    def _text(self, array: pa.Array) -> pa.StringArray:
         """Return binary values, dates and timestamps as strings; `ValueError` if one has no text."""
         if pa.types.is_binary(array.type):
             return base64_text(array)
@@ -103,7 +142,7 @@ class JsonLines(Lines):
 
     def _read_type(self, arrow: pa.DataType) -> pa.DataType:
         iso = pa.types.is_temporal(arrow) and self.times.is_iso(arrow)
-        return arrow if iso or not self.is_text(arrow) else pa.string()
+        return arrow if iso or not self._is_text(arrow) else pa.string()
 
     def _read_leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
         if array.type == target:
@@ -126,54 +165,6 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
 def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     reader = arro3.io.read_json(io.BytesIO(lines), schema, batch_size=_READ_BATCH_ROWS)
     return pa.RecordBatchReader.from_stream(reader)
-
-
-class _JsonRows:
-    """Encodes by arro3, but batches with values that it gets wrong by Arrow's kernels."""
-
-    def __init__(self, schema: pa.Schema, options: JsonLines) -> None:
-        self._names = schema.names
-        self._options = options
-        self._line_sep = options.line_sep.encode()
-        # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
-        self._rebuilt = [
-            pa.types.is_nested(column.type) or any(map(options.is_text, leaf_types(column.type))) for column in schema
-        ]
-
-    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        columns, is_plain = [], True
-        for name, array, is_rebuilt in zip(self._names, batch.columns, self._rebuilt, strict=True):
-            with naming(f"column `{name}`"):
-                column = _with_text(array, self._options.is_text, self._options.text) if is_rebuilt else array
-                is_plain = _is_plain(column) and is_plain
-            columns.append(column)
-        return self._by_arro3(columns) if is_plain else self._by_kernels(columns)
-
-    def _by_arro3(self, columns: list[pa.Array]) -> EncodedRows:
-        sink = io.BytesIO()
-        batch = pa.RecordBatch.from_arrays(columns, names=self._names)
-        try:
-            arro3.io.write_ndjson(batch, sink, explicit_nulls=not self._options.ignore_null_fields)
-        except Exception as error:  # arro3 raises nothing more special
-            raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
-        data = sink.getbuffer()
-        longer = len(self._line_sep) - 1
-
-        def ends() -> NDArray[np.integer]:
-            # JSON escapes newlines within values: each one ends a row.
-            newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
-            return newlines + longer * np.arange(1, len(newlines) + 1)
-
-        replaced = data if self._line_sep == b"\n" else sink.getvalue().replace(b"\n", self._line_sep)
-        return EncodedRows(replaced, ends)
-
-    def _by_kernels(self, columns: list[pa.Array]) -> EncodedRows:
-        text = []
-        for name, column in zip(self._names, columns, strict=True):
-            with naming(f"column `{name}`"):
-                text.append(_with_text(column, pa.types.is_temporal, self._options.text))
-        objects = object_text(self._names, text, ignore_nulls=self._options.ignore_null_fields)
-        return rows_of(pc.binary_join_element_wise(objects, "", self._options.line_sep))
 
 
 def _with_text(

@@ -19,8 +19,6 @@ from ftfile.encoding.orc.footer import amended
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from ftfile.encoding.api import ByteWriter, Encoder
 
 __all__ = ("OrcFormat",)
@@ -40,12 +38,6 @@ _DISTINCT_MAX = 0.8  # of the strings of a stripe, as Spark's own writer has it
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 200, 20, 10
 
 
-def _all_within(microseconds: NDArray[np.int64], column: pa.Array) -> bool:
-    # Before 1970, Arrow writes fractions of a second as negative ones, and Spark fails at them.
-    within = (np.abs(microseconds) <= _LAST_US) & ((microseconds >= 0) | (microseconds % _SECOND_US == 0))
-    return bool((within | ~is_valid(column)).all())
-
-
 @dataclass(frozen=True, slots=True)
 class OrcFormat(ColumnarFormat):
     """ORC."""
@@ -63,8 +55,12 @@ class OrcFormat(ColumnarFormat):
         check_text(batch)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             for leaf in leaves(column):
-                is_instant = pa.types.is_timestamp(leaf.type) and leaf.type.tz
-                if is_instant and not _all_within(values_of(leaf, np.int64), leaf):
+                if not pa.types.is_timestamp(leaf.type) or leaf.type.tz is None:
+                    continue
+                instants_us = values_of(leaf, np.int64)
+                # Before 1970, Arrow writes fractions of a second as negative ones, and Spark fails at them.
+                within = (np.abs(instants_us) <= _LAST_US) & ((instants_us >= 0) | (instants_us % _SECOND_US == 0))
+                if not (within | ~is_valid(leaf)).all():
                     raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
@@ -95,7 +91,11 @@ class _OrcEncoder(CollectingEncoder):
         self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
         # The writer takes memory for a whole group of values of every column from the start.
         self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
-        self._stored = pa.schema([(column.name, map_leaf_types(column.type, _stored_as)) for column in schema])
+        # Local times are stored as numbers, as by Spark's own writer.
+        stored = (
+            map_leaf_types(kind, lambda leaf: pa.int64() if leaf == _WALL_CLOCK else leaf) for kind in schema.types
+        )
+        self._stored = pa.schema(zip(schema.names, stored, strict=True))
         self._sink = _Tail(target)
         self._writer = self._open(as_sink(self._sink))
 
@@ -161,10 +161,6 @@ class _Tail:
             return self._target.write(data)
         self.held += data
         return len(data)
-
-
-def _stored_as(arrow: pa.DataType) -> pa.DataType:
-    return pa.int64() if arrow == _WALL_CLOCK else arrow  # as Spark's own writer has it
 
 
 def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:
