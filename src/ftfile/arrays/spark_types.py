@@ -78,11 +78,7 @@ class _Problems(list[str]):
 
 @lru_cache(_SCHEMAS_KEPT)
 def arrow_schema(schema_json: str) -> pa.Schema:
-    """Return the Arrow schema of a Spark `StructType.json()`, without comments and metadata; cached.
-
-    Raises:
-        SchemaError: names every column that cannot be stored, and what to do about it.
-    """
+    """Return the Arrow schema of a Spark `StructType.json()`, cached; `SchemaError` names all unfit columns."""
     try:
         schema = json.loads(schema_json)
         fields = schema["fields"]
@@ -167,11 +163,7 @@ def _as_nullable(spark: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def spark_schema_json(schema: pa.Schema) -> str:
-    """Return the Spark `StructType.json()` of an Arrow schema; the inverse of `arrow_schema`.
-
-    Raises:
-        SchemaError: a column has a type that Spark cannot have sent.
-    """
+    """Return the inverse of `arrow_schema`; `SchemaError` for types that Spark does not send."""
     return json.dumps(_spark_struct(schema), separators=(",", ":"), sort_keys=True)
 
 

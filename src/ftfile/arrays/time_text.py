@@ -56,11 +56,7 @@ class TimePattern:
 
     @classmethod
     def parse(cls, option: str, text: str, kind: pa.DataType) -> TimePattern:
-        """Read a Java pattern for values of type `kind`; optional sections `[...]` are always written.
-
-        Raises:
-            ConfigError: names the option, the letters not understood, and those that are.
-        """
+        """Read a Java pattern for type `kind`, or raise `ConfigError`; optional sections `[...]` are always written."""
         known = [*_DATE_WIDTHS]
         if pa.types.is_timestamp(kind):
             known += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
@@ -86,11 +82,7 @@ class TimePattern:
         return pattern
 
     def format(self, array: pa.Array, zone: str) -> pa.StringArray:
-        """Return dates or timestamps as text, instants by the clocks of `zone`.
-
-        Raises:
-            ValueError: a value is outside the years 0001 to 9999.
-        """
+        """Return dates or timestamps as text, instants by the clocks of `zone`; `ValueError` as `check_range`."""
         fields = _fields(array, zone, whole_minutes=_ZONE in self.pieces)
         columns = [_column(piece, fields) for piece in self.pieces]
         matrix = np.empty((len(array), sum(column.shape[1] for column in columns)), np.uint8)
@@ -107,11 +99,7 @@ class TimePattern:
         return strings_from(offsets, matrix, pa.string(), is_valid(array) if array.null_count else None)
 
     def read(self, strings: pa.StringArray, target: pa.DataType, zone: str) -> pa.Array:
-        """Return text in this pattern as `target`; what the pattern leaves out is as on 1970-01-01 at 00:00.
-
-        Raises:
-            ValueError: a text is not in this pattern (pyarrow's errors are ValueErrors too).
-        """
+        """Return text in this pattern as `target`, or raise `ValueError`; missing fields are as in 1970-01-01 00:00."""
         fields = [piece for piece in self.pieces if piece[0] != "="]
         regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else _capture(piece) for piece in self.pieces)
         if pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() is False:

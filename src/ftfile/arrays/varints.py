@@ -34,11 +34,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int = 0, bytes_max: int = _BYTES_MAX) -> tuple[int, int]:
-    """Return the number at a position, and the position after it.
-
-    Raises:
-        ValueError: it has no end within that many bytes.
-    """
+    """Return the number at a position, and the position after it; `ValueError` if it has no end."""
     found = 0
     for place, byte in enumerate(data[position : position + bytes_max]):
         found |= (byte & 0x7F) << 7 * place

@@ -29,11 +29,7 @@ FORMATS = {
 
 
 def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
-    """Return the format called `name` with parsed option values by their names in the option table.
-
-    Raises:
-        ConfigError: the format is unknown, or values contradict each other.
-    """
+    """Return a format with parsed option values; `ConfigError` if it is unknown, or values contradict each other."""
     return _format_class(name).from_options(options)
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import text_scalar
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.core.options import DEFAULTS
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, ends_as_it_begins, rows_of, whole_lines
 from ftfile.encoding.base.reading import batch_of, corrupt, refuse
 

@@ -91,12 +91,7 @@ def header_bytes(start: bytes) -> int:
 
 
 class Opened:
-    """An envelope whose data key is unwrapped: decrypts any chunk.
-
-    Raises:
-        BadStream: the header was changed, or the key is another one of the same id.
-        ConfigError: its key is not among the keys.
-    """
+    """An envelope whose data key is unwrapped, from its header: decrypts any chunk."""
 
     def __init__(self, keys: Keys, header: bytes, identity: str) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -136,11 +136,7 @@ def _all_of(stream: Stream, data: bytes) -> bytes:
 def chain_from_options(
     compression: str | None, level: int | None, names: Sequence[str], encryption: Filter | None = None
 ) -> Chain:
-    """Return the filters of the options: compression, then `filters`, and encryption around all.
-
-    Raises:
-        ConfigError: a codec or a filter is not known or not installed, or has no such level.
-    """
+    """Return the filters of the options, or raise `ConfigError`: compression, then `filters`, encryption around all."""
     if compression is None:
         compression = "none"
     if compression not in {"none", *CODECS}:

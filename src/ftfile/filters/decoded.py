@@ -37,15 +37,7 @@ def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, 
 
     Reading to the end verifies checksum, length and the end of the filters. A seek decodes again from the start.
 
-    Args:
-        file: with its path as `name`.
-        chain: its filters, or none.
-        identity: with which it was written.
-        plain_bytes: length of the content in the log.
-        checksum: of the stored file, in the log.
-
-    Raises:
-        CorruptData: by reading: the file is not what the log says.
+    `plain_bytes` and `checksum`, which is of the stored file, are those in the log; `CorruptData` if others are found.
     """
     return io.BufferedReader(_Decoded(file, chain, identity, plain_bytes, checksum), _BUFFER_BYTES)
 
@@ -150,12 +142,7 @@ class _Decoded(_PlainFile):
 
 
 def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> BinaryIO:
-    """Return the plain content of an encrypted seekable file, whose end is verified first; closing it closes `file`.
-
-    Raises:
-        CorruptData: it is not what was written; also by reading.
-        ConfigError: its key is not among the keys.
-    """
+    """Return the plain content of an encrypted seekable file, its end verified first; closing it closes `file`."""
     return cast("BinaryIO", _Decrypted(file, keys, identity, plain_bytes))
 
 

@@ -24,11 +24,7 @@ _CONTEXT = {"application": "ftfile"}
 
 
 class AwsKms:
-    """The keys of AWS KMS that are named, and no others: a key that somebody else owns must not make data be believed.
-
-    Args:
-        arns: of keys, separated by commas; not of aliases, which can be made to point elsewhere.
-    """
+    """The keys of AWS KMS with these ARNs, and no others: no aliases, which can be made to point elsewhere."""
 
     def __init__(self, arns: str) -> None:
         self._regions: dict[str, str] = {}

@@ -76,11 +76,7 @@ class Keys:
         return self.reference.startswith(("file:", "env:FTFILE_"))
 
     def as_told_by(self, directory: str) -> Keys | None:
-        """Return the keys that a directory names as its own, None if it may not; a file by its resolved path.
-
-        Args:
-            directory: its path, if it is on this machine.
-        """
+        """Return the keys that a directory, by its path, names as its own; None if it may not. Links are resolved."""
         if not self.reference.startswith("file:"):
             return self if self.may_be_told else None
         told = posixpath.normpath(self.reference.removeprefix("file:"))

@@ -27,11 +27,7 @@ _FORMAT = "a line is the key's id, a space, and 32 random bytes in base64, as of
 
 
 class KeyRing(ABC):
-    """Keys by id; all are read again when an unknown one is asked for.
-
-    Args:
-        what: where the keys are, for messages.
-    """
+    """Keys by id; all are read again when an unknown one is asked for. `what` names their place in messages."""
 
     def __init__(self, what: str) -> None:
         self._what = what

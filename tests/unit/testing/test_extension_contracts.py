@@ -17,10 +17,9 @@ from ftfile.core.errors import ConfigError
 from ftfile.encoding import arrow_format
 from ftfile.encoding.api import Joiner
 from ftfile.encoding.arrow_format import ArrowFormat
-from ftfile.encoding.base import segments
-from ftfile.encoding.base.columnar import CollectingEncoder
+from ftfile.encoding.base import columnar
+from ftfile.encoding.base.columnar import CollectingEncoder, RowJoiner, RowSegments
 from ftfile.encoding.base.lines import LineEncoder, LineJoiner, Lines, LineSegments
-from ftfile.encoding.base.segments import RowJoiner, RowSegments
 from ftfile.encoding.csv.format import CsvLines
 from ftfile.encoding.json.format import JsonLines
 from ftfile.encoding.registry import format_from_options
@@ -180,7 +179,7 @@ FORMATS: list[tuple[str, str, Changes]] = [
     ("damage_is_corrupt", ARROW, {(arrow_format, "corrupt"): lambda *_: ValueError()}),
     ("segments_come_back", JSON, {(LineSegments, "encode"): all_in_the_first}),
     ("segments_come_back", ARROW, {(RowSegments, "encode"): reversed_segments}),
-    ("segments_come_back", ARROW, {(segments, "batch_as"): in_own_types}),
+    ("segments_come_back", ARROW, {(columnar, "batch_as"): in_own_types}),
     ("damaged_segments", ARROW, {(RowSegments, "batch"): batch_unchecked}),
     ("line_segments", JSON, {(Lines, "row_ends"): lambda _, data: [len(data)]}),
     ("line_segments", CSV, {(CsvLines, "row_ends"): lambda fmt, data: real_csv_ends(fmt, data)[1:]}),

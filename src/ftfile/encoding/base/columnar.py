@@ -1,4 +1,7 @@
-"""Columnar formats: rows are collected and encoded many at once, and a file ends about where it should."""
+"""Columnar formats: rows are collected and encoded many at once, and a file ends about where it should.
+
+Their segments are Arrow batches in a spool, which are encoded once, when a part is made of them.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.core.errors import ConfigError, EncodingError, UnencodableRows
-from ftfile.core.options import CODEC
-from ftfile.encoding.api import Encoder, Format
-from ftfile.encoding.base.segments import RowJoiner, RowSegments
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
+from ftfile.core.options.table import CODEC
+from ftfile.encoding.api import Encoder, Format, Joiner, SegmentCodec, Taken
+from ftfile.encoding.base.reading import batch_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ftfile.encoding.api import ByteWriter, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.api import ByteWriter, Limits
 
-__all__ = ("Codec", "CollectingEncoder", "ColumnarFormat", "as_sink", "check_text", "encoding_errors")
+__all__ = (
+    "Codec",
+    "CollectingEncoder",
+    "ColumnarFormat",
+    "RowJoiner",
+    "RowSegments",
+    "as_sink",
+    "check_text",
+    "encoding_errors",
+)
 
+_LENGTH_BYTES = 8
+_SEGMENT_CODEC = "lz4"
+_LZ4_RATIO_MAX = 255
 _SAMPLE_ROWS = 10_000
 _MARK_BYTES = 8  # of a format's name at the start of a file, or less
 _RATIO_GUESS = 0.4  # of the length in the file to that in memory, while no limit asks for more
@@ -62,11 +77,7 @@ class ColumnarFormat(Format):
 
     @classmethod
     def codec_from_options(cls, options: Mapping[str, Any]) -> tuple[str, int | None]:
-        """Return the codec and its level, None where none is given.
-
-        Raises:
-            ConfigError: the format has no such codec, or the codec no such level.
-        """
+        """Return the codec and its level, None if not given; `ConfigError` if there is no such codec or level."""
         compression, level = options.get("compression") or cls().compression, options.get("compressionLevel")
         if compression not in cls.codecs:
             raise ConfigError(f"option compression={compression!r}: for {cls.name} it takes {', '.join(cls.codecs)}")
@@ -228,6 +239,70 @@ class CollectingEncoder(Encoder):
             self._held_bytes += self._buffer_bytes
             self._ratio = self._ratio or self._ratio_of(rows)
         self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
+
+
+class RowSegments(SegmentCodec):
+    """Segments that are one Arrow batch in one LZ4 frame: they live for a few batches, so speed counts more than size.
+
+    `check` raises `UnencodableRows` for rows that no part could hold.
+    """
+
+    def __init__(self, schema: pa.Schema, check: Callable[[pa.RecordBatch], None] | None = None) -> None:
+        self._schema = schema
+        self._check = check
+
+    def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+        if self._check is not None:
+            self._check(batch)
+        codec, start = pa.Codec(_SEGMENT_CODEC), 0
+        for number, count in enumerate(counts):
+            message = batch.slice(start, count).serialize()
+            yield number, message.size.to_bytes(_LENGTH_BYTES, "little") + codec.compress(message, asbytes=True)
+            start += count
+
+    def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield batch_as(self.batch(data, path), schema)
+
+    def batch(self, data: bytes, path: str) -> pa.RecordBatch:
+        """Return all rows of a segment."""
+        size_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
+        if size_bytes > _LZ4_RATIO_MAX * len(data):
+            raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
+        try:
+            message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
+            return pa.ipc.read_record_batch(message, self._schema)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptData(path, "an Arrow batch in an LZ4 frame", str(error)) from error
+
+
+class RowJoiner(Joiner):
+    """Encodes the rows of segments as one file; a rest skips rows. Sizes are estimates, `strict` or not."""
+
+    def __init__(self, encoder: Encoder, segments: RowSegments, limits: Limits) -> None:
+        self.rows = 0
+        self._encoder = encoder
+        self._segments = segments
+        self._limits = limits
+
+    @property
+    def size_bytes(self) -> int:
+        return self._encoder.size_bytes
+
+    def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
+        batch = self._segments.batch(data, "a segment").slice(skip_rows)
+        room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)
+        taken = self._encoder.write(batch.slice(0, room), self._limits.max_bytes)
+        self.rows += taken
+        return Taken(taken, 0)
+
+    def is_full(self) -> bool:
+        max_bytes, max_rows = self._limits.max_bytes, self._limits.max_rows
+        return (max_rows is not None and self.rows >= max_rows) or (
+            max_bytes is not None and self._encoder.size_bytes >= max_bytes
+        )
+
+    def finish(self) -> None:
+        self._encoder.finish()
 
 
 def check_text(batch: pa.RecordBatch) -> None:

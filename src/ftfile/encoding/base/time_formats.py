@@ -10,7 +10,7 @@ import pyarrow as pa
 from ftfile.arrays.time_text import TimePattern
 from ftfile.arrays.time_zones import is_zone
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import DEFAULTS
+from ftfile.core.options.table import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ftfile.arrays.buffers import string_parts, text_scalar
 from ftfile.arrays.varints import ragged, varints
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.core.options import DEFAULTS
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, ends_as_it_begins, rows_of, separator_ends, whole_lines
 from ftfile.encoding.base.reading import corrupt
 

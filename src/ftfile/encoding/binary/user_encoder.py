@@ -34,11 +34,7 @@ class UserEncoder:
 
     @classmethod
     def checked(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
-        """Return the encoder, loaded and made once; `extension` is used if the class has none.
-
-        Raises:
-            ConfigError: it cannot be loaded or made, or lacks a method.
-        """
+        """Return the encoder, checked by loading it; `extension` is used if the class has none."""
         settled = tuple(sorted(options.items()))
         instance = _made(name, settled)
         if not callable(getattr(instance, "encode", None)):
@@ -65,12 +61,7 @@ class UserEncoder:
             raise ConfigError(f"asked to encode no rows, {error}") from error
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the bytes, or the text, of each row.
-
-        Raises:
-            EncodingError: the class returns null for a row.
-            UserCodeError: it raises, or returns something else.
-        """
+        """Return the bytes, or the text, of each row; `EncodingError` for null, `UserCodeError` for other mistakes."""
         values = self._call("encode", batch)
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
@@ -88,12 +79,7 @@ class UserEncoder:
         return values
 
     def decode(self, values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
-        """Return the rows of records; columns by name, as many and of such types as it likes.
-
-        Raises:
-            ConfigError: the class must not be loaded for reading, or does not read.
-            UserCodeError: it raises, or returns something else.
-        """
+        """Return the rows of records, with columns and types that the class chooses; `UserCodeError` if it fails."""
         if is_name_of_code(self.name):
             raise ConfigError(
                 f"the records were encoded by {self.name!r}, and the log of a directory must not say which module its "

@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from ftfile.arrays.buffers import from_texts, text_scalar
 from ftfile.arrays.float_text import float_text
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import DEFAULTS
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of
 from ftfile.encoding.base.reading import batch_of, corrupt, refuse
 from ftfile.encoding.base.time_formats import TimeFormats

@@ -16,7 +16,7 @@ from ftfile.arrays.float_text import all_finite
 from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.arrays.time_text import check_range
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.core.options import DEFAULTS
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of, whole_lines
 from ftfile.encoding.base.reading import batch_of, columns_within, corrupt, refuse
 from ftfile.encoding.base.time_formats import TimeFormats

@@ -38,10 +38,7 @@ def object_text(names: Iterable[str], columns: Iterable[pa.Array], *, ignore_nul
 
 
 def json_text(array: pa.Array, *, ignore_nulls: bool) -> pa.StringArray:
-    """Return the JSON text of each value; null where the value is.
-
-    Binary values, dates and timestamps must have become strings before.
-    """
+    """Return the JSON text of each value, null for null; binary values and times must be strings already."""
     kind = array.type
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
@@ -101,11 +98,7 @@ def base64_text(array: pa.BinaryArray) -> pa.StringArray:
 
 
 def from_base64(array: pa.StringArray) -> pa.BinaryArray:
-    """Return the inverse of `base64_text`.
-
-    Raises:
-        ValueError: a text is not base64.
-    """
+    """Return the inverse of `base64_text`; `ValueError` if a text is not base64."""
     offsets, text = _present_parts(array)
     lengths, ends = np.diff(offsets), offsets[1:].astype(np.int64)
     if (lengths % 4).any():

@@ -19,8 +19,6 @@ from ftfile.core.ids import random_bytes
 from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ftfile.keys.keys import Keys
 
 __all__ = ("IDENTITY", "MAGIC", "Decryption", "check_algorithm", "check_library", "encryption")
@@ -66,35 +64,34 @@ def check_algorithm(file: BinaryIO) -> None:
 
 
 class Decryption:
-    """The decryption of one file, by pyarrow's `properties`; pyarrow reads files in the clear all the same.
-
-    `has_key` is True once the file had a key: only then its footer was authenticated.
-    """
+    """The decryption of one file, by pyarrow's `properties`; pyarrow reads files in the clear all the same."""
 
     def __init__(self, keys: Keys) -> None:
-        def connect(connection: Any) -> _Client:  # noqa: ANN401 - pyarrow has no types
-            service = connection.kms_instance_id
-            if service != _NO_SERVICE:
-                raise ConfigError(f"a Parquet file has its key from the service {service!r}, and ftfile uses none")
-            return _Client(keys, self._found)
-
-        self.has_key = False
-        self._factory = pe.CryptoFactory(connect)
+        self._client = _Client(keys)
+        self._factory = pe.CryptoFactory(self._connect)
         self.properties = self._factory.file_decryption_properties(
             pe.KmsConnectionConfig(), pe.DecryptionConfiguration()
         )
 
-    def _found(self) -> None:
-        self.has_key = True
+    @property
+    def has_key(self) -> bool:
+        """Return True once the file had a key: only then its footer was authenticated."""
+        return self._client.has_unwrapped
+
+    def _connect(self, connection: Any) -> _Client:  # noqa: ANN401 - pyarrow has no types
+        service = connection.kms_instance_id
+        if service != _NO_SERVICE:
+            raise ConfigError(f"a Parquet file has its key from the service {service!r}, and ftfile uses none")
+        return self._client
 
 
 class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
     """Wraps with keys of a key ring: other tools can be given such master keys alone."""
 
-    def __init__(self, keys: Keys, found: Callable[[], None] | None = None) -> None:
+    def __init__(self, keys: Keys) -> None:
         pe.KmsClient.__init__(self)
         self._keys = keys
-        self._found = found
+        self.has_unwrapped = False
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -117,6 +114,5 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
                 f"a data key in a Parquet file was not wrapped with the key {master_key_identifier!r}: it was changed, "
                 "or the key is another one of this name"
             ) from None
-        if self._found is not None:
-            self._found()
+        self.has_unwrapped = True
         return key

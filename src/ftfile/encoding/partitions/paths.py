@@ -50,11 +50,7 @@ def check_partition_column(field: pa.Field) -> None:
 
 
 def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
-    """Return the directory name `column=value` of each value, which may be null; give it distinct values.
-
-    Raises:
-        EncodingError: a value has no text, or one that is too long for a name.
-    """
+    """Return the directory names `column=value` of distinct values or null; `EncodingError` if one has no name."""
     values = values.cast(_value_type(values.type))
     try:
         texts = iter(value_texts(values.drop_null(), time_zone))
@@ -76,11 +72,7 @@ def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[st
 
 
 def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
-    """Return the values of the columns of `schema`, typed as there, from the path of a bucket.
-
-    Raises:
-        CorruptData: the path lacks a column, or has a text that is no value of the column's type.
-    """
+    """Return the values of the columns of `schema`, typed as there, from a path; `CorruptData` if it has none."""
     texts: dict[str, str] = {}
     for name in path.split("/"):
         column, _, text = name.partition("=")
@@ -97,11 +89,7 @@ def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
 def bucket_values(encoding: Mapping[str, Any], directory: str, stem: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
     """Return the values of those columns of `schema` that are in the path of a bucket, typed as there.
 
-    Args:
-        encoding: its definition in the log.
-        directory: of the bucket.
-        stem: the start of its file names, where a column chooses them.
-        schema: of the rows, or some columns of it.
+    `stem` is the start of its file names, where a column chooses them; `encoding` is as in the log.
     """
     partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
     values = parse_bucket_path(directory, partition, encoding["timeZone"]) if len(partition) else {}

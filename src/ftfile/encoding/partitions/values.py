@@ -37,13 +37,10 @@ def has_text(kind: pa.DataType) -> bool:
 
 
 def value_texts(values: pa.Array, time_zone: str = UTC) -> list[str]:
-    """Return the texts of values, none of which is null.
+    """Return the texts of values, none of which is null, instants by the clocks of `time_zone`.
 
-    Instants are shown by the clocks of `time_zone`. Where these are set back, an hour comes twice; the second carries
-    its offset, `2024-10-27 02:30:00+01:00`, or it would be read as the first.
-
-    Raises:
-        ValueError: a string is not UTF-8, or a timestamp too far away for a local time.
+    Where clocks are set back, an hour comes twice; the second carries its offset, `2024-10-27 02:30:00+01:00`. A string
+    that is not UTF-8, or a timestamp too far away for a local time, raises `ValueError`.
     """
     kind = values.type
     if pa.types.is_floating(kind):
@@ -60,11 +57,7 @@ def value_texts(values: pa.Array, time_zone: str = UTC) -> list[str]:
 
 
 def value_of(text: str, kind: pa.DataType, time_zone: str = UTC) -> pa.Scalar:
-    """Return the value that has this text.
-
-    Raises:
-        ValueError: no value of this type has it.
-    """
+    """Return the value that has this text; `ValueError` if none of this type has."""
     try:
         return pa.scalar(_value(text, kind, time_zone), kind)
     except (ArithmeticError, LookupError, pa.ArrowException) as error:
