@@ -58,7 +58,7 @@ class Encoder(ABC):
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the memory of rows that are not written yet."""
+        """Return the memory, in bytes, of rows that are not written yet; 0 where every row is written at once."""
         return 0
 
     def flush(self) -> None:  # noqa: B027 - most formats have nothing to do
@@ -154,8 +154,8 @@ class Format(ABC):
 
     Attributes:
         name: value of `fileFormat`, and key of the registry.
-        extension: how file names end, with the dot, for the options chosen.
-        open_files_max: how many files a task should write at a time: fewer where each takes memory.
+        extension: the ending of file names, with the dot, for the options chosen.
+        open_files_max: the files that a task should write at a time: fewer where each takes memory.
     """
 
     name: ClassVar[str]

@@ -12,7 +12,7 @@ from ftfile.arrays.buffers import text_scalar
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, ends_as_it_begins, rows_of, whole_lines
-from ftfile.encoding.base.reading import batch_of, corrupt, refuse
+from ftfile.encoding.base.reading import batch_of, corrupt, refuse_all_but_one_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,12 +49,7 @@ class TextLines(Lines):
         return cls(definition["lineSep"], definition["column"])
 
     def check_schema(self, schema: pa.Schema) -> None:
-        if len(schema) != 1:
-            advice = "select one, or use csv, json or parquet"
-            refuse(self.name, [f"columns {', '.join(schema.names)}: text has exactly one column; {advice}"])
-        column = schema.field(0)
-        if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-            refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS STRING)"])
+        refuse_all_but_one_text(self.name, schema, "select one, or use csv, json or parquet", "STRING")
 
     def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - there is one column
         return self._encode

@@ -127,14 +127,14 @@ class BlockDecoder:
         data = self._rest + bytes(data)
         pieces, start = [], 0
         while True:
-            missing, header = self._missing or self._length(data, start), start
-            if not self._missing:
-                header += _LENGTH_BYTES
-            chunk_bytes = self._length(data, header)
-            end = header + _LENGTH_BYTES + (chunk_bytes or 0)
-            if missing is None or chunk_bytes is None or end > len(data):
+            chunk_start = start + (_LENGTH_BYTES if self._missing else 2 * _LENGTH_BYTES)
+            if chunk_start > len(data):
                 break
-            pieces.append(self._chunk(data[end - chunk_bytes : end], missing))
+            missing = self._missing or self._length(data, start)
+            end = chunk_start + self._length(data, chunk_start - _LENGTH_BYTES)
+            if end > len(data):
+                break
+            pieces.append(self._chunk(data[chunk_start:end], missing))
             self._missing = missing - len(pieces[-1])
             self._blocks += not self._missing
             start = end
@@ -146,9 +146,7 @@ class BlockDecoder:
             raise BadStream(f"the end of a {self._name} block", "the end of the data before it")
         return b""
 
-    def _length(self, data: bytes, start: int) -> int | None:
-        if len(data) < start + _LENGTH_BYTES:
-            return None
+    def _length(self, data: bytes, start: int) -> int:
         length = int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
         if not 0 < length <= BLOCK_BYTES_MAX:
             raise BadStream(f"a {self._name} block of at most {BLOCK_BYTES_MAX} bytes", f"one of {length}")

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import string_parts
 from ftfile.core.errors import EncodingError, UnencodableRows
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.api import Encoder, Joiner, LineFormat, SegmentCodec, Taken
 from ftfile.encoding.base.reading import corrupt
 
@@ -83,7 +84,7 @@ class Lines(LineFormat):
         line_sep: stands after each row, and nowhere else.
     """
 
-    line_sep: str = "\n"
+    line_sep: str = DEFAULTS["lineSep"]
 
     @abstractmethod
     def rows(self, schema: pa.Schema) -> Encode:

@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData, SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "refuse")
+__all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "refuse", "refuse_all_but_one_text")
 
 
 def corrupt(file: BinaryIO, expected: str, found: object) -> CorruptData:
@@ -54,6 +54,15 @@ def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tup
             yield from columns_within([pa.field("element", kind.value_type)], f"{path}.")
         elif pa.types.is_map(kind):
             yield from columns_within([pa.field("key", kind.key_type), pa.field("value", kind.item_type)], f"{path}.")
+
+
+def refuse_all_but_one_text(format_name: str, schema: pa.Schema, advice: str, cast: str) -> None:
+    """Raise `SchemaError` unless a schema is one column of strings or binary values."""
+    if len(schema) != 1:
+        refuse(format_name, [f"columns {', '.join(schema.names)}: {format_name} has exactly one column; {advice}"])
+    name, kind = schema.names[0], schema.types[0]
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        refuse(format_name, [f"column `{name}`: {kind}; use cast(`{name}` AS {cast})"])
 
 
 def refuse(format_name: str, problems: Iterable[str]) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError
 from ftfile.encoding.base.lines import EncodedRows, Lines
-from ftfile.encoding.base.reading import batch_as, corrupt, refuse
-from ftfile.encoding.binary.framing import Framing, framing_from_definition, framing_from_options
+from ftfile.encoding.base.reading import batch_as, corrupt, refuse_all_but_one_text
+from ftfile.encoding.binary.framing import Framing, framing_from_options
 from ftfile.encoding.binary.user_encoder import UserEncoder
 
 if TYPE_CHECKING:
@@ -54,20 +54,17 @@ class BinaryRecords(Lines):
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> BinaryRecords:
-        described = definition.get("encoder")
+        described, delimiter = definition.get("encoder"), definition.get("delimiter")
         user = None if described is None else UserEncoder.from_definition(described)
-        return cls(framing_from_definition(definition), user, definition.get("column"))
+        delimiter = None if delimiter is None else bytes.fromhex(delimiter)
+        return cls(framing_from_options(delimiter, definition.get("lengthPrefix")), user, definition.get("column"))
 
     def check_schema(self, schema: pa.Schema) -> None:
         if self.user is not None:
             self.user.check_schema(schema)
             return
-        if len(schema) != 1:
-            advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
-            refuse(self.name, [f"columns {', '.join(schema.names)}: binary has exactly one column; {advice}"])
-        column = schema.field(0)
-        if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-            refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS BINARY)"])
+        advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
+        refuse_all_but_one_text(self.name, schema, advice, "BINARY")
 
     def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - batches say what they are
         return self._encode

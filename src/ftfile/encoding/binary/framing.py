@@ -17,11 +17,11 @@ from ftfile.encoding.base.lines import EncodedRows, ends_as_it_begins, rows_of, 
 from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ("Framing", "framing_from_definition", "framing_from_options")
+__all__ = ("Framing", "framing_from_options")
 
 _BLOCK_BYTES = 4 << 20
 _MORE = 0x80
@@ -40,12 +40,6 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
     if ends_as_it_begins(used):
         raise ConfigError(f"option delimiter={used!r} ends as it begins: choose one that does not, or a lengthPrefix")
     return _Delimited(used)
-
-
-def framing_from_definition(definition: Mapping[str, Any]) -> Framing:
-    """Return the framing of a `definition()`."""
-    delimiter, prefix = definition.get("delimiter"), definition.get("lengthPrefix")
-    return framing_from_options(None if delimiter is None else bytes.fromhex(delimiter), prefix)
 
 
 @dataclass(frozen=True, slots=True)
