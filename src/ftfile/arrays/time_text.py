@@ -101,7 +101,8 @@ class TimePattern:
     def read(self, strings: pa.StringArray, target: pa.DataType, zone: str) -> pa.Array:
         """Return text in this pattern as `target`, or raise `ValueError`; missing fields are as in 1970-01-01 00:00."""
         fields = [piece for piece in self.pieces if piece[0] != "="]
-        regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else _capture(piece) for piece in self.pieces)
+        captures = {_ZONE: r"(Z|[+-]\d{2}:\d{2})"} | {name: f"(\\d{{{width}}})" for name, width in _WIDTHS.items()}
+        regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else captures[piece] for piece in self.pieces)
         if pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() is False:
             raise ValueError(f"a value is not in the pattern {''.join(self.pieces)!r}")
         place = {piece[0]: f"\\{index}" for index, piece in enumerate(fields, start=1)}
@@ -181,7 +182,3 @@ def _offset_text(minutes: NDArray[np.int64]) -> NDArray[np.uint8]:
     text[:, 4:6] = _digits(away % 60, 2)
     text[minutes == 0] = (_ZULU, *[_PADDING] * 5)
     return text
-
-
-def _capture(piece: str) -> str:
-    return r"(Z|[+-]\d{2}:\d{2})" if piece == _ZONE else f"(\\d{{{_WIDTHS[piece]}}})"

@@ -231,12 +231,8 @@ def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
             f"the key provider gave, for {key_id!r}, a key of {len(issued.key)} bytes that is found by "
             f"{len(issued.wrapped)}: it takes {KEY_BYTES}, and at most {WRAPPED_BYTES_MAX}"
         )
-    wrapping, records = (_derive(issued.key, use) for use in (_WRAPPING, _RECORDS))
-    return UsableKey(key_id, issued.wrapped, wrapping, records, issued.key)
-
-
-def _derive(key: bytes, use: bytes) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return HKDF(SHA256(), KEY_BYTES, None, use).derive(key)
+    wrapping, records = (HKDF(SHA256(), KEY_BYTES, None, use).derive(issued.key) for use in (_WRAPPING, _RECORDS))
+    return UsableKey(key_id, issued.wrapped, wrapping, records, issued.key)

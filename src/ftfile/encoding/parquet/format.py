@@ -148,7 +148,10 @@ class _ParquetEncoder(CollectingEncoder):
         return size_bytes
 
     def _write_group(self, rows: pa.Table) -> None:
-        _check_nulls(rows)
+        # Older pyarrow writes nulls in columns that Parquet calls required, and readers fail.
+        for column, values in zip(rows.schema, rows.columns, strict=True):
+            if not column.nullable and values.null_count:
+                raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
         with encoding_errors("Parquet"):
             self._open(rows).write_table(rows, row_group_size=len(rows))
 
@@ -163,7 +166,11 @@ class _ParquetEncoder(CollectingEncoder):
         sample = rows.slice(0, _SAMPLE_ROWS)
         return {
             **self._codec,
-            "use_dictionary": [path for path, leaf in _leaf_columns(sample) if _repeats(leaf)],
+            "use_dictionary": [
+                path
+                for path, leaf in _leaf_columns(sample)
+                if len(leaf) and pc.count_distinct(leaf).as_py() <= len(leaf) * _DISTINCT_MAX
+            ],
             "write_page_checksum": True,
             "store_schema": False,  # the Parquet types say all about Spark's
         }
@@ -187,14 +194,3 @@ def _leaves_within(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]
             yield from _leaves_within(f"{path}.key_value.{part}", values)
     else:
         yield path, array
-
-
-def _repeats(array: pa.Array) -> bool:
-    return len(array) > 0 and pc.count_distinct(array).as_py() <= len(array) * _DISTINCT_MAX
-
-
-def _check_nulls(rows: pa.Table) -> None:
-    # Older pyarrow writes nulls in columns that Parquet calls required, and readers fail.
-    for column, values in zip(rows.schema, rows.columns, strict=True):
-        if not column.nullable and values.null_count:
-            raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
