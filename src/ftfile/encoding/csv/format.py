@@ -63,8 +63,8 @@ class CsvLines(Lines):
     escape: str  # before a quote, and before itself, within quotes
     quote_all: bool
     null_value: str
-    line_sep: str
     times: TimeFormats
+    line_sep: str
     columns: tuple[str, ...] | None = None  # for reading, in a file without a header; None for those of the schema
 
     @classmethod

@@ -36,7 +36,7 @@ def has_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _KINDS) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
 
 
-def value_texts(values: pa.Array, time_zone: str = UTC) -> list[str]:
+def value_texts(values: pa.Array, time_zone: str) -> list[str]:
     """Return the texts of values, none of which is null, instants by the clocks of `time_zone`.
 
     Where clocks are set back, an hour comes twice; the second carries its offset, `2024-10-27 02:30:00+01:00`. A string
@@ -56,7 +56,7 @@ def value_texts(values: pa.Array, time_zone: str = UTC) -> list[str]:
     return texts
 
 
-def value_of(text: str, kind: pa.DataType, time_zone: str = UTC) -> pa.Scalar:
+def value_of(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     """Return the value that has this text; `ValueError` if none of this type has."""
     try:
         return pa.scalar(_value(text, kind, time_zone), kind)
