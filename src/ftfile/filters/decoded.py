@@ -113,9 +113,9 @@ class _Decoded(_PlainFile):
         self._decoder = self._chain.decoder(self._identity)
         self._crc = Crc32()
         self._coded = memoryview(b"")  # read, and not decoded yet
-        self._plain = memoryview(b"")  # decoded last
-        self._start = 0  # of `_plain`
-        self._is_ended = False
+        self._plain: memoryview = memoryview(b"")  # decoded last
+        self._start: int = 0  # of `_plain`
+        self._is_ended: bool = False
 
     def _next(self) -> bytes:
         if not self._coded:

@@ -46,7 +46,7 @@ def codec(name: str, level: int | None = None) -> Codec:
 
 def filter_class(name: str) -> type[Filter]:
     """Return the class of a filter; `ConfigError` if there is none, or it cannot be loaded."""
-    found = load_class("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP, Filter)
+    found = load_class("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
     if name in _PACKAGES:
         try:
             importlib.import_module(_PACKAGES[name])
