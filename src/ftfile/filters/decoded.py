@@ -96,6 +96,15 @@ class _Decoded(_PlainFile):
         self._feed_bytes = _FEED_BYTES_MIN
         self._restart()
 
+    def _restart(self) -> None:
+        self._file.seek(0)
+        self._decoder = self._chain.decoder(self._identity)
+        self._crc = Crc32()
+        self._coded = memoryview(b"")  # read, and not decoded yet
+        self._plain = memoryview(b"")  # decoded last
+        self._start = 0  # of `_plain`
+        self._is_ended = False
+
     def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed asks for any buffer; readers give these
         if self._position < self._start:
             self._restart()
@@ -107,15 +116,6 @@ class _Decoded(_PlainFile):
         view[: len(found)] = found
         self._position += len(found)
         return len(found)
-
-    def _restart(self) -> None:
-        self._file.seek(0)
-        self._decoder = self._chain.decoder(self._identity)
-        self._crc = Crc32()
-        self._coded = memoryview(b"")  # read, and not decoded yet
-        self._plain: memoryview = memoryview(b"")  # decoded last
-        self._start: int = 0  # of `_plain`
-        self._is_ended: bool = False
 
     def _next(self) -> bytes:
         if not self._coded:
