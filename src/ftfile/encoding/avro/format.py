@@ -13,7 +13,8 @@ from ftfile.arrays.buffers import from_numpy, is_valid, string_parts
 from ftfile.arrays.nested import rebuild
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import random_bytes
-from ftfile.core.options.table import AVRO_CODEC, DEFAULTS
+from ftfile.core.options.records import AVRO_CODEC
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.avro.container import block, blocks, compressed, header, read_header
 from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
 from ftfile.encoding.avro.schema import arrow_type, avro_schema, check_record_name, raw_schema, schema_problems

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
-from ftfile.core.options.table import CODEC
+from ftfile.core.options.records import CODEC
 from ftfile.encoding.api import Encoder, Format, Joiner, SegmentCodec, Taken
 from ftfile.encoding.base.reading import batch_as
 
