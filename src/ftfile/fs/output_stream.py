@@ -11,9 +11,8 @@ from ftfile.core.errors import StreamClosed, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
-__all__ = ("CopyingStream", "OutputStream", "copy_range")
+__all__ = ("OutputStream",)
 
 
 class OutputStream(ABC):
@@ -24,7 +23,7 @@ class OutputStream(ABC):
     a failure of it or of `hsync` is final: the file does not count as written. Leaving a `with` block by an exception
     aborts, so that a partial file is never left looking complete.
 
-    A driver implements the underscored methods; this class keeps the rules.
+    A driver implements the underscored methods, those of its capabilities included; this class keeps the rules.
     """
 
     def __init__(self, path: str, capabilities: frozenset[str]) -> None:
@@ -63,23 +62,32 @@ class OutputStream(ABC):
             self._position += view.nbytes
         return view.nbytes
 
+    def copy_from(self, path: str, offset: int, length: int) -> None:
+        """Let the store append `length` bytes of another file from `offset`, all of which are in it.
+
+        Errors may come as late as in `close`.
+
+        Raises:
+            Unsupported: this stream, or the store, cannot.
+            NotFound: the file, or the range, is not there.
+            StreamClosed: after close, abort or a failure.
+        """
+        with self._lock:
+            self._require_open("copy_from")
+            self._require_capability("copy_from", "copy")
+            with self._failing_for_good():
+                self._copy_from(path, offset, length)
+            self._position += length
+
     def flush(self) -> None:  # noqa: B027 - no driver has to do anything
         """Do nothing that anyone may rely on; cheap, allowed after close."""
 
     def hflush(self) -> None:
-        """Make all bytes so far visible to new readers.
-
-        Raises:
-            Unsupported: this stream cannot.
-        """
+        """Make all bytes so far visible to new readers, or raise `Unsupported`."""
         self._sync("hflush")
 
     def hsync(self) -> None:
-        """Make all bytes so far visible and durable on the device; a failure is final.
-
-        Raises:
-            Unsupported: this stream cannot.
-        """
+        """Make all bytes so far visible and durable on the device, or raise `Unsupported`; a failure is final."""
         self._sync("hsync")
 
     def close(self) -> None:
@@ -97,11 +105,7 @@ class OutputStream(ABC):
             self._state = "closed"
 
     def abort(self) -> bool:
-        """Discard the file where that can be done; idempotent, a later close writes nothing.
-
-        Returns:
-            True if nothing is left of the file.
-        """
+        """Discard the file and return True if it is gone; idempotent, a later close writes nothing."""
         with self._lock:
             if self._state in {"closed", "aborted"}:
                 return False
@@ -111,9 +115,7 @@ class OutputStream(ABC):
     def __enter__(self) -> OutputStream:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.close()
@@ -123,8 +125,7 @@ class OutputStream(ABC):
     def _sync(self, kind: Literal["hflush", "hsync"]) -> None:
         with self._lock:
             self._require_open(kind)
-            if not self.has_capability(kind):
-                raise Unsupported(kind, self.path, f"this stream has no {kind}; ask has_capability first")
+            self._require_capability(kind, kind)
             with self._failing_for_good():
                 self._hsync() if kind == "hsync" else self._hflush()
 
@@ -133,7 +134,7 @@ class OutputStream(ABC):
         try:
             yield
         except BaseException:
-            # After a failed write or sync nothing is known of the file: it is never used again.
+            # The file's content is unknown after a failed write or sync: the stream is never used again.
             self._state = "failed"
             raise
 
@@ -141,53 +142,24 @@ class OutputStream(ABC):
         if self._state != "open":
             raise StreamClosed(operation, self.path, f"the stream is {self._state}; open a new file under a new name")
 
+    def _require_capability(self, operation: str, name: str) -> None:
+        if not self.has_capability(name):
+            raise Unsupported(operation, self.path, f"this stream has no {operation}; ask has_capability first")
+
     @abstractmethod
     def _write(self, data: memoryview) -> None: ...
+
+    def _copy_from(self, path: str, offset: int, length: int) -> None:
+        raise NotImplementedError
 
     def _hflush(self) -> None:
         self._hsync()
 
-    @abstractmethod
-    def _hsync(self) -> None: ...
+    def _hsync(self) -> None:
+        raise NotImplementedError
 
     @abstractmethod
     def _close(self) -> None: ...
 
     @abstractmethod
     def _abort(self) -> bool: ...
-
-
-class CopyingStream(OutputStream):
-    """A stream that may also take ranges of finished files of its store, which the store copies by itself."""
-
-    def copy_from(self, path: str, offset: int, length: int) -> None:
-        """Append `length` bytes of another file from `offset`, all of which are in it; no bytes pass through here.
-
-        What is wrong may turn out as late as in `close`.
-
-        Raises:
-            Unsupported: this stream, or the store, cannot.
-            NotFound: the file, or the range, is not there.
-            StreamClosed: after close, abort or a failure.
-        """
-        with self._lock:
-            self._require_open("copy_from")
-            if not self.has_capability("copy"):
-                raise _no_copies(self)
-            with self._failing_for_good():
-                self._copy_from(path, offset, length)
-            self._position += length
-
-    @abstractmethod
-    def _copy_from(self, path: str, offset: int, length: int) -> None: ...
-
-
-def copy_range(stream: OutputStream, path: str, offset: int, length: int) -> None:
-    """Append a range of another file to any stream; see `CopyingStream.copy_from`."""
-    if not isinstance(stream, CopyingStream):
-        raise _no_copies(stream)
-    stream.copy_from(path, offset, length)
-
-
-def _no_copies(stream: OutputStream) -> Unsupported:
-    return Unsupported("copy_from", stream.path, "this stream copies nothing; ask has_capability first")
