@@ -31,18 +31,7 @@ def connect_timeout_s(timeout_s: float) -> float:
 
 
 class Upload:
-    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
-
-    Args:
-        place: URL at the DataNode.
-        timeout_s: of each step, and of each `DATA_BYTES`.
-        look: raises where waiting for the DataNode is in vain.
-        first_word_s: how long the DataNode may be silent before content is sent; 0 for no limit.
-
-    Raises:
-        ConnectTimeout: the DataNode cannot be reached, and nothing was sent; or it is silent, and may yet begin an
-            empty file.
-    """
+    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short."""
 
     def __init__(self, place: str, timeout_s: float, look: Callable[[], object], first_word_s: float) -> None:
         self._timeout_s = timeout_s
@@ -79,12 +68,7 @@ class Upload:
             raise requests.ConnectTimeout(f"DataNode {place} is silent: {error}") from error
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send what comes next.
-
-        Raises:
-            HdfsError: the DataNode has refused the file.
-            OSError: the connection is lost.
-        """
+        """Send what comes next."""
         if not data:
             return
         view = memoryview(data)
