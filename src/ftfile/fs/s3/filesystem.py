@@ -129,10 +129,8 @@ class S3FileSystem(FileSystem):
         self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
 
     def put(self, path: str, content: bytes) -> None:
-        key, metadata = self._bucket.key("put", path), {ID: self._bucket.ids.unique()}
-        self._bucket.repeat(
-            "put", path, lambda: self._bucket.send("put", path, "put_object", Key=key, Body=content, Metadata=metadata)
-        )
+        what = {"Key": self._bucket.key("put", path), "Body": content, "Metadata": {ID: self._bucket.ids.unique()}}
+        self._bucket.repeat("put", path, lambda: self._bucket.send("put", path, "put_object", **what))
 
     def delete(self, path: str) -> None:
         self._bucket.head("delete", path)

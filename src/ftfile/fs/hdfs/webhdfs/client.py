@@ -112,7 +112,7 @@ class _Session(requests.Session):
             return False
 
     def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
-        """Return an answer whose content is here."""
+        """Return an answer with all its content, or raise `RequestException`."""
         line = CancellableConnection(self._timeout_s)
 
         def call() -> requests.Response:
@@ -270,7 +270,7 @@ class WebClient:
 
 
 def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
-    """Return a client of NameNodes, of which one is active."""
+    """Return a client of NameNodes, or raise `ConfigError` without the package for Kerberos."""
     session = _Session(timeout_s, nodes)
     for scheme in ("http://", "https://"):
         adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)

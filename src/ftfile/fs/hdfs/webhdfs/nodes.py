@@ -36,6 +36,7 @@ class WebNodes:
     """The web servers of the NameNodes of one name service, or of one NameNode."""
 
     def __init__(self, rpc_addresses: Mapping[str, str]) -> None:
+        # `host:port` of each NameNode's RPC server, or "" if not known, by the URL of its web server.
         self._rpc_addresses = dict(rpc_addresses)
         self._order = deque(rpc_addresses)
         self._lock = threading.Lock()
@@ -61,7 +62,7 @@ class WebNodes:
             self._silent[node] = SYSTEM.clock.monotonic_s()
 
     def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
-        """Return if a server answers, or no other one is active; `is_active` asks one."""
+        """Raise `SilentNodeError` if a server does not answer, and another one is active; `is_active` asks one."""
         others = [other for other in self._rpc_addresses if other != node]
         if not node or not others:
             return

@@ -31,7 +31,11 @@ def connect_timeout_s(timeout_s: float) -> float:
 
 
 class Upload:
-    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short."""
+    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
+
+    Each step, and each `DATA_BYTES`, may take `timeout_s`; `look` raises if waiting is in vain. A DataNode that cannot
+    be reached, or is silent for `first_word_s` (0: no limit), is a `ConnectTimeout`; it may yet begin an empty file.
+    """
 
     def __init__(self, place: str, timeout_s: float, look: Callable[[], object], first_word_s: float) -> None:
         self._timeout_s = timeout_s
@@ -68,7 +72,7 @@ class Upload:
             raise requests.ConnectTimeout(f"DataNode {place} is silent: {error}") from error
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send what comes next."""
+        """Send the next bytes; raises `HdfsError` if the DataNode refused the file, or `OSError`."""
         if not data:
             return
         view = memoryview(data)
