@@ -25,11 +25,10 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.api import copy_range
 from ftfile.fs.s3 import filesystem as s3
 from ftfile.fs.s3 import multipart_upload as s3_upload
 from ftfile.fs.s3.bucket import S3Bucket
-from ftfile.fs.s3.errors import remote_error
+from ftfile.fs.s3.errors import meaning_of_answer
 from ftfile.fs.s3.multipart_upload import S3Upload
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import open_filesystem, repeatable
@@ -184,7 +183,7 @@ class TestLargeFiles:
             wire = Wire(store, fault, at=at)
             with wire(), repeatable(ManualClock(), SeededIds(at)), fs.create(f"file-{at}") as stream:
                 for _ in range(2):
-                    copy_range(stream, "source", 8, len(self.CONTENT) - 8)
+                    stream.copy_from("source", 8, len(self.CONTENT) - 8)
             assert fs.read(f"file-{at}") == self.CONTENT[8:] * 2
             if wire.hit is None:
                 break
@@ -202,7 +201,7 @@ class TestLargeFiles:
         with repeatable(ManualClock(), SeededIds()):
             stream = fs.create("large")
             with wire(), pytest.raises(OutcomeUnknown):  # noqa: PT012 - which of the two finds out is open
-                copy_range(stream, "source", 0, len(self.CONTENT))
+                stream.copy_from("source", 0, len(self.CONTENT))
                 stream.close()
             stream.abort()
         assert not uploads(store)
@@ -338,11 +337,10 @@ class TestIdentity:
     ],
 )
 def test_what_answers_mean(code: str, status: int, writing: type[StorageError], reading: type[StorageError]) -> None:
-    for operation, expected in (("create_exclusive", writing), ("stat", reading)):
-        error = remote_error(operation, "some/path", "s3://b/x", code=code, status=status, message="text")
-        assert type(error) is expected
-        assert "some/path" in str(error)
-        assert "s3://b/x" in str(error)
+    for reads, expected in ((False, writing), (True, reading)):
+        kind, detail = meaning_of_answer("s3://b/x", code=code, status=status, message="text", reads=reads)
+        assert kind is expected
+        assert "s3://b/x" in detail
 
 
 class TestSilence:

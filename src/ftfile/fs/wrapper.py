@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ftfile.core.retry import RetryPolicy, call_with_retries
-from ftfile.fs.api import CopyingStream, FileSystem, InputFile, copy_range
+from ftfile.fs.api import READING, FileSystem, InputFile, OutputStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.core.context import Context
-    from ftfile.fs.api import Capabilities, OutputStream
+    from ftfile.fs.api import Capabilities
 
 __all__ = ("REPEATABLE", "RetryingFileSystem", "WrapperFile", "WrapperFileSystem", "WrapperStream")
 
@@ -30,18 +30,14 @@ def _delegated(method: Method, operation: str | None = None) -> Method:
 
 
 class WrapperFileSystem(FileSystem):
-    """Hands every call on; a decorator overrides `around`, and what else it changes.
-
-    Args:
-        inner: the file system that does the work.
-    """
+    """Hands every call on to `inner`; a decorator overrides `around`, or single methods."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
         self.context = inner.context
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, which does `operation` on `path`; wrapped streams and files come here, too."""
+        """Run `call`, which does `operation` on `path`; wrapped streams and files call this, too."""
         del operation, path
         return call()
 
@@ -71,7 +67,7 @@ class WrapperFileSystem(FileSystem):
     remove_directory = _delegated(FileSystem.remove_directory)
 
 
-class WrapperStream(CopyingStream):
+class WrapperStream(OutputStream):
     """A stream whose writes, syncs and close pass through `around` of its owner, the file system that opened it."""
 
     def __init__(self, inner: OutputStream, owner: WrapperFileSystem) -> None:
@@ -87,7 +83,7 @@ class WrapperStream(CopyingStream):
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
         source = self._owner.inner_path(path)
-        self._owner.around("copy_from", self.path, lambda: copy_range(self._inner, source, offset, length))
+        self._owner.around("copy_from", self.path, lambda: self._inner.copy_from(source, offset, length))
 
     def _hflush(self) -> None:
         self._owner.around("hflush", self.path, self._inner.hflush)
@@ -120,15 +116,13 @@ class WrapperFile(InputFile):
 
 # Creating, renaming and deleting are missing on purpose: when such a call fails the protocol looks first,
 # because a second try that finds its own first one says "exists" or "not found".
-REPEATABLE = frozenset({"open", "read", "read_at", "stat", "list", "make_directories", "sync_directory"})
+REPEATABLE = READING | {"make_directories", "sync_directory"}
 
 
 class RetryingFileSystem(WrapperFileSystem):
     """Repeats reads, listings, directory making and syncing after errors that say a new try can help.
 
-    Args:
-        inner: the file system that does the work.
-        context: its clock sleeps in between; without a policy of its own, a driver that waits by itself is asked once.
+    Without a policy of its own, a driver that waits by itself is asked once.
     """
 
     def __init__(self, inner: FileSystem, context: Context) -> None:
@@ -138,7 +132,6 @@ class RetryingFileSystem(WrapperFileSystem):
         self._policy = context.retry or RetryPolicy(attempts)
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, again and again if it is repeatable."""
         del path
         return call_with_retries(call, self._policy, self.context.clock) if operation in REPEATABLE else call()
 

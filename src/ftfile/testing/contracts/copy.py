@@ -1,4 +1,4 @@
-"""The promises of `CopyingStream.copy_from`, as tests, of stores that copy ranges and of those that do not."""
+"""The promises of `OutputStream.copy_from`, as tests, of stores that copy ranges and of those that do not."""
 
 # ruff: noqa: D102 - a test's name is its description
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import StorageError, StreamClosed, Unsupported
-from ftfile.fs.api import copy_range
 from ftfile.testing.contracts.support import ContractSupport, write
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class CopyContract(ContractSupport):
         with filesystem.create("file") as stream:
             assert not stream.has_capability("copy")
             with pytest.raises(Unsupported, match="file"):
-                copy_range(stream, "source", 0, 1)
+                stream.copy_from("source", 0, 1)
             stream.write(b"written")
         assert self.stored(filesystem, "file") == b"written"
 
@@ -61,7 +60,7 @@ class CopyContract(ContractSupport):
                 expected[:] = at_start
                 stream.write(at_start)
                 for offset, size_bytes in ranges:
-                    copy_range(stream, "source", offset, size_bytes)
+                    stream.copy_from("source", offset, size_bytes)
                     expected += content[offset : offset + size_bytes]
                     assert stream.position == len(expected)
                 if at_start:
@@ -74,7 +73,7 @@ class CopyContract(ContractSupport):
         self._skip_where_nothing_is_copied(filesystem)
         content = _source(filesystem)
         with filesystem.create("file") as stream:
-            copy_range(stream, "source", 0, len(content))
+            stream.copy_from("source", 0, len(content))
         filesystem.delete("source")
         assert self.is_stored(filesystem, "file", content)
 
@@ -85,7 +84,7 @@ class CopyContract(ContractSupport):
         if is_gone:
             filesystem.delete("source")
         with pytest.raises(StorageError), filesystem.create("file") as stream:
-            copy_range(stream, "source", 1, size_bytes)
+            stream.copy_from("source", 1, size_bytes)
         assert self.seen_lengths(filesystem, "file") == set()
 
     def test_copies_end_with_the_stream(self, filesystem: FileSystem) -> None:
@@ -93,12 +92,12 @@ class CopyContract(ContractSupport):
         content = _source(filesystem)
         closed, aborted = filesystem.create("closed"), filesystem.create("aborted")
         for stream in (closed, aborted):
-            copy_range(stream, "source", 0, len(content))
+            stream.copy_from("source", 0, len(content))
         closed.close()
         aborted.abort()
         for stream in (closed, aborted):
             with pytest.raises(StreamClosed, match=stream.path):
-                copy_range(stream, "source", 0, len(content))
+                stream.copy_from("source", 0, len(content))
         assert self.is_stored(filesystem, "closed", content)
         assert self.seen_lengths(filesystem, "aborted") == set()
 

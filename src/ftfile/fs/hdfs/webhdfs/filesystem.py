@@ -1,13 +1,14 @@
 """The WebHDFS driver: HDFS over HTTP, without a JVM and without compiled code.
 
-An upload whose connection breaks leaves a short file that looks complete, so a file counts only once the DataNode has
-said that it closed it. The DataNode computes checksums of what arrives; they are compared with those of what was sent.
-`create` first makes an empty file, exclusively; the content then replaces that file by its own.
+An upload whose connection breaks leaves a short file that looks complete, so a file counts only after the DataNode has
+confirmed that it is closed. Checksums that the DataNode computes are compared with those of the content that was sent.
+`create` first makes an empty file, exclusively; the content then replaces that file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import getpass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,17 +19,15 @@ from ftfile.core.errors import (
     OutcomeUnknown,
     PermissionDenied,
     StorageError,
-    StreamClosed,
     Unsupported,
 )
 from ftfile.core.logs import get_logger
-from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.fs.hdfs.base import HadoopFileSystem
-from ftfile.fs.hdfs.environment import current_user, is_kerberos
 from ftfile.fs.hdfs.file_checksum import checksum_for, digest_of
-from ftfile.fs.hdfs.settings import FORBIDDEN, HadoopSettings
+from ftfile.fs.hdfs.settings import HadoopSettings, current_user, is_kerberos, read_configuration
 from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
-from ftfile.fs.hdfs.webhdfs.client import Upload, WebErrorTranslator, connect
+from ftfile.fs.hdfs.webhdfs.client import Upload, connect, web_errors
 from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
 
 if TYPE_CHECKING:
@@ -44,23 +43,6 @@ __all__ = ("WebHdfsFileSystem", "open_location")
 CHUNK_BYTES = 256 << 10
 ABORT_WAIT_S = 2.0
 
-_STREAM_CAPABILITIES = frozenset({"abort"})
-
-_CAPABILITIES = Capabilities(
-    driver="webhdfs",
-    shared_between_processes=True,
-    durability="close",
-    directory_sync=False,
-    atomic_rename=True,
-    stream_capabilities=_STREAM_CAPABILITIES,
-    permissions=True,
-    replication=True,
-    concurrency=16,
-    forbidden=FORBIDDEN,
-    retries_internally=True,
-    stream_bytes=CHUNK_BYTES,
-)
-
 Result = TypeVar("Result")
 
 _log = get_logger(__name__)
@@ -69,17 +51,17 @@ _log = get_logger(__name__)
 class WebHdfsFileSystem(HadoopFileSystem):
     """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
 
-    Args:
-        scheme: `webhdfs` or `swebhdfs`, which speaks TLS.
-        authority: of the URL: `host:port` of a NameNode's web server, or a name service.
-        root: absolute path of the directory; it need not exist yet.
-        settings: see there.
-        context: clock, ids and retries of the process.
+    `scheme` is `webhdfs` or, with TLS, `swebhdfs`; `authority` the `host:port` of a NameNode's web server, or a name
+    service.
     """
+
+    driver = "webhdfs"
+    stream_capabilities = frozenset({"abort"})
+    stream_bytes = CHUNK_BYTES
 
     def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, context: Context) -> None:
         self._scheme, self._authority = scheme, authority
-        self._service, self._nodes = find_nodes(scheme, authority, settings.surroundings.configuration())
+        self._service, self._nodes = find_nodes(scheme, authority, read_configuration(settings.handed))
         super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, context)
         self._client = self._connect()
         self._tells_checksums = True
@@ -87,68 +69,53 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def __repr__(self) -> str:
         return f"WebHdfsFileSystem({[*self._nodes]!r}, {self.root!r})"
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._scheme, self._authority, self.root, self._settings, self.context
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Return the capabilities of WebHDFS: every block is synced when a file is closed, and nothing before."""
-        return self.within_limits(_CAPABILITIES)
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has connections and credentials of its own.
+        return type(self), (self._scheme, self._authority, self.root, self._settings, self.context)
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file for writing."""
         full = self._full("create", path)
-        self.do("create", path, lambda: self._upload_all(full, b"", overwrite=False))
+        self.do("create", path, lambda: self._write_whole(full, b"", overwrite=False))
         return _WebStream(path, full, self)
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
         full = self._full("open", path)
         status = self.do("open", path, lambda: self._status(full))
         if status.is_directory:
             raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
-        return _WebFile(path, full, status.size_bytes, self)
+        return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of a file in one go."""
         full = self._full("read", path)
         return self.do("read", path, lambda: self._client.content(full, 0, None))
 
     def _put(self, path: str, full: str, content: bytes) -> None:
-        # While a NameNode is silent the old one is deleted first, and another writer may come between.
+        # While a NameNode is silent the old hint is deleted first, and another writer may make a new one.
         with contextlib.suppress(AlreadyExists):
             self.do("put", path, lambda: self._write_whole(full, content))
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call of the library once; each of its requests has its time limit."""
-        with WebErrorTranslator(operation, path, self.where):
+        """Run a call once; each of its requests has its time limit."""
+        with web_errors(operation, path, self.where):
             return call()
 
-    def read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
-        """Return bytes of an open file."""
+    def _read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
         return self.do("read_at", path, lambda: self._client.content(full, offset, length))
 
     def file_number(self, full: str) -> int:
-        """Return an identity that tells the file from another of its name."""
+        """Return the id that a file keeps, also under another name."""
         return int(self._client.status(full)["fileId"])
 
     def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload]:
-        """Begin to send the content of a file that is there, empty, and return its status as well.
+        """Begin to send the content of an empty file; return the file's status and the upload.
 
-        A DataNode that does not take the connection has not touched the file: another one is asked for.
+        A DataNode that cannot be reached has not touched the file: the NameNode is asked for another one.
         """
         status = self.do("stat", path, lambda: self._client.status(full))
         return status, self.do(operation, path, lambda: self.upload(full, overwrite=True))
 
     def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
-        """Compare a file that was closed, and is not empty, with what was sent.
-
-        Raises:
-            StorageError: other bytes are there.
-        """
+        """Raise `StorageError` if a closed file, which is not empty, has other content than was sent."""
         try:
             found = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
         except (Unsupported, PermissionDenied):
@@ -167,7 +134,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
             raise StorageError(operation, path, detail)
 
     def wait_until_replaced(self, full: str, file_number: int) -> None:
-        """Wait a while until another file, or none, has the name."""
+        """Wait at most `ABORT_WAIT_S` until another file, or none, has the name."""
         deadline_s = self.context.clock.monotonic_s() + ABORT_WAIT_S
         with contextlib.suppress(StorageError):
             while self.run("stat", full, lambda: self.file_number(full)) == file_number:
@@ -176,10 +143,10 @@ class WebHdfsFileSystem(HadoopFileSystem):
                 self.context.clock.sleep(0.005)
 
     def upload(self, full: str, *, overwrite: bool) -> Upload:
-        """Begin to write a file, which is there, empty, at some moment before this upload is finished."""
+        """Begin to write a file, which exists, empty, some time before the upload is finished."""
         first_word_s = self._client.nodes.first_word_s()
         if first_word_s and overwrite:
-            # An upload that is given up may begin yet: it must not replace what a later one wrote.
+            # An abandoned upload may begin later: it must not replace the file of a later one.
             self._client.remove(full)
             overwrite = False
         # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
@@ -196,15 +163,15 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self._client.upload(full, parameters, self._settings.timeout_s, first_word_s)
 
     def _connect(self) -> WebClient:
-        surroundings = self._settings.surroundings
-        kerberos = is_kerberos(surroundings.configuration())
+        kerberos = is_kerberos(read_configuration(self._settings.handed))
         addresses = [url.partition("//")[2] for url in self._nodes]
         token = find_token(self._service, [*addresses, *filter(None, self._nodes.values())])
         if token is None and not kerberos and has_tokens():
             raise ConfigError(f"no token is for {self.where}: {lack_of_tokens()}")
-        user = self._settings.user or surroundings.user or current_user() or getpass.getuser()
+        user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
         text = None if token is None else token.text()
-        return connect(web_nodes(self._nodes), self._settings.timeout_s, user, text, kerberos=kerberos)
+        nodes = web_nodes.of(tuple(self._nodes.items()))
+        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos)
 
     def _status(self, full: str) -> FileInfo:
         return _info(full, self._client.status(full))
@@ -225,8 +192,13 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def _remove(self, full: str) -> bool:
         return self._client.remove(full)
 
-    def _write_whole(self, full: str, content: bytes) -> None:
-        self._upload_all(full, content, overwrite=True)
+    def _write_whole(self, full: str, content: bytes, *, overwrite: bool = True) -> None:
+        upload = self.upload(full, overwrite=overwrite)
+        try:
+            upload.send(content)
+            upload.finish()
+        finally:
+            upload.cut()
 
     def _compare(self, path: str, full: str, content: bytes) -> None:
         status = self.do("stat", path, lambda: self._client.status(full))
@@ -237,41 +209,25 @@ class WebHdfsFileSystem(HadoopFileSystem):
             self.verify("create_exclusive", path, full, checksum)
 
     def _explain(self, full_source: str, full_target: str) -> None:
-        """Say what a server meant that answers a rename with false, and no reason.
-
-        Raises:
-            StorageError: always.
-        """
+        """Raise the error that a server means by answering a rename with false."""
         self._status(full_source)
         self._status(full_target.rpartition("/")[0] or "/")
         if self._client.has(full_target):
             raise AlreadyExists("rename", full_source, f"{full_target!r} exists; nothing is ever overwritten")
         raise OutcomeUnknown("rename", full_source, f"{self.where} says no to the name {full_target!r}, and not why")
 
-    def _upload_all(self, full: str, content: bytes, *, overwrite: bool) -> None:
-        upload = self.upload(full, overwrite=overwrite)
-        try:
-            upload.send(content)
-            upload.finish()
-        finally:
-            upload.cut()
-
 
 def open_location(location: Location) -> FileSystem:
-    """Open a `webhdfs` or `swebhdfs` URL: of a NameNode's web server, or of a name service of Hadoop's configuration.
-
-    Raises:
-        ConfigError: it names neither.
-    """
+    """Open the `webhdfs` or `swebhdfs` URL of a NameNode's web server or name service; raises `ConfigError`."""
     settings = HadoopSettings.of(location)
     return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.context)
 
 
 class _WebStream(OutputStream):
-    """Keeps a chunk back; a file of one chunk goes in one request when it is closed."""
+    """Keeps a chunk back; `close` sends a file of one chunk by one request."""
 
     def __init__(self, path: str, full: str, fs: WebHdfsFileSystem) -> None:
-        super().__init__(path, _STREAM_CAPABILITIES)
+        super().__init__(path, fs.stream_capabilities)
         self._full = full
         self._fs = fs
         self._chunk = bytearray()
@@ -284,19 +240,16 @@ class _WebStream(OutputStream):
             self._chunk += data
             return
         upload = self._started("write")
-        with WebErrorTranslator("write", self.path, self._fs.where):
+        with web_errors("write", self.path, self._fs.where):
             self._send(upload, self._chunk)
             self._chunk.clear()
             self._send(upload, data)
-
-    def _hsync(self) -> None:
-        """Never reached: the capability is missing."""
 
     def _close(self) -> None:
         if self._upload is None and not self._chunk:
             return
         upload = self._started("close")
-        with WebErrorTranslator("close", self.path, self._fs.where):
+        with web_errors("close", self.path, self._fs.where):
             self._send(upload, self._chunk)
             upload.finish()
         if self._checksum is not None:
@@ -304,7 +257,7 @@ class _WebStream(OutputStream):
 
     def _abort(self) -> bool:
         if self._upload is not None:
-            # Once the content's file has replaced the empty one, deleting it takes it from its writer.
+            # Deleting the content's file ends its upload, once that file has replaced the empty one.
             self._fs.wait_until_replaced(self._full, self._empty_file)
             self._upload.cut()
         return self._fs.discard(self._full)
@@ -319,25 +272,6 @@ class _WebStream(OutputStream):
         upload.send(data)
         if self._checksum is not None:
             self._checksum.update(data)
-
-
-class _WebFile(InputFile):
-    def __init__(self, path: str, full: str, size_bytes: int, fs: WebHdfsFileSystem) -> None:
-        self.path = path
-        self.size_bytes = size_bytes
-        self._full = full
-        self._fs: WebHdfsFileSystem | None = fs
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
-        if self._fs is None:
-            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
-        length = min(length, self.size_bytes - offset)
-        return self._fs.read_range(self.path, self._full, offset, length) if length > 0 else b""
-
-    def close(self) -> None:
-        """Release the file; idempotent."""
-        self._fs = None
 
 
 def _info(path: str, status: dict[str, Any]) -> FileInfo:
