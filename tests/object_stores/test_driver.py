@@ -25,6 +25,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
+from ftfile.fs.api import copy_range
 from ftfile.fs.s3 import filesystem as s3
 from ftfile.fs.s3 import multipart_upload as s3_upload
 from ftfile.fs.s3.bucket import S3Bucket
@@ -183,7 +184,7 @@ class TestLargeFiles:
             wire = Wire(store, fault, at=at)
             with wire(), repeatable(ManualClock(), SeededIds(at)), fs.create(f"file-{at}") as stream:
                 for _ in range(2):
-                    stream.copy_from("source", 8, len(self.CONTENT) - 8)
+                    copy_range(stream, "source", 8, len(self.CONTENT) - 8)
             assert fs.read(f"file-{at}") == self.CONTENT[8:] * 2
             if wire.hit is None:
                 break
@@ -201,7 +202,7 @@ class TestLargeFiles:
         with repeatable(ManualClock(), SeededIds()):
             stream = fs.create("large")
             with wire(), pytest.raises(OutcomeUnknown):  # noqa: PT012 - which of the two finds out is open
-                stream.copy_from("source", 0, len(self.CONTENT))
+                copy_range(stream, "source", 0, len(self.CONTENT))
                 stream.close()
             stream.abort()
         assert not uploads(store)

@@ -13,6 +13,7 @@ from ftfile.core.checksum import Crc32
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.encoding.api import LineFormat
+from ftfile.fs.api import copy_range
 from ftfile.fs.calls.deadline import start
 from ftfile.parts.filtered_file import FilteredFile
 
@@ -69,8 +70,8 @@ class StagedFile:
         return self._stream.write(data)
 
     def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
-        """Append a range of another file, whose checksum is known."""
-        self._stream.copy_from(path, offset, length)
+        """Append a range of another file, whose checksum is known; see `CopyingStream.copy_from`."""
+        copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 
     def part(self, plain_bytes: int, rows: int, bucket: str, filters: tuple[str, ...]) -> StagedPart:

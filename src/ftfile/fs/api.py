@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NotFound, StreamClosed
-from ftfile.fs.output_stream import OutputStream
+from ftfile.fs.output_stream import CopyingStream, OutputStream, copy_range
 from ftfile.fs.paths import fault_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("READING", "Capabilities", "Durability", "FileInfo", "FileSystem", "InputFile", "OutputStream", "RangeFile")
+__all__ = (
+    "READING",
+    "Capabilities",
+    "CopyingStream",
+    "Durability",
+    "FileInfo",
+    "FileSystem",
+    "InputFile",
+    "OutputStream",
+    "RangeFile",
+    "copy_range",
+)
 
 Durability = Literal["hsync", "close", "none"]
 

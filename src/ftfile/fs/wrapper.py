@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ftfile.core.retry import RetryPolicy, call_with_retries
-from ftfile.fs.api import READING, FileSystem, InputFile, OutputStream
+from ftfile.fs.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, copy_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ class WrapperFileSystem(FileSystem):
     remove_directory = _delegated(FileSystem.remove_directory)
 
 
-class WrapperStream(OutputStream):
+class WrapperStream(CopyingStream):
     """A stream whose writes, syncs and close pass through `around` of its owner, the file system that opened it."""
 
     def __init__(self, inner: OutputStream, owner: WrapperFileSystem) -> None:
@@ -83,7 +83,7 @@ class WrapperStream(OutputStream):
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
         source = self._owner.inner_path(path)
-        self._owner.around("copy_from", self.path, lambda: self._inner.copy_from(source, offset, length))
+        self._owner.around("copy_from", self.path, lambda: copy_range(self._inner, source, offset, length))
 
     def _hflush(self) -> None:
         self._owner.around("hflush", self.path, self._inner.hflush)

@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import AlreadyExists, ConfigError, NotFound, OutcomeUnknown, Unavailable, Unsupported
-from ftfile.fs.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
+from ftfile.fs.api import Capabilities, CopyingStream, FileInfo, FileSystem, OutputStream, RangeFile
 from ftfile.fs.paths import join, parent_of, room_below
 from ftfile.fs.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket
 from ftfile.fs.s3.client import CONCURRENCY
@@ -214,7 +214,7 @@ def _milliseconds(answer: Mapping[str, Any]) -> int:
     return int(answer["LastModified"].timestamp()) * 1000
 
 
-class _S3Stream(OutputStream):
+class _S3Stream(CopyingStream):
     """Sends a small file by one request in `close`, and a large one part by part."""
 
     def __init__(self, path: str, bucket: S3Bucket) -> None:

@@ -1,4 +1,4 @@
-"""The promises of `OutputStream.copy_from`, as tests, of stores that copy ranges and of those that do not."""
+"""The promises of `CopyingStream.copy_from`, as tests, of stores that copy ranges and of those that do not."""
 
 # ruff: noqa: D102 - a test's name is its description
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import StorageError, StreamClosed, Unsupported
+from ftfile.fs.api import copy_range
 from ftfile.testing.contracts.support import ContractSupport, write
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class CopyContract(ContractSupport):
         with filesystem.create("file") as stream:
             assert not stream.has_capability("copy")
             with pytest.raises(Unsupported, match="file"):
-                stream.copy_from("source", 0, 1)
+                copy_range(stream, "source", 0, 1)
             stream.write(b"written")
         assert self.stored(filesystem, "file") == b"written"
 
@@ -60,7 +61,7 @@ class CopyContract(ContractSupport):
                 expected[:] = at_start
                 stream.write(at_start)
                 for offset, size_bytes in ranges:
-                    stream.copy_from("source", offset, size_bytes)
+                    copy_range(stream, "source", offset, size_bytes)
                     expected += content[offset : offset + size_bytes]
                     assert stream.position == len(expected)
                 if at_start:
@@ -73,7 +74,7 @@ class CopyContract(ContractSupport):
         self._skip_where_nothing_is_copied(filesystem)
         content = _source(filesystem)
         with filesystem.create("file") as stream:
-            stream.copy_from("source", 0, len(content))
+            copy_range(stream, "source", 0, len(content))
         filesystem.delete("source")
         assert self.is_stored(filesystem, "file", content)
 
@@ -84,7 +85,7 @@ class CopyContract(ContractSupport):
         if is_gone:
             filesystem.delete("source")
         with pytest.raises(StorageError), filesystem.create("file") as stream:
-            stream.copy_from("source", 1, size_bytes)
+            copy_range(stream, "source", 1, size_bytes)
         assert self.seen_lengths(filesystem, "file") == set()
 
     def test_copies_end_with_the_stream(self, filesystem: FileSystem) -> None:
@@ -92,12 +93,12 @@ class CopyContract(ContractSupport):
         content = _source(filesystem)
         closed, aborted = filesystem.create("closed"), filesystem.create("aborted")
         for stream in (closed, aborted):
-            stream.copy_from("source", 0, len(content))
+            copy_range(stream, "source", 0, len(content))
         closed.close()
         aborted.abort()
         for stream in (closed, aborted):
             with pytest.raises(StreamClosed, match=stream.path):
-                stream.copy_from("source", 0, len(content))
+                copy_range(stream, "source", 0, len(content))
         assert self.is_stored(filesystem, "closed", content)
         assert self.seen_lengths(filesystem, "aborted") == set()
 

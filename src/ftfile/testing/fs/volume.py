@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.errors import AlreadyExists, NotFound, StreamClosed
-from ftfile.fs.api import InputFile, OutputStream
+from ftfile.fs.api import CopyingStream, InputFile, OutputStream
 from ftfile.fs.paths import join, parent_of
 from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 
@@ -167,7 +167,7 @@ class _UploadingStream(_BufferingStream):
         self._volume.hsync(self.path, self._number)
 
 
-class _ObjectStream(_BufferingStream):
+class _ObjectStream(_BufferingStream, CopyingStream):
     """Is nowhere until it is closed, and then there at once; copies what is there already."""
 
     offered = frozenset({"abort", "copy"})
