@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add, MaintenanceAuthor
-    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
@@ -38,25 +37,15 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """The result of a compaction.
+    """The result of a compaction."""
 
-    Attributes:
-        version: of its record; None when nothing was merged.
-        parts_replaced: number of parts that were merged.
-        parts_written: number of parts made of them.
-        rows: number of rows in them, as many as before.
-        bytes_replaced: length of the parts that were merged, on storage.
-        bytes_written: length of the parts made of them.
-        parts_lost: number of parts that others replaced or dropped while it merged them; they were not touched.
-    """
-
-    version: int | None = None
+    version: int | None = None  # of its record; None when nothing was merged
     parts_replaced: int = 0
     parts_written: int = 0
     rows: int = 0
-    bytes_replaced: int = 0
-    bytes_written: int = 0
-    parts_lost: int = 0
+    bytes_replaced: int = 0  # of the merged parts, on storage
+    bytes_written: int = 0  # of the parts made of them
+    parts_lost: int = 0  # others replaced or dropped them meanwhile; they were not touched
 
 
 def compact(
@@ -99,7 +88,18 @@ def compact(
         plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
         merger = Merger(log.fs, author.job_id, snapshot)
         rewrites = merger.merge_all(plan)
-        done, accepted = _commit(log, author, rewrites)
+        accepted = Accepted()
+
+        def prepare(head: LogState, _: object) -> Body | None:
+            """Leave out what others have replaced or dropped meanwhile."""
+            nonlocal accepted
+            accepted = accept_rewrites(log, head, rewrites)
+            if not accepted.rewrites:
+                return None
+            durability = durability_of("auto", log.fs.capabilities)
+            return Body(adds=accepted.adds, removes=accepted.removes, metrics={"durability": durability})
+
+        done = commit(log, author, prepare) if rewrites else None
         report = _report(done, accepted, rewrites)
         _log.info("compacted: %s", report)
         error = merger.error or next((refused.error for refused in accepted.refused), None)
@@ -125,28 +125,9 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
     return [merge for merge in merges if len(merge) > 1]
 
 
-def _commit(
-    log: CommitLog, author: MaintenanceAuthor, rewrites: Sequence[Rewrite]
-) -> tuple[Committed | None, Accepted]:
-    """Record what was merged; what others have replaced or dropped meanwhile is left out, in the extreme all of it."""
-    durability = durability_of("auto", log.fs.capabilities)
-    accepted = Accepted()
-
-    def prepare(head: LogState, _: object) -> Body | None:
-        nonlocal accepted
-        accepted = accept_rewrites(log, head, rewrites)
-        if not accepted.rewrites:
-            return None
-        return Body(adds=accepted.adds, removes=accepted.removes, metrics={"durability": durability})
-
-    done = commit(log, author, prepare) if rewrites else None
-    return done, accepted
-
-
 def _report(done: Committed | None, accepted: Accepted, rewrites: Sequence[Rewrite]) -> CompactReport:
     refused = {each.rewrite.inputs[0].id for each in accepted.refused}
-    kept = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in refused]
-    taken = [add for rewrite in kept for add in rewrite.inputs]
+    taken = [add for rewrite in rewrites if rewrite.inputs[0].id not in refused for add in rewrite.inputs]
     if done is None or done.record is None:
         return CompactReport(parts_lost=len(taken))
     replaced = {remove.id for remove in done.record.removes}

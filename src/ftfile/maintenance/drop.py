@@ -31,19 +31,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DropReport:
-    """The result of a drop.
+    """The result of a drop."""
 
-    Attributes:
-        version: of its record; None when there was nothing to drop.
-        files: number of finished parts, and of segments of those that are open.
-        rows: number of rows in them.
-        size_bytes: their length on storage.
-    """
-
-    version: int | None = None
-    files: int = 0
+    version: int | None = None  # of its record; None when there was nothing to drop
+    files: int = 0  # finished parts, and segments of open ones
     rows: int = 0
-    size_bytes: int = 0
+    size_bytes: int = 0  # on storage
 
 
 def drop(

@@ -29,11 +29,7 @@ def maintaining(
     storage: Mapping[str, str] | None,
     context: Context,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
-    """Give the log of a directory, and the author of what one operation records; messages carry its job id.
-
-    Raises:
-        ConfigError: it is no ftfile directory, or its keys are not known.
-    """
+    """Give the log of a directory, and the author of what one operation records; messages carry its job id."""
     log, author = open_log(path, key_provider, storage, context), MaintenanceAuthor(operation, context.ids.unique())
     with log_context(job=author.job_id):
         yield log, author
@@ -48,12 +44,7 @@ def open_log(
 ) -> CommitLog:
     """Return a log of a directory that nobody else uses; with its keys, if it is encrypted.
 
-    Args:
-        path: of the directory.
-        key_provider: see `ftfile.open`.
-        storage: settings of its file system.
-        context: clock, ids and retries.
-        settings: more of them, such as permissions; by default those of the newest writer that had any.
+    `settings` are more of the file system's, such as permissions; by default those of the newest writer that had any.
 
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.

@@ -43,11 +43,7 @@ def renamed(add: Add, ids: IdSource) -> Add:
 
 
 def copy_to(fs: FileSystem, add: Add, source: str) -> None:
-    """Stage a copy of a file as the file of a part; nothing is done if that is there.
-
-    Raises:
-        CorruptData: the file is not what was recorded.
-    """
+    """Stage a copy of a file as that of a part, unless that is there; CorruptData if it is not what was recorded."""
     if has_content(fs, add.path, add):
         return
     directory = layout.staged_directory(OPERATION, 0)
@@ -72,16 +68,7 @@ def record_changes(
     """Create one record that ends adds, and begins others of the same rows.
 
     The removed names belong to others, or to nobody: publishing the record must not retire what is there, so that the
-    record says of each a name that nothing ever had.
-
-    Args:
-        log: of the directory.
-        author: of the repair.
-        given_up: adds that end.
-        renames: adds that end, with what takes their place.
-
-    Raises:
-        CommitError: others changed the log at every try.
+    record says of each a name that nothing ever had. CommitError if others changed the log at every try.
     """
     changes: list[tuple[Add, Add | None]] = [*((add, None) for add in given_up), *renames]
     read_version = log.read_on(durable=True).version

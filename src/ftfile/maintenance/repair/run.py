@@ -38,36 +38,22 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that was mended, or in a dry run, would be.
+    """One thing that was mended, or in a dry run, would be."""
 
-    Attributes:
-        code: of the finding; see `Finding`.
-        path: of the finding.
-        action: the step in words.
-        error: why it failed; empty if it succeeded, and in a dry run.
-    """
-
-    code: str
+    code: str  # of the finding, as its path
     path: str
-    action: str
-    error: str = ""
+    action: str  # the step in words
+    error: str = ""  # why it failed; empty if it succeeded, and in a dry run
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The result of a repair.
+    """The result of a repair."""
 
-    Attributes:
-        dry_run: nothing was changed.
-        steps: in the order of the findings; a dry run may miss some that show once the log can be read.
-        left: findings that are not mended, each with its remedy.
-        version: the newest version afterwards.
-    """
-
-    dry_run: bool
-    steps: tuple[RepairStep, ...]
-    left: tuple[Finding, ...]
-    version: int
+    dry_run: bool  # nothing was changed
+    steps: tuple[RepairStep, ...]  # a dry run may miss some that show once the log can be read
+    left: tuple[Finding, ...]  # not mended, each with its remedy
+    version: int  # the newest one afterwards
 
     @property
     def ok(self) -> bool:
@@ -161,11 +147,7 @@ class _Asked:
             yield finding, Action("move-aside", path)
 
     def check(self, fs: FileSystem, report: VerifyReport) -> None:
-        """Refuse to give up files that are there, and to put aside files that are not foreign.
-
-        Raises:
-            ConfigError: names the argument and the path.
-        """
+        """Raise ConfigError for files to be given up that are there, and to be put aside that are not foreign."""
         lost = {found.path for found in report.findings if any(action.kind == "give-up" for action in found.actions)}
         for path in sorted(self.give_up - lost):
             raise ConfigError(

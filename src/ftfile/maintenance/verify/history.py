@@ -40,33 +40,19 @@ _FIELDS = attrgetter(
 
 @dataclass
 class History:
-    """The history in the kept records.
+    """The history in the kept records."""
 
-    Attributes:
-        records: how many were read.
-        live_sum: of the hashes of all adds that are live after the newest; None if records are missing.
-        removed: removed parts at whose final names something is, and the versions of the removals, by that name; the
-            newest of each name.
-        removed_staged: paths of removed parts that are still staged.
-        letters: dead letters that are still staged.
-    """
-
-    records: int = 0
-    live_sum: int | None = None
+    records: int = 0  # that were read
+    live_sum: int | None = None  # of the hashes of all live adds; None if records are missing
+    # The newest removed part of each final name at which something is, and the version that removed it.
     removed: dict[str, tuple[Remove, int]] = field(default_factory=dict)
-    removed_staged: list[str] = field(default_factory=list)
-    letters: list[Add] = field(default_factory=list)
+    removed_staged: list[str] = field(default_factory=list)  # paths of removed parts that are still staged
+    letters: list[Add] = field(default_factory=list)  # dead letters that are still staged
     findings: list[Finding] = field(default_factory=list)
 
 
 def read_history(scan: LogScan, names: Container[str], staged: Container[str]) -> History:
-    """Read the records that are kept, and compare.
-
-    Args:
-        scan: of the log.
-        names: of the files that are visible.
-        staged: paths of the files that are staged.
-    """
+    """Read the records that are kept, and compare; `names` are the visible files, `staged` those of the stage."""
     return _Reading(scan, names, staged).read()
 
 

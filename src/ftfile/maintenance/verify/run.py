@@ -37,9 +37,7 @@ TRIES = 5
 def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
     """Return the differences between storage and the log. Nothing is written; safe beside running queries.
 
-    Args:
-        fs: of the directory.
-        full: also read every file, compare its checksum, and count its rows.
+    With `full`, every file is read, too, its checksum compared, and its rows counted.
 
     Raises:
         ConfigError: a key of an encrypted directory is not known.
@@ -126,16 +124,7 @@ def _wrong_ranges(scan: LogScan, path: str, expected: str, found: str) -> Findin
 
 
 def _compare_content(fs: FileSystem, snapshot: Snapshot, known: Container[str]) -> Iterator[Finding]:
-    """Read every live add, and yield those whose bytes or rows are not what was recorded.
-
-    Args:
-        fs: of the directory.
-        snapshot: of the newest version.
-        known: paths of those that are already known to be damaged or missing.
-
-    Raises:
-        ConfigError: a key is not known.
-    """
+    """Read every live add but the `known` lost ones, and yield those that are not what was recorded."""
     schema = None if snapshot.schema is None else arrow_schema(snapshot.definitions[snapshot.schema])
     for add in snapshot.adds.values():
         if (add.final_path or add.path) in known:
