@@ -13,8 +13,6 @@ Binding a driver takes a subclass with one fixture; it gives a fresh, empty file
 Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
-# ruff: noqa: D102 - a test's name is its description
-
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -59,15 +57,9 @@ MALFORMED_PATHS = ("/absolute", "trailing/", "a//b", "..", "a/../b", "a/..", "."
 
 
 class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
-    """All tests of a driver.
+    """All tests of a driver; a decorator passes them as its driver does: nothing depends on the driver's name."""
 
-    A decorator passes the suite as its driver does: nothing in it depends on the driver's name.
-
-    Attributes:
-        odd_names: that the store keeps; those that it loses without a word are left out.
-    """
-
-    odd_names: Sequence[str] = ODD_NAMES
+    odd_names: Sequence[str] = ODD_NAMES  # but those that the store loses without a word
 
     def test_read_at_returns_any_range(self, filesystem: FileSystem, request: pytest.FixtureRequest) -> None:
         below = self.numbers(request)

@@ -10,8 +10,6 @@ Binding a filter takes a subclass with one fixture::
 Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
-# ruff: noqa: D102 - a test's name is its description
-
 from __future__ import annotations
 
 import json
@@ -38,21 +36,13 @@ _DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
 
 
 class FilterContract:
-    """All tests of a filter.
+    """All tests of a filter."""
 
-    Attributes:
-        notices_truncation: whether a decoder notices that the end of a stream is missing.
-        encodes_nothing: whether no bytes at all make a stream that is decoded.
-        notices_damage: whether a decoder notices every flipped bit.
-        binds_identity: whether a stream is decoded with the identity alone that it was encoded with.
-        held_bytes_max: that a stream keeps in memory of what it was fed.
-    """
-
-    notices_truncation = True
-    encodes_nothing = True
-    notices_damage = False
-    binds_identity = False
-    held_bytes_max = 1 << 20
+    notices_truncation = True  # a decoder notices that the end of a stream is missing
+    encodes_nothing = True  # no bytes at all make a stream that is decoded
+    notices_damage = False  # a decoder notices every flipped bit
+    binds_identity = False  # a stream is decoded with the identity alone that it was encoded with
+    held_bytes_max = 1 << 20  # that a stream keeps in memory of what it was fed
 
     def test_filters_are_values(self, byte_filter: Filter) -> None:
         copy = pickle.loads(pickle.dumps(byte_filter))  # noqa: S301 - pickled here

@@ -10,8 +10,6 @@ Binding a format takes a subclass with one fixture::
 Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
-# ruff: noqa: D102 - a test's name is its description
-
 from __future__ import annotations
 
 import datetime as dt
@@ -67,19 +65,14 @@ def sample_rows(count: int = 60) -> pa.RecordBatch:
 
 
 def _list(number: int) -> list[str | None] | None:
-    return None if number % 5 == 4 else ["a", None, 'q"'][: number % 4]  # noqa: PLR2004
+    return None if number % 5 == 4 else ["a", None, 'q"'][: number % 4]
 
 
 class FormatContract(SegmentContract):
-    """All tests of a format.
+    """All tests of a format."""
 
-    Attributes:
-        unfit: schemas that the format cannot hold; the first column of each is at fault.
-        least_bytes: about the length of a file of one row.
-    """
-
-    least_bytes = 4_096
-    unfit: Sequence[pa.Schema] = ()
+    least_bytes = 4_096  # about the length of a file of one row
+    unfit: Sequence[pa.Schema] = ()  # schemas that the format cannot hold; the first column of each is at fault
 
     def rows(self, file_format: Format) -> pa.RecordBatch:
         """Return at least twenty rows to write, different from each other; by default the sample's columns that fit."""
@@ -227,7 +220,7 @@ class FormatContract(SegmentContract):
             taken = encoder.write(_together([rows.slice(5, 5), bad]), 1 << 40)
         except UnencodableRows:
             taken = 0
-        assert taken <= 5  # noqa: PLR2004
+        assert taken <= 5
         encoder.write(rows.slice(5 + taken))
         encoder.finish()
         assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()

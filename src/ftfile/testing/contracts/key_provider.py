@@ -11,8 +11,6 @@ anew for another one of the same keys::
 Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
-# ruff: noqa: D102 - a test's name is its description
-
 from __future__ import annotations
 
 import base64
@@ -34,18 +32,14 @@ __all__ = ("KeyProviderContract",)
 
 
 class KeyProviderContract:
-    """All tests of a key provider.
+    """All tests of a key provider."""
 
-    Attributes:
-        unknown_id: of no key.
-    """
-
-    unknown_id = "no-such-key"
+    unknown_id = "no-such-key"  # of no key
 
     def test_ids_are_known(self, make_provider: Callable[[], KeyProvider]) -> None:
         known = make_provider().known_ids()
         assert isinstance(known, tuple)
-        assert len(known) == len(set(known)) >= 2, "the tests need two keys"  # noqa: PLR2004
+        assert len(known) == len(set(known)) >= 2, "the tests need two keys"
         for key_id in known:
             assert is_key_id(key_id)
             check_key_id(key_id)

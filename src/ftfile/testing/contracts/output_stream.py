@@ -13,8 +13,6 @@ while it is written. 28 Names of capabilities. 40 What is seen before close. 41 
 Absent, or what was written. 43 Abort.
 """
 
-# ruff: noqa: D102 - a test's name is its description, and expected values are literals
-
 from __future__ import annotations
 
 import contextlib

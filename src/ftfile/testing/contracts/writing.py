@@ -1,7 +1,5 @@
 """The output stream's promises from `create` to `close`, as tests: rows 1 to 13 of those in `stream_contract`."""
 
-# ruff: noqa: D102, PLR2004 - a test's name is its description, and expected values are literals
-
 from __future__ import annotations
 
 import contextlib
