@@ -63,13 +63,8 @@ def compact(
     parts are hidden at once, and readers of older versions read them until a vacuum. The rows of a bucket keep their
     order where all of its parts are small.
 
-    Args:
-        path: of the directory.
-        where: buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
-        target_bytes: length that parts shall have, on storage; those of three quarters of it or more stay.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    `where` chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
+    Parts of three quarters of `target_bytes` on storage or more stay. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.

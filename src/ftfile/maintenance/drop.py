@@ -52,13 +52,8 @@ def drop(
     A version has all of these rows, the next has none. A second drop with nothing there creates no record. Safe beside
     running queries: what they commit later stays. Older versions can be read until a vacuum.
 
-    Args:
-        path: of the directory.
-        where: buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or the word "all" for
-            every row in the directory.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    `where` chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or it is the word
+    "all" for every row in the directory. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.

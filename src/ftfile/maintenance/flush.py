@@ -69,15 +69,8 @@ def flush(
     """Finish the files that are open over batches, so that every reader sees their rows; return how many.
 
     A second flush with nothing open creates no record. Safe beside running queries: of two that make files of the same
-    rows the later one gives way, and what queries write meanwhile stays open.
-
-    Args:
-        path: of the directory.
-        due_only: finish only files whose rule has fired; by default all.
-        query_id: finish only files of this query; by default those of all.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    rows the later one gives way, and what queries write meanwhile stays open. With `due_only`, only files are finished
+    whose rule has fired; with `query_id`, only those of this query. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or its keys are not known.

@@ -78,21 +78,13 @@ def vacuum(  # noqa: PLR0913 - all by name
     These are what failed and lost attempts wrote, parts that were replaced, segments that were made into parts, and
     records that a base and ranges stand for. Versions within the retention can be read as they were, older ones cannot.
 
-    Deleted files do not come back, so that by default it only returns what it would delete. A second vacuum finds what
-    the first could not delete, and else nothing.
+    Deleted files do not come back, so that by default, as a dry run, it only returns what it would delete, and writes
+    one hint, to learn the store's time. A second vacuum finds what the first could not delete, and else nothing.
 
     Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
-    refused. So the retention must be longer than the longest batch takes, and than anybody reads a version.
-
-    Args:
-        path: of the directory.
-        dry_run: delete nothing; one hint is written, to learn the store's time.
-        retention: duration with its unit, such as "7d" or "36h", for which files that nothing needs are kept, by the
-            store's clock.
-        force: accept a retention below 24 hours, where nothing is writing or reading.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    refused. So the retention must be longer than the longest batch takes, and than anybody reads a version. It is a
+    duration with its unit, such as "7d" or "36h", by the store's clock; `force` accepts one below 24 hours, where
+    nothing is writing or reading. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the retention is no duration or too short.

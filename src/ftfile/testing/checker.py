@@ -44,27 +44,16 @@ RowsOf = Callable[[bytes], Iterable[Hashable]]
 
 @dataclass
 class DirectoryReport:
-    """The content of a directory.
+    """The content of a directory."""
 
-    Attributes:
-        records: the bytes of every record that is kept, by version.
-        log_start: version of the oldest of them.
-        authors: who wrote each, in the order of the log.
-        committed: by query, its batches in that order.
-        live: the adds of the newest snapshot.
-        live_rows: how often each row is in them.
-        visible: content of every file that a plain lister sees, by path, without its filters.
-        visible_rows: how often each row is in those.
-    """
-
-    records: dict[int, bytes] = field(default_factory=dict)
-    log_start: int = 0
-    authors: list[Author] = field(default_factory=list)
-    committed: dict[str, list[int]] = field(default_factory=dict)
-    live: dict[str, Add] = field(default_factory=dict)
-    live_rows: Counter[Hashable] = field(default_factory=Counter)
-    visible: dict[str, bytes] = field(default_factory=dict)
-    visible_rows: Counter[Hashable] = field(default_factory=Counter)
+    records: dict[int, bytes] = field(default_factory=dict)  # the bytes of every record that is kept, by version
+    log_start: int = 0  # version of the oldest of them
+    authors: list[Author] = field(default_factory=list)  # in the order of the log
+    committed: dict[str, list[int]] = field(default_factory=dict)  # by query, its batches in that order
+    live: dict[str, Add] = field(default_factory=dict)  # the adds of the newest snapshot
+    live_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in them
+    visible: dict[str, bytes] = field(default_factory=dict)  # files that a plain lister sees, without their filters
+    visible_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in those
 
 
 def check_directory(  # noqa: PLR0913 - all but one have defaults
@@ -229,11 +218,7 @@ def _content_of(fs: FileSystem, add: Add, *, is_vacuumed: bool) -> bytes | None:
 
 
 def rows_of_add(fs: FileSystem, add: Add, rows_of: RowsOf = bytes.splitlines) -> list[Hashable]:
-    """Return the rows of an add, wherever it lies at this moment.
-
-    Raises:
-        InvariantViolation: I5: it is not what was recorded.
-    """
+    """Return the rows of an add, wherever it lies at this moment; it violates I5 if it is not what was recorded."""
     content = _content_of(fs, add, is_vacuumed=False)
     assert content is not None, add
     return list(_rows_of(add, content, rows_of))

@@ -30,12 +30,7 @@ __all__ = ("InvariantViolation", "LogContents", "read_log", "require")
 
 
 class InvariantViolation(AssertionError):
-    """One of the invariants does not hold.
-
-    Args:
-        invariant: such as `I5`.
-        found: what contradicts it.
-    """
+    """One of the invariants, such as `I5`, does not hold."""
 
     def __init__(self, invariant: str, found: str) -> None:
         super().__init__(f"{invariant}: {found}")
@@ -50,21 +45,12 @@ def require(holds: bool, invariant: str, found: str) -> None:  # noqa: FBT001 - 
 
 @dataclass
 class LogContents:
-    """The records that are kept, and the snapshots that they make.
+    """The records that are kept, and the snapshots that they make."""
 
-    Attributes:
-        start: version of the oldest.
-        texts: their bytes by version.
-        modified_ms: when the store says they were created.
-        records: what they say, in the order of versions.
-        snapshots: by version, the live adds: before version 0, or else after `start`, and after each later one.
-        bases: by name.
-    """
-
-    start: int = 0
-    texts: dict[int, bytes] = field(default_factory=dict)
-    modified_ms: dict[int, int] = field(default_factory=dict)
-    records: list[Record] = field(default_factory=list)
+    start: int = 0  # version of the oldest
+    texts: dict[int, bytes] = field(default_factory=dict)  # the bytes of records by version
+    modified_ms: dict[int, int] = field(default_factory=dict)  # when the store says they were created
+    records: list[Record] = field(default_factory=list)  # in the order of versions
     snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)
     bases: dict[layout.BaseName, LogState] = field(default_factory=dict)
 
@@ -100,11 +86,7 @@ class LogContents:
 
 
 def read_log(fs: FileSystem) -> LogContents:
-    """Read all of the log, and check what can be checked without looking at parts.
-
-    Raises:
-        InvariantViolation: I1 or I7.
-    """
+    """Read all of the log, and check what can be checked without looking at parts: I1 and I7."""
     log = LogContents()
     found: dict[int, bytes] = {}
     for info in list_or_empty(fs, layout.LOG):

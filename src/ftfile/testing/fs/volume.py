@@ -21,10 +21,7 @@ Store = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
 class Volume:
     """A disk in use, and the journal of what was done to it since it was `base`; safe for threads.
 
-    Args:
-        base: what is durable at the beginning; it is not changed.
-        clock: gives modification times.
-        journals: steps are written down; without that, files that lost their names are forgotten.
+    Without a journal, files that lost their names are forgotten. The base is not changed.
     """
 
     def __init__(self, base: Disk, clock: Clock, *, journals: bool = True) -> None:
@@ -54,13 +51,7 @@ class Volume:
         return number
 
     def make_object(self, path: str, content: bytes, identity: int | None = None) -> None:
-        """Make a whole file in one step, over what has the name; its directories are there with it.
-
-        Args:
-            path: its name.
-            content: its bytes.
-            identity: of what it is a copy of.
-        """
+        """Make a whole file in one step, over what has the name; its directories are there with it."""
         with self.lock:
             for directory in self.live.tree.missing_directories("create", parent_of(path)):
                 self.do(Operation("mkdir", directory))
@@ -76,11 +67,7 @@ class Volume:
         return path, self.create(path)
 
     def content_of(self, operation: str, path: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return the content of a file; NotFound if there is none."""
         return self.live.inodes[self.live.tree.file_at(operation, path)].content
 
     def append(self, path: str, number: int, data: bytes) -> None:
@@ -213,11 +200,9 @@ class VolumeFile(InputFile):
         self._content: bytes | None = content
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
         if self._content is None:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         return self._content[offset : offset + length]
 
     def close(self) -> None:
-        """Release the file; idempotent."""
         self._content = None

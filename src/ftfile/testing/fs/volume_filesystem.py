@@ -21,13 +21,7 @@ __all__ = ("VolumeFileSystem",)
 
 
 class VolumeFileSystem(FileSystem):
-    """A file system on a volume, as `store` has it.
-
-    Args:
-        volume: where the files are.
-        store: see `CrashingFileSystem`.
-        capabilities: what it can do.
-    """
+    """A file system on a volume that is like a `store`; see `CrashingFileSystem`."""
 
     def __init__(self, volume: Volume, store: Store, capabilities: Capabilities) -> None:
         self.context = dataclasses.replace(SYSTEM, clock=volume.clock)
@@ -37,11 +31,9 @@ class VolumeFileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of a local disk, or of a store whose names need no sync."""
         return self._capabilities
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file for writing."""
         with self._volume.lock:
             if self._store == "s3":
                 require_valid("create", path)
@@ -50,17 +42,14 @@ class VolumeFileSystem(FileSystem):
             return STREAMS[self._store](path, self._volume, self._volume.create(path))
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
         with self._volume.lock:
             return VolumeFile(path, self._volume.content_of("open", path))
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of a file in one go."""
         with self._volume.lock:
             return self._volume.content_of("open", path)
 
     def stat(self, path: str) -> FileInfo:
-        """Return the status of `path`."""
         with self._volume.lock:
             number = self._volume.live.tree.number_at("stat", path)
             if number == DIRECTORY and not self._is_there(path):
@@ -68,20 +57,17 @@ class VolumeFileSystem(FileSystem):
             return self._info(path, number)
 
     def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory."""
         with self._volume.lock:
             children = self._volume.live.tree.children("list", path)
             return [self._info(child, number) for child, number in children if number or self._is_there(child)]
 
     def make_directories(self, path: str) -> None:
-        """Create the directory and its parents; idempotent."""
         with self._volume.lock:
             missing = self._volume.live.tree.missing_directories("make_directories", path)
             for directory in () if self._store == "s3" else missing:
                 self._volume.do(Operation("mkdir", directory))
 
     def sync_directory(self, path: str) -> None:
-        """Make all names in the directory durable."""
         with self._volume.lock:
             if self._store == "s3":
                 require_valid("sync_directory", path)
@@ -90,7 +76,6 @@ class VolumeFileSystem(FileSystem):
             self._volume.do(Operation("sync_directory", path))
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, never over anything."""
         with self._volume.lock:
             number = self._volume.live.tree.file_at("rename", source)
             if self._store == "s3":
@@ -101,7 +86,7 @@ class VolumeFileSystem(FileSystem):
             self._volume.do(Operation("rename", source, target, number))
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole, durable file by the steps of the driver: a crash may come between any two."""
+        """Go by the steps of the driver: a crash may come between any two."""
         with self._volume.lock:
             require_valid("create_exclusive", path)
             if self._store == "s3":
@@ -127,7 +112,6 @@ class VolumeFileSystem(FileSystem):
                 self._volume.do(Operation("sync_directory", parent))
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there; never durable."""
         with self._volume.lock:
             require_valid("put", path)
             if self._store == "s3":
@@ -139,13 +123,11 @@ class VolumeFileSystem(FileSystem):
             self._volume.replace(path, self._volume.live.tree.file_at("put", path), content)
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
         with self._volume.lock:
             self._volume.live.tree.file_at("delete", path)
             self._volume.do(Operation("unlink", path))
 
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty."""
         with self._volume.lock:
             if self._store == "s3":
                 require_valid("remove_directory", path)
