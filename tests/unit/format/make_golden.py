@@ -13,8 +13,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from unittest import mock
 
-from ftfile.maintenance.repair.quarantine import set_aside
-
 import ftfile
 from ftfile.attempt.directory_marker import write_marker
 from ftfile.commit.format import layout, record
@@ -26,6 +24,7 @@ from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.keys.keys import Keys, forget_keys
+from ftfile.maintenance.repair.mending import set_aside
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.clock import SeededIds
 from ftfile.testing.context import current, repeatable

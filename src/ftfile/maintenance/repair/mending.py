@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body
+from ftfile.commit.format.model import Body, Remove
 from ftfile.commit.log.bases import list_bases, write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.state import Unpublished
-from ftfile.commit.protocol import commit
+from ftfile.commit.places import has_content
+from ftfile.commit.protocol import commit, record_of
 from ftfile.commit.publish import publish, skip_published
 from ftfile.commit.read.ranges import list_ranges
-from ftfile.core.errors import AlreadyExists, CorruptData, FtfileError, NotFound
+from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.maintenance.horizon import lower_horizon
 from ftfile.maintenance.ranges import merge_all
-from ftfile.maintenance.repair.rewriting import copy_to, record_changes, renamed
 from ftfile.maintenance.verify.findings import ACTIONS
 
 if TYPE_CHECKING:
@@ -30,12 +31,20 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.state import LogState
+    from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.findings import Action, VerifyReport
 
     Mend: TypeAlias = Callable[["Mender", Action], object]
 
-__all__ = ("MENDS", "Mender")
+__all__ = ("MENDS", "OPERATION", "Mender", "set_aside")
+
+OPERATION = "repair"
+TRIES = 100
+# Of a file that is copied, in memory at once.
+PIECE_BYTES = 4 << 20
+# One ending for the format, one for the compression.
+_ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,12}){1,2}$")
 
 _log = get_logger(__name__)
 
@@ -85,8 +94,8 @@ class Mender:
         adds = [action.add for action in lost if action.add is not None]
         for action, add in zip(lost, adds, strict=True):
             if action.source:
-                _set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
-        record_changes(self.open_log(), self.author, adds, ())
+                set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
+        _record_changes(self.open_log(), self.author, adds, ())
 
 
 def _tried(act: Callable[[], object]) -> str:
@@ -106,7 +115,7 @@ def _left(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpubli
     return replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
 
 
-def _set_aside(fs: FileSystem, path: str, reason: str) -> None:
+def set_aside(fs: FileSystem, path: str, reason: str) -> None:
     """Move a file to the quarantine, after a note that says where it was and why; nothing where there is none."""
     try:
         info = fs.stat(path)
@@ -132,7 +141,7 @@ def _cut_log(fs: FileSystem, version: int) -> None:
     Repeatable: what is left of a cut that was interrupted is found and put aside like all the rest.
     """
     for path in list(_derived(fs, version)):
-        _set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
+        set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
     infos = list_or_empty(fs, layout.LOG)
     names = [(name, info.path) for info in infos if (name := layout.parse_log_name(info.path)) is not None]
     reason = f"the log cannot be read from version {version} on"
@@ -141,8 +150,8 @@ def _cut_log(fs: FileSystem, version: int) -> None:
             break
         if name.nonce is None:
             for visible in _made_visible(fs, name.version):
-                _set_aside(fs, visible, f"version {name.version} brought it, and is put aside: {reason}")
-        _set_aside(fs, path, reason)
+                set_aside(fs, visible, f"version {name.version} brought it, and is put aside: {reason}")
+        set_aside(fs, path, reason)
 
 
 def _derived(fs: FileSystem, version: int) -> Iterator[str]:
@@ -157,6 +166,69 @@ def _made_visible(fs: FileSystem, version: int) -> list[str]:
     except CorruptData:
         return []
     return [add.final_path for add in record.adds if add.final_path is not None] if record is not None else []
+
+
+def _renamed(add: Add, ids: IdSource) -> Add:
+    """Return a part with another id, staged and final name; encrypted content stays readable under it."""
+    # Content is bound to the part of the id that names have.
+    unique = layout.unique_part(add.id)
+    new_id = unique + ids.unique()[len(unique) :]
+    endings = _ENDINGS.search((add.final_path or "").rpartition("/")[2])
+    directory = layout.bucket_directory(add.bucket)
+    final = f"part-{add.origin.last_batch:010d}-repaired-{layout.unique_part(new_id)}{endings[0] if endings else ''}"
+    staged = f"{layout.parent(add.path)}/repaired-{new_id}.staged"
+    return replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)
+
+
+def _copy_to(fs: FileSystem, add: Add, source: str) -> None:
+    """Stage a copy of a file as that of a part, unless that is there; CorruptData if it is not what was recorded."""
+    if has_content(fs, add.path, add):
+        return
+    directory = layout.staged_directory(OPERATION, 0)
+    fs.make_directories(directory)
+    fs.make_directories(layout.parent(add.path))
+    copy = f"{directory}/{fs.context.ids.unique()}.staged"
+    with fs.open(source) as file, fs.create(copy) as stream:
+        for offset in range(0, file.size_bytes, PIECE_BYTES):
+            stream.write(file.read_at(offset, PIECE_BYTES))
+        if stream.has_capability("hsync"):
+            stream.hsync()
+    if not has_content(fs, copy, add):
+        raise CorruptData(source, f"{add.length} bytes with {add.checksum}", "others", "Restore it from a copy")
+    fs.rename(copy, add.path)
+    for above in layout.ancestors(layout.parent(add.path)):
+        fs.sync_directory(above)
+
+
+def _record_changes(
+    log: CommitLog, author: MaintenanceAuthor, given_up: Sequence[Add], renames: Sequence[tuple[Add, Add]]
+) -> None:
+    """Create one record that ends adds, and begins others of the same rows.
+
+    The removed names belong to others, or to nobody: publishing the record must not retire what is there, so that the
+    record says of each a name that nothing ever had. CommitError if others changed the log at every try.
+    """
+    changes: list[tuple[Add, Add | None]] = [*((add, None) for add in given_up), *renames]
+    read_version = log.read_on(durable=True).version
+    nonce = log.ids.unique()
+    for _ in range(TRIES):
+        head = log.read_on(durable=True)
+        live = [(ends, begins) for ends, begins in changes if head.is_live(ends, read_version)]
+        ended = {ends.id for ends, _ in live}
+        body = Body(
+            adds=tuple(begins for _, begins in live if begins is not None),
+            removes=tuple(_removal(ends) for ends, _ in live),
+            assembly_jobs=tuple(job for job in head.assembly_jobs if not ended & {add.id for add in job.inputs}),
+        )
+        if not live or log.create(record_of(log, head, body, author, nonce)) is not None:
+            return
+    raise CommitError("others changed the log at every try: repair again later")
+
+
+def _removal(add: Add) -> Remove:
+    if add.kind == "segment":
+        return Remove.of(add)
+    return replace(Remove.of(add), final_path=f"{layout.RETIRED}/{add.id}.given-up")
 
 
 def _make_directory(mender: Mender, action: Action) -> None:
@@ -175,7 +247,7 @@ def _retire(mender: Mender, action: Action) -> None:
     fs, visible, hidden = mender.fs, action.remove.final_path or "", layout.retired_path(action.remove.id)
     fs.make_directories(layout.RETIRED)
     if stat_or_none(fs, hidden) is not None:
-        _set_aside(fs, visible, f"a copy of {hidden!r}, which is hidden")
+        set_aside(fs, visible, f"a copy of {hidden!r}, which is hidden")
         return
     fs.rename(visible, hidden)
     for directory in (layout.parent(visible), layout.RETIRED):
@@ -189,18 +261,18 @@ def _bring_back(mender: Mender, action: Action) -> None:
         log.fs.rename(action.source, add.path)
     else:
         # It may also be the file of another part, with the same content.
-        copy_to(log.fs, add, action.source)
+        _copy_to(log.fs, add, action.source)
     _publish(log, add)
 
 
 def _rename(mender: Mender, action: Action) -> None:
     log, add = mender.open_log(), _add_of(action)
-    new = renamed(add, log.ids)
-    copy_to(log.fs, new, action.source)
-    record_changes(log, mender.author, (), [(add, new)])
+    new = _renamed(add, log.ids)
+    _copy_to(log.fs, new, action.source)
+    _record_changes(log, mender.author, (), [(add, new)])
     # Nobody must publish it under the old name.
     if action.source == add.path:
-        _set_aside(log.fs, action.source, f"its rows are in {new.final_path!r} now")
+        set_aside(log.fs, action.source, f"its rows are in {new.final_path!r} now")
     _publish(log, new)
 
 
@@ -221,7 +293,7 @@ def _add_of(action: Action) -> Add:
 
 MENDS: dict[str, Mend] = {
     "make-directory": _make_directory,
-    "move-aside": lambda mender, action: _set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
+    "move-aside": lambda mender, action: set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
     "cut-log": lambda mender, action: _cut_log(mender.fs, action.version),
     "lower-horizon": lambda mender, _: lower_horizon(mender.open_log(), mender.author.job_id),
     "bring-back": _bring_back,

@@ -14,8 +14,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.maintenance.open_log import open_log
-from ftfile.maintenance.repair.mending import Mender
-from ftfile.maintenance.repair.rewriting import OPERATION
+from ftfile.maintenance.repair.mending import OPERATION, Mender
 from ftfile.maintenance.verify.findings import Action, Finding
 from ftfile.maintenance.verify.run import verify
 from ftfile.source.directory import Directory

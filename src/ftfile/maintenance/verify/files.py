@@ -213,7 +213,7 @@ def tell_of_stage(files: Files, history: History) -> None:
             found = "its staged file, which a late publisher would publish"
             expected, action = "nothing: the part was removed", Action("move-aside", path)
             files.findings.append(find("removed-part-staged", path, expected, found, action))
-    for letter in history.letters:
+    for letter in history.staged_letters:
         files.staged.pop(letter.path, None)
         if find_part(files.fs, letter).place is Place.STAGED:
             path, action = letter.final_path or "", Action("publish", add=letter)

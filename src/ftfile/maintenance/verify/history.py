@@ -5,7 +5,7 @@ Adds are compared by sums of their hashes, so that memory does not hold them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -38,22 +38,11 @@ _FIELDS = attrgetter(
 )
 
 
-@dataclass
-class History:
-    """The history in the kept records."""
-
-    records: int = 0  # that were read
-    live_sum: int | None = None  # of the hashes of all live adds; None if records are missing
-    # The newest removed part of each final name at which something is, and the version that removed it.
-    removed: dict[str, tuple[Remove, int]] = field(default_factory=dict)
-    removed_staged: list[str] = field(default_factory=list)  # paths of removed parts that are still staged
-    letters: list[Add] = field(default_factory=list)  # dead letters that are still staged
-    findings: list[Finding] = field(default_factory=list)
-
-
 def read_history(scan: LogScan, names: Container[str], staged: Container[str]) -> History:
     """Read the records that are kept, and compare; `names` are the visible files, `staged` those of the stage."""
-    return _Reading(scan, names, staged).read()
+    history = History(scan, names, staged)
+    history.read()
+    return history
 
 
 def add_hash(add: Add) -> int:
@@ -84,13 +73,21 @@ class _RangeSums:
             self.ended += _with(found, added, version)
 
 
-class _Reading:
+class History:
+    """The history in the kept records."""
+
     def __init__(self, scan: LogScan, names: Container[str], staged: Container[str]) -> None:
+        self.records = 0  # that were read
+        self.live_sum: int | None = None  # of the hashes of all live adds; None if records are missing
+        # The newest removed part of each final name at which something is, and the version that removed it.
+        self.removed: dict[str, tuple[Remove, int]] = {}
+        self.removed_staged: list[str] = []  # paths
+        self.staged_letters: list[Add] = []
+        self.findings: list[Finding] = []
         self._scan = scan
         self._start = scan.state.log_start
         self._names = names
         self._staged = staged
-        self._found = History()
         self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
         self._state: LogState | None = LogState()
         self._pending: list[Record] = []
@@ -100,7 +97,8 @@ class _Reading:
         self._waiting: list[_RangeSums] = []
         self._active: list[_RangeSums] = []
 
-    def read(self) -> History:
+    def read(self) -> None:
+        """Read the records; see `read_history`."""
         if self._start > 0:
             self._begin()
         self._waiting = list(self._comparable_ranges())
@@ -114,8 +112,7 @@ class _Reading:
         if missing:
             self._tell_of_missing(missing)
         if self._live is not None:
-            self._found.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
-        return self._found
+            self.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
 
     def _records(self) -> Iterator[tuple[int, Record | None]]:
         """Yield every version that should be kept, and its record; many are asked for side by side."""
@@ -164,12 +161,12 @@ class _Reading:
         return next((base for name, base in self._scan.bases.items() if name.version == version), None)
 
     def _take_in(self, record: Record) -> None:
-        found, version = self._found, record.version
-        found.records += 1
+        version = record.version
+        self.records += 1
         if self._nonce is not None and record.previous_nonce not in {None, self._nonce}:
             path, action = layout.record_path(version - 1), Action("start-log", version=version)
             expected = f"the record that version {version} follows, {record.previous_nonce!r}"
-            found.findings.append(find("foreign-record", path, expected, f"{self._nonce!r}", action))
+            self.findings.append(find("foreign-record", path, expected, f"{self._nonce!r}", action))
         self._nonce = record.nonce
         self._fold(record)
         self._active += [sums for sums in self._waiting if sums.name.first == version]
@@ -181,11 +178,11 @@ class _Reading:
             self._compare_range(sums)
         for remove in record.removes:
             if remove.final_path is not None and remove.final_path in self._names:
-                found.removed[remove.final_path] = remove, version
+                self.removed[remove.final_path] = remove, version
             if remove.kind == "part" and (path := self._still_staged.pop(remove.id, "")):
-                found.removed_staged.append(path)
+                self.removed_staged.append(path)
         self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
-        found.letters += [letter for letter in record.dead_letters if letter.path in self._staged]
+        self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
         """Follow the state up to the newest base, many records at a time, and compare it with the bases."""
@@ -208,8 +205,7 @@ class _Reading:
                 path = layout.base_path(name)
                 self._scan.misleading.add(path)
                 actions = Action("move-aside", path), Action("rebuild-base")
-                finding = find("bad-base", path, "what the records say", "something else", *actions)
-                self._found.findings.append(finding)
+                self.findings.append(find("bad-base", path, "what the records say", "something else", *actions))
 
     def _change(self, record: Record, live: dict[str, int]) -> None:
         """Apply a record to the live adds."""
@@ -217,7 +213,7 @@ class _Reading:
             packed = live.pop(remove.id, None)
             if packed is None:
                 path, found = layout.record_path(record.version), f"it removes {remove.id!r}, which is not live"
-                self._found.findings.append(find("bad-record", path, "removes of live adds", found))
+                self.findings.append(find("bad-record", path, "removes of live adds", found))
                 continue
             for sums in self._active:
                 sums.end(remove.id, packed & WHOLE, packed >> 64, record.version)
@@ -245,7 +241,7 @@ class _Reading:
         others = {other for other in list_ranges(self._scan.log.fs) if other != name}
         if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in others):
             finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
-        self._found.findings.append(finding)
+        self.findings.append(finding)
 
     def _tell_of_missing(self, missing: list[int]) -> None:
         path, expected = layout.record_path(missing[0]), "all records that are kept"
@@ -255,14 +251,14 @@ class _Reading:
         except CorruptData:
             finding = find("missing-record", path, expected, found, Action("cut-log", version=missing[0]))
             # All that comes before the first of an uncut log can be read.
-            self._found.findings.append(finding if self._start == 0 else finding.without_repair())
+            self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
         remedy = (
             "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True) lets the log "
             "begin after them. No row of the newest version is lost: bases and ranges stand for them"
         )
         action = Action("start-log", version=missing[-1] + 1)
-        self._found.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
+        self.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
 
 
 def _sum_of(documents: Iterable[Document]) -> int:
