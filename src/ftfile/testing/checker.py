@@ -270,11 +270,7 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
             heirs = list(record.adds)
             for add in heirs:
                 shown = add.final_path in report.visible
-                require(
-                    not shown,
-                    "I9",
-                    f"{remove.final_path} and what replaced it, {add.final_path}, are visible",
-                )
+                require(not shown, "I9", f"{remove.final_path} and what replaced it, {add.final_path}, are visible")
                 heirs += replaced_by[add.id].adds if add.id in replaced_by else ()
 
 

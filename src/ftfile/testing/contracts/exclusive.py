@@ -160,9 +160,7 @@ class ExclusiveContract(ContractSupport):
         paths = [f"log/{number}" for number in range(self.race_rounds)]
         filesystem.make_directories("log")
         winners = self.race(
-            filesystem,
-            len(paths),
-            lambda client, racer, number: client.create_exclusive(paths[number], content(racer)),
+            filesystem, len(paths), lambda client, racer, number: client.create_exclusive(paths[number], content(racer))
         )
         with ThreadPoolExecutor(self.racers) as pool:
             found = list(pool.map(self.stored, repeat(filesystem), paths))

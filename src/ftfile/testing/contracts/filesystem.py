@@ -210,10 +210,7 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
         filesystem.rename("a/one", "a/b/one")
         filesystem.delete("a/two")
         assert (names("a"), names("a/b")) == ({"a/b", "a/three"}, {"a/b/one", *inside})
-        assert {info.path: info.is_directory for info in filesystem.list("a")} == {
-            "a/b": True,
-            "a/three": False,
-        }
+        assert {info.path: info.is_directory for info in filesystem.list("a")} == {"a/b": True, "a/three": False}
 
     def test_listing_what_is_missing(self, filesystem: FileSystem) -> None:
         with pytest.raises(NotFound):

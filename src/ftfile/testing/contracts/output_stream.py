@@ -22,12 +22,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import (
-    AlreadyExists,
-    StorageError,
-    StreamClosed,
-    Unsupported,
-)
+from ftfile.core.errors import AlreadyExists, StorageError, StreamClosed, Unsupported
 from ftfile.testing.contracts.support import write
 from ftfile.testing.contracts.writing import WritingContract
 

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import (
-    NotFound,
-    OutcomeUnknown,
-    OutOfSpace,
-    StorageError,
-    StreamClosed,
-    Unsupported,
-)
+from ftfile.core.errors import NotFound, OutcomeUnknown, OutOfSpace, StorageError, StreamClosed, Unsupported
 from ftfile.testing.contracts.support import EVENTUALLY_S, ContractSupport, write
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 

@@ -127,12 +127,7 @@ def _old_hint(world: World, step: Step) -> None:
 
 def _wrong_hint(world: World, step: Step) -> None:
     """Put a hint that is whole and says nonsense; or of a version beyond the log, which `repair` takes away."""
-    wrong = (
-        {"version": "many", "nonce": 7},
-        [3],
-        {"version": 1.5, "nonce": None},
-        {"version": -4, "nonce": "x"},
-    )
+    wrong = ({"version": "many", "nonce": 7}, [3], {"version": 1.5, "nonce": None}, {"version": -4, "nonce": "x"})
     if not world.raw.exists(layout.HINTS):
         return
     is_beyond = step.pick(1, 4) == 0 and not world.is_troubled
