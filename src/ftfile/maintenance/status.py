@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState, Unpublished
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.places import Whereabouts
     from ftfile.fs.api import FileSystem
 
@@ -161,20 +161,14 @@ def _settings_of(head: LogState, query_id: str) -> RollingSettings:
 
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
-    for entry in _entries(fs, head):
+    hint = read_published(fs)
+    done = hint.version if hint is not None and head.includes(hint.version, hint.nonce) else -1
+    for entry in (entry for version, entry in sorted(head.unpublished.items()) if version > done):
         found = parallel(fs, lambda add: find_part(fs, add), entry.adds)
         for add, where in zip(entry.adds, found, strict=True):
             problem = _problem(add, where)
             if problem is not None and head.is_live(add, entry.version):
                 yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
-
-
-def _entries(fs: FileSystem, head: LogState) -> list[Unpublished]:
-    """Return the unpublished entries beyond the hint."""
-    hint = read_published(fs)
-    known = hint is not None and head.includes(hint.version, hint.nonce)
-    done = hint.version if hint is not None and known else -1
-    return [entry for version, entry in sorted(head.unpublished.items()) if version > done]
 
 
 def _problem(add: Add, where: Whereabouts) -> str | None:

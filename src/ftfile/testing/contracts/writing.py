@@ -1,4 +1,4 @@
-"""The output stream's promises from `create` to `close`, as tests: rows 1 to 13 of those in `stream_contract`."""
+"""The output stream's promises from `create` to `close`, as tests: rows 1 to 13 of those in `output_stream`."""
 
 from __future__ import annotations
 

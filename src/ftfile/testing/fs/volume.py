@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.errors import AlreadyExists, NotFound, StreamClosed
 from ftfile.fs.api import CopyingStream, InputFile, OutputStream
-from ftfile.fs.paths import join, parent_of
+from ftfile.fs.paths import parent_of
 from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Volume:
         self.journal: list[Operation] = []
         self.clock = clock
         self.lock = threading.RLock()
-        self._last_number = max(base.inodes, default=0)
+        self.last_number = max(base.inodes, default=0)  # of a file
 
     def do(self, operation: Operation) -> None:
         """Do one step and write it into the journal."""
@@ -42,11 +42,11 @@ class Volume:
                 self.journal.append(operation)
             elif nameless is not None:
                 del self.live.inodes[nameless]
-            self._last_number = max(self._last_number, operation.number)
+            self.last_number = max(self.last_number, operation.number)
 
     def create(self, path: str, content: bytes = b"") -> int:
         """Make a file and return its number; the name must be free."""
-        number = self._last_number + 1
+        number = self.last_number + 1
         self.do(Operation("create", path, "", number, Inode(content, self.clock.now_ms())))
         return number
 
@@ -55,16 +55,9 @@ class Volume:
         with self.lock:
             for directory in self.live.tree.missing_directories("create", parent_of(path)):
                 self.do(Operation("mkdir", directory))
-            number = self._last_number + 1
+            number = self.last_number + 1
             inode = Inode(content, self.clock.now_ms(), number if identity is None else identity)
             self.do(Operation("create", path, "", number, inode))
-
-    def create_temporary(self, directory: str) -> tuple[str, int]:
-        """Make an empty file of a name never used before and return name and number."""
-        # Numbers go on in the file systems of crash states: no such name ever meets a leftover of its kind.
-        path = join(directory, f".{self._last_number + 1:032x}.tmp")
-        self.live.tree.require_free("create_exclusive", path)
-        return path, self.create(path)
 
     def content_of(self, operation: str, path: str) -> bytes:
         """Return the content of a file; NotFound if there is none."""
@@ -75,10 +68,6 @@ class Volume:
         with self.lock:
             content = self.live.inodes[number].content + data
             self.do(Operation("write", path, "", number, Inode(content, self.clock.now_ms())))
-
-    def replace(self, path: str, number: int, content: bytes) -> None:
-        """Write over a file in place."""
-        self.do(Operation("put", path, "", number, Inode(content, self.clock.now_ms())))
 
     def hsync(self, path: str, number: int) -> None:
         """Make the content of a file durable."""

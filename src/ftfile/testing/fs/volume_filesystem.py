@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.fs.api import FileInfo, FileSystem
-from ftfile.fs.paths import parent_of, require_valid
-from ftfile.testing.fs.disk import Operation
+from ftfile.fs.paths import join, parent_of, require_valid
+from ftfile.testing.fs.disk import Inode, Operation
 from ftfile.testing.fs.tree import DIRECTORY
 from ftfile.testing.fs.volume import STREAMS, VolumeFile
 
@@ -98,7 +98,10 @@ class VolumeFileSystem(FileSystem):
                 self._volume.create(path, content)
                 return
             parent = parent_of(path)
-            temporary, number = self._volume.create_temporary(parent)
+            # Numbers go on in the file systems of crash states: no such name ever meets a leftover of its kind.
+            temporary = join(parent, f".{self._volume.last_number + 1:032x}.tmp")
+            self._volume.live.tree.require_free("create_exclusive", temporary)
+            number = self._volume.create(temporary)
             self._volume.append(temporary, number, content)
             self._volume.hsync(temporary, number)
             taken = self._volume.live.tree.find(path) is not None
@@ -120,7 +123,8 @@ class VolumeFileSystem(FileSystem):
             if self._volume.live.tree.find(path) is None:
                 self._volume.live.tree.require_free("put", path)
                 self._volume.create(path)
-            self._volume.replace(path, self._volume.live.tree.file_at("put", path), content)
+            number = self._volume.live.tree.file_at("put", path)
+            self._volume.do(Operation("put", path, "", number, Inode(content, self._volume.clock.now_ms())))
 
     def delete(self, path: str) -> None:
         with self._volume.lock:
