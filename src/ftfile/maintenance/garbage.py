@@ -49,7 +49,7 @@ class GarbageFile:
 
     path: str  # relative to the directory
     size_bytes: int
-    kind: str  # a key of `_WHY`
+    kind: str  # a key of `_WHY`: `direct` was written under its final name, `returned` is hidden again, not deleted
     why: str  # what makes it garbage
 
 

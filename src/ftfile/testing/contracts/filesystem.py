@@ -9,8 +9,6 @@ Binding a driver takes a subclass with one fixture; it gives a fresh, empty file
 
         def stored(self, filesystem: FileSystem, path: str) -> bytes:
             return Path(filesystem.root, path).read_bytes()  # past the driver
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
 from __future__ import annotations

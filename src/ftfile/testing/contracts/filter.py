@@ -6,8 +6,6 @@ Binding a filter takes a subclass with one fixture::
         @pytest.fixture
         def byte_filter(self) -> Filter:
             return MyFilter()
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
 from __future__ import annotations

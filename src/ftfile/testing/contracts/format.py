@@ -6,8 +6,6 @@ Binding a format takes a subclass with one fixture::
         @pytest.fixture
         def file_format(self) -> Format:
             return MyFormat()
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ anew for another one of the same keys::
         @pytest.fixture
         def make_provider(self) -> Callable[[], KeyProvider]:
             return lambda: MyProvider("settings")
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
 """
 
 from __future__ import annotations
