@@ -74,22 +74,16 @@ def repair(  # noqa: PLR0913 - all by name
 ) -> RepairReport:
     """Mend what `Directory.verify()` finds, and return what was done and what is left.
 
-    By itself it does what loses no row; the rest has to be asked for. Nothing is deleted: files in the way go to
-    `_ftfile/quarantine`, each with a note of where it was. A repair that was interrupted is simply run again; a second
-    one finds nothing to do. Safe beside running queries, but for `accept_lost_records`: stop them before that.
+    By itself it does what loses no row; the rest has to be asked for. A dry run, the default, changes nothing, and
+    returns what would be done. Nothing is deleted: files in the way go to `_ftfile/quarantine`, each with a note of
+    where it was. A repair that was interrupted is simply run again; a second one finds nothing to do. Safe beside
+    running queries, but for `accept_lost_records`: stop them before that.
 
-    Args:
-        path: of the directory.
-        dry_run: change nothing, and return what would be done.
-        full: also read every file, and compare its content.
-        give_up: paths of committed files, as `verify` names them, that are lost for good. A record removes them, and
-            readers go on without their rows; damaged ones go to quarantine.
-        quarantine: paths of foreign files to be put into quarantine.
-        accept_lost_records: where records are lost or damaged, and there is no copy of them, go on with the log as far
-            as it can be read; later records, and their files, go to quarantine.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    With `full`, it also reads every file, and compares its content. `give_up` has paths of committed files, as
+    `verify` names them, that are lost for good: a record removes them, and readers go on without their rows; damaged
+    ones go to quarantine. `quarantine` has paths of foreign files to be put there. With `accept_lost_records`, where
+    records are lost or damaged, and there is no copy of them, the log goes on as far as it can be read; later records,
+    and their files, go to quarantine. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, its keys are not known, or an argument names a file that is not
@@ -103,8 +97,11 @@ def repair(  # noqa: PLR0913 - all by name
         report = verify(fs, full=full)
         asked.check(fs, report)
         if dry_run:
-            steps = [RepairStep(found.code, found.path, str(action)) for found, action in asked.chosen(report)]
-            return RepairReport(True, tuple(steps), _left(report, asked), report.version)  # noqa: FBT003 - a field
+            chosen = list(asked.chosen(report))
+            mended = {id(found) for found, _ in chosen}
+            steps = tuple(RepairStep(found.code, found.path, str(action)) for found, action in chosen)
+            left = tuple(found for found in report.findings if id(found) not in mended)
+            return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
         mender = Mender(fs, partial(open_log, path, key_provider, storage, context), author)
         return _repair(fs, report, asked, mender, full=full)
 
@@ -163,9 +160,3 @@ class _Asked:
         for path in sorted(self.quarantine):
             if path in live or path.startswith(f"{layout.META}/") or not fs.exists(path):
                 raise ConfigError(f"quarantine: {path!r} is no foreign file in the directory")
-
-
-def _left(report: VerifyReport, asked: _Asked) -> tuple[Finding, ...]:
-    """Return the findings that a repair would not mend."""
-    mended = {id(found) for found, _ in asked.chosen(report)}
-    return tuple(found for found in report.findings if id(found) not in mended)

@@ -35,14 +35,7 @@ TRIES = 5
 
 
 def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
-    """Return the differences between storage and the log. Nothing is written; safe beside running queries.
-
-    With `full`, every file is read, too, its checksum compared, and its rows counted.
-
-    Raises:
-        ConfigError: a key of an encrypted directory is not known.
-        StorageError: the store failed.
-    """
+    """Return the differences between storage and the log; see `OpenedDirectory.verify`."""
     for _ in range(TRIES - 1):
         report = _verify(fs, full=full)
         # A vacuum beside this deletes records that were listed.
