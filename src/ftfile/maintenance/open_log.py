@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
 __all__ = ("maintaining", "open_log")
@@ -52,13 +51,8 @@ def open_log(
     directory = Directory(path, key_provider, storage, context)
     log = CommitLog(directory.file_system)
     if settings is None:
-        settings = _newest_settings(log.read_on())
+        texts = (text for text in reversed(log.read_on().definitions.values()) if isinstance(text, dict))
+        settings = tuple(next((text["storage"] for text in texts if "storage" in text), {}).items())
     if not settings:
         return log
     return CommitLog(open_with_keys(directory.path, context, key_provider, (*(storage or {}).items(), *settings)))
-
-
-def _newest_settings(head: LogState) -> tuple[tuple[str, str], ...]:
-    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
-    settings: dict[str, str] = next((text["storage"] for text in texts if "storage" in text), {})
-    return tuple(settings.items())

@@ -98,7 +98,8 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
     _check_rows(log, rows, earlier)
     report.live = log.snapshots[max(log.snapshots)]
     report.live_rows = _sum_of(rows, report.live.keys() - set(damaged))
-    _check_visible(fs, log, report, {*foreign, *_final_paths(log, damaged)}, direct=direct)
+    passed_over = {*foreign, *(add.final_path for add in log.adds() if add.id in damaged)}
+    _check_visible(fs, log, report, passed_over, direct=direct)
     for content in report.visible.values():
         report.visible_rows.update(rows_of(content))
     return report
@@ -224,10 +225,6 @@ def rows_of_add(fs: FileSystem, add: Add, rows_of: RowsOf = bytes.splitlines) ->
     return list(_rows_of(add, content, rows_of))
 
 
-def _final_paths(log: LogContents, add_ids: Collection[str]) -> set[str]:
-    return {add.final_path for add in log.adds() if add.id in add_ids and add.final_path is not None}
-
-
 def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier: DirectoryReport | None) -> None:
     for record in log.records:
         removed, author = [remove.id for remove in record.removes], record.author
@@ -245,7 +242,7 @@ def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier
 
 
 def _check_visible(
-    fs: FileSystem, log: LogContents, report: DirectoryReport, passed_over: Collection[str], *, direct: bool
+    fs: FileSystem, log: LogContents, report: DirectoryReport, passed_over: Collection[str | None], *, direct: bool
 ) -> None:
     known = {add.final_path: add for add in log.adds() if add.final_path is not None}
     for path in list_plainly(fs):

@@ -79,7 +79,7 @@ class MicroBatch:
             with contextlib.suppress(FtfileError):  # the error that matters is the first one
                 self.abort(batch_id, messages)
             raise
-        self._note_commit(batch_id)
+        self._keep(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
         return done
 
     def write(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
@@ -160,9 +160,6 @@ class MicroBatch:
         of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": current().clock.now_ms(), "conf": {}})
         self._keep("metadata", metadata)
         self._keep(f"offsets/{batch_id}", f'v1\n{of_batch}\n{{"batch":{batch_id}}}')
-
-    def _note_commit(self, batch_id: int) -> None:
-        self._keep(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
 
     def _keep(self, name: str, content: str) -> None:
         """Write a file of the checkpoint unless it is there: a batch that is run again keeps its offsets."""

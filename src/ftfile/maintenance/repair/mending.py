@@ -27,7 +27,7 @@ from ftfile.maintenance.ranges import merge_all
 from ftfile.maintenance.verify.findings import ACTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.state import LogState
@@ -140,7 +140,9 @@ def _cut_log(fs: FileSystem, version: int) -> None:
 
     Repeatable: what is left of a cut that was interrupted is found and put aside like all the rest.
     """
-    for path in list(_derived(fs, version)):
+    bases = [layout.base_path(name) for name in list_bases(fs) if name.version >= version]
+    ranges = [layout.range_path(name) for name in list_ranges(fs) if name.last >= version]
+    for path in (*bases, *ranges, layout.PUBLISHED_HINT):
         set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
     infos = list_or_empty(fs, layout.LOG)
     names = [(name, info.path) for info in infos if (name := layout.parse_log_name(info.path)) is not None]
@@ -152,12 +154,6 @@ def _cut_log(fs: FileSystem, version: int) -> None:
             for visible in _made_visible(fs, name.version):
                 set_aside(fs, visible, f"version {name.version} brought it, and is put aside: {reason}")
         set_aside(fs, path, reason)
-
-
-def _derived(fs: FileSystem, version: int) -> Iterator[str]:
-    yield from (layout.base_path(name) for name in list_bases(fs) if name.version >= version)
-    yield from (layout.range_path(name) for name in list_ranges(fs) if name.last >= version)
-    yield layout.PUBLISHED_HINT
 
 
 def _made_visible(fs: FileSystem, version: int) -> list[str]:

@@ -1,14 +1,6 @@
 """Every promise of the file-system port as tests: a driver inherits them.
 
-Binding a driver takes a subclass with one fixture; it gives a fresh, empty file system::
-
-    class TestMyFileSystem(FileSystemContract):
-        @pytest.fixture
-        def filesystem(self, tmp_path: Path) -> FileSystem:
-            return MyFileSystem(str(tmp_path))
-
-        def stored(self, filesystem: FileSystem, path: str) -> bytes:
-            return Path(filesystem.root, path).read_bytes()  # past the driver
+A subclass has a fixture `filesystem` that gives a fresh, empty file system; its `stored` may look past the driver.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""Every promise of a byte filter as tests: a filter inherits them.
-
-Binding a filter takes a subclass with one fixture::
-
-    class TestMyFilter(FilterContract):
-        @pytest.fixture
-        def byte_filter(self) -> Filter:
-            return MyFilter()
-"""
+"""Every promise of a byte filter as tests: a filter inherits them; a subclass has a fixture `byte_filter`."""
 
 from __future__ import annotations
 

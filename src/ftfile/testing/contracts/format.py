@@ -1,12 +1,4 @@
-"""Every promise of a file format as tests: a format inherits them.
-
-Binding a format takes a subclass with one fixture::
-
-    class TestMyFormat(FormatContract):
-        @pytest.fixture
-        def file_format(self) -> Format:
-            return MyFormat()
-"""
+"""Every promise of a file format as tests: a format inherits them; a subclass has a fixture `file_format`."""
 
 from __future__ import annotations
 
@@ -57,13 +49,12 @@ def sample_rows(count: int = 60) -> pa.RecordBatch:
         "day": pa.array([dt.date(2024, 2, 1 + number % 29) for number in numbers], pa.date32()),
         "at": pa.array([1_709_208_001_000_000 + number for number in numbers], pa.timestamp("us", "UTC")),
         "price": pa.array([Decimal(number * 37) / 100 for number in numbers], pa.decimal128(10, 2)),
-        "tags": pa.array([_list(number) for number in numbers], pa.list_(pa.field("element", pa.string()))),
+        "tags": pa.array(
+            [None if number % 5 == 4 else ["a", None, 'q"'][: number % 4] for number in numbers],
+            pa.list_(pa.field("element", pa.string())),
+        ),
     }
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _list(number: int) -> list[str | None] | None:
-    return None if number % 5 == 4 else ["a", None, 'q"'][: number % 4]
 
 
 class FormatContract(SegmentContract):

@@ -1,12 +1,7 @@
 """Every promise of a key provider as tests: a provider inherits them.
 
-Binding a provider takes a subclass with one fixture; it gives a provider that knows at least two keys, and calls it
-anew for another one of the same keys::
-
-    class TestMyProvider(KeyProviderContract):
-        @pytest.fixture
-        def make_provider(self) -> Callable[[], KeyProvider]:
-            return lambda: MyProvider("settings")
+A subclass has a fixture `make_provider`. It returns a function that gives a provider of at least two keys, and
+gives another one of the same keys when it is called again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
 """A file system in memory that loses power on paper: it records each step, and tells what may be left.
 
-Run a scenario on a `CrashingFileSystem`, then let `crash_states` enumerate, for each moment of it, every disk
-that a power cut may leave, and `kill_states` what a killed process leaves. Recover on the file system that a
-state gives, and check::
-
-    fs = CrashingFileSystem()
-    commit(fs, batch=0)
-    fs.note("acknowledged 0")
-    for state in crash_states(fs):
-        recovered = recover(state.filesystem())
-        assert "acknowledged 0" not in state.notes or 0 in recovered, state
-
-The file system that a state gives is a crashing one again, so recovery itself can be crashed the same way.
+Run a scenario on a `CrashingFileSystem`, then let `crash_states` enumerate, for each moment of it, every disk that a
+power cut may leave, and `kill_states` what a killed process leaves. Recover on the file system that a state gives,
+and check. That file system is a crashing one again, so recovery itself can be crashed the same way.
 """
 
 from __future__ import annotations

@@ -97,11 +97,6 @@ class Tree:
         self.bind(path, DIRECTORY)
         self.directories.setdefault(path, {})
 
-    def removable(self, operation: str, path: str) -> bool:
-        """Return True if there is such a directory and it is empty; the root stays. NotADirectory for a file."""
-        missing = self.missing_directories(operation, path)
-        return bool(path) and not missing and not self.directories[path]
-
     def remove_directory(self, path: str) -> None:
         """Take an empty directory away."""
         self.unbind(path)

@@ -136,9 +136,10 @@ class VolumeFileSystem(FileSystem):
             if self._store == "s3":
                 require_valid("remove_directory", path)
                 return not self._is_there(path)
-            if self._volume.live.tree.removable("remove_directory", path):
+            tree = self._volume.live.tree
+            if path and not tree.missing_directories("remove_directory", path) and not tree.directories[path]:
                 self._volume.do(Operation("rmdir", path))
-            return self._volume.live.tree.find(path) is None
+            return tree.find(path) is None
 
     def _copy_and_delete(self, source: str, number: int, target: str) -> None:
         inode = self._volume.live.inodes[number]
