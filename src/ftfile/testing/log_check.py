@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
-from ftfile.commit.format.columns import decode_adds
 from ftfile.commit.format.model import StreamAuthor
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log.bases import decode_base, list_bases
@@ -18,9 +17,10 @@ from ftfile.commit.log.state import LogState
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound
+from ftfile.maintenance.verify.history import adds_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
@@ -214,8 +214,7 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> No
     if before is None:
         return
     known = _forgetting({add.id: add for add in log.adds()})
-    kept = [(added, None, add) for added, _, add in _adds_of(content.kept)]
-    brought = [*kept, *_adds_of(content.ended or ())]
+    brought = [*adds_in(content.kept), *adds_in(content.ended or ())]
     strange = [add for _, _, add in brought if known.get(add.id, add) != add]
     require(not strange, "I7", f"{path} says {strange}, which records say otherwise")
     for version in range(max(name.first, content.log_start, log.start), name.last + 1):
@@ -227,17 +226,6 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> No
                 found.add(add.id)
         expected = log.snapshots[version].keys()
         require(found == expected, "I7", f"{path} says {found} of version {version}, records {set(expected)}")
-
-
-def _adds_of(documents: Iterable[Document]) -> list[tuple[int, int | None, Add]]:
-    """Return the adds with the versions that brought and ended them."""
-    found: list[tuple[int, int | None, Add]] = []
-    for document in documents:
-        versions = document.versions()
-        adds = decode_adds(versions.ids, document.rest)
-        removed: list[int | None] = [*versions.removed] or [None] * document.count
-        found += zip(versions.added, removed, adds, strict=True)
-    return found
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:

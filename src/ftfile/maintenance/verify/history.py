@@ -20,13 +20,13 @@ from ftfile.maintenance.verify.findings import Action, Finding, find
 from ftfile.maintenance.verify.log_scan import advance
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record, Remove
     from ftfile.maintenance.verify.log_scan import LogScan
 
-__all__ = ("WHOLE", "History", "add_hash", "read_history")
+__all__ = ("WHOLE", "History", "add_hash", "adds_in", "read_history")
 
 # Folded into the state together.
 RECORDS_AT_ONCE = 256
@@ -50,8 +50,8 @@ def add_hash(add: Add) -> int:
     return hash((_FIELDS(add), repr(add.rolling_stats) if add.rolling_stats else "")) & WHOLE
 
 
-def _with(found: int, *versions: int) -> int:
-    return hash((found, *versions)) & WHOLE
+def _with(found: int, added: int, removed: int | None = None) -> int:
+    return hash((found, added, removed)) & WHOLE
 
 
 @dataclass(slots=True)
@@ -261,12 +261,14 @@ class History:
         self.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
 
 
-def _sum_of(documents: Iterable[Document]) -> int:
-    """Return the sum of the adds with their versions, as `_RangeSums` has it."""
-    total = 0
+def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:
+    """Yield the adds of a range's documents after the versions that brought and ended them."""
     for document in documents:
         versions = document.versions()
-        pairs = zip(versions.added, versions.removed, strict=True) if versions.removed else zip(versions.added)
-        for add, of in zip(decode_adds(versions.ids, document.rest), pairs, strict=True):
-            total += _with(add_hash(add), *of)
-    return total & WHOLE
+        removed: Sequence[int | None] = versions.removed or [None] * document.count
+        yield from zip(versions.added, removed, decode_adds(versions.ids, document.rest), strict=True)
+
+
+def _sum_of(documents: Iterable[Document]) -> int:
+    """Return the sum of the adds with their versions, as `_RangeSums` has it."""
+    return sum(_with(add_hash(add), added, removed) for added, removed, add in adds_in(documents)) & WHOLE
