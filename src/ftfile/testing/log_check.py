@@ -51,7 +51,7 @@ class LogContents:
     texts: dict[int, bytes] = field(default_factory=dict)  # the bytes of records by version
     modified_ms: dict[int, int] = field(default_factory=dict)  # when the store says they were created
     records: list[Record] = field(default_factory=list)  # in the order of versions
-    snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)
+    snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)  # live adds after versions; -1 for none yet
     bases: dict[layout.BaseName, LogState] = field(default_factory=dict)
 
     @property
