@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add
+    from ftfile.commit.format.model import Add, MaintenanceAuthor
+    from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
@@ -83,18 +84,7 @@ def compact(
         plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
         merger = Merger(log.fs, author.job_id, snapshot)
         rewrites = merger.merge_all(plan)
-        accepted = Accepted()
-
-        def prepare(head: LogState, _: object) -> Body | None:
-            """Leave out what others have replaced or dropped meanwhile."""
-            nonlocal accepted
-            accepted = accept_rewrites(log, head, rewrites)
-            if not accepted.rewrites:
-                return None
-            durability = durability_of("auto", log.fs.capabilities)
-            return Body(adds=accepted.adds, removes=accepted.removes, metrics={"durability": durability})
-
-        done = commit(log, author, prepare) if rewrites else None
+        done, accepted = _commit(log, author, rewrites)
         report = _report(done, accepted, rewrites)
         _log.info("compacted: %s", report)
         error = merger.error or next((refused.error for refused in accepted.refused), None)
@@ -118,6 +108,24 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
         merge.append(add)
         growing[key] = merge, size_bytes + add.length
     return [merge for merge in merges if len(merge) > 1]
+
+
+def _commit(
+    log: CommitLog, author: MaintenanceAuthor, rewrites: Sequence[Rewrite]
+) -> tuple[Committed | None, Accepted]:
+    """Record what was merged, without what others have replaced or dropped meanwhile."""
+    accepted = Accepted()
+
+    def prepare(head: LogState, _: object) -> Body | None:
+        nonlocal accepted
+        accepted = accept_rewrites(log, head, rewrites)
+        if not accepted.rewrites:
+            return None
+        durability = durability_of("auto", log.fs.capabilities)
+        return Body(adds=accepted.adds, removes=accepted.removes, metrics={"durability": durability})
+
+    done = commit(log, author, prepare) if rewrites else None
+    return done, accepted
 
 
 def _report(done: Committed | None, accepted: Accepted, rewrites: Sequence[Rewrite]) -> CompactReport:
