@@ -22,7 +22,6 @@ from ftfile.maintenance.verify.history import adds_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
     from ftfile.fs.api import FileSystem
 
