@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ftfile.core.retry import RetryPolicy, call_with_retries
@@ -23,10 +24,11 @@ def _delegated(method: Method, operation: str | None = None) -> Method:
     """Return a method of a wrapper that calls the same method of the inner file system in `around`."""
     name: str = method.__name__
 
-    def call(self: WrapperFileSystem, path: str, *more: object, **named: object) -> object:
-        return self.around(operation or name, path, lambda: getattr(self.inner, name)(path, *more, **named))
+    def delegate(self: WrapperFileSystem, path: str, *more: object, **named: object) -> object:
+        call = partial(getattr(self.inner, name), self.inner_path(path), *more, **named)
+        return self.around(operation or name, path, call)
 
-    return cast("Method", call)
+    return cast("Method", delegate)
 
 
 class WrapperFileSystem(FileSystem):
