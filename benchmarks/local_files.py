@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table, percentile
 from ftfile.testing.context import open_filesystem
-from ftfile.testing.fs.metered import MeteredFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,7 +33,7 @@ from ftfile.core.errors import (
 )
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import start as run_later
-from ftfile.fs.hdfs.native import close as hdfs_native_close
+from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.fs.hdfs.webhdfs import client as webhdfs_client
 from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
 from ftfile.testing.context import open_filesystem
@@ -364,8 +364,8 @@ def test_a_no_without_a_reason_is_an_error(
 
 def test_a_file_is_closed_before_the_library_notices(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     left_behind: set[Any] = set()
-    monkeypatch.setattr(hdfs_native_close, "_left_behind", left_behind)
-    monkeypatch.setattr(hdfs_native_close, "WAITS_S", (0.003,) * 100)
+    monkeypatch.setattr(native_driver, "_left_behind", left_behind)
+    monkeypatch.setattr(native_driver, "WAITS_S", (0.003,) * 100)
     fs = opened(cluster.url + next(_directories), blockSize="65536")
     before = cluster.bean("FSNamesystem")["NumFilesUnderConstruction"]
     noticed = 0

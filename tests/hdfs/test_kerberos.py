@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied
-from ftfile.fs.hdfs.environment import HANDED_OVER
+from ftfile.fs.hdfs.settings import HANDED_OVER
 from ftfile.fs.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 

@@ -16,7 +16,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
 from ftfile.fs.hdfs import tokens as hadoop_tokens
-from ftfile.fs.hdfs.environment import Surroundings
+from ftfile.fs.hdfs.settings import read_configuration
 from ftfile.fs.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -173,7 +173,7 @@ def test_each_name_service_has_its_own_token(
     port = {"hdfs": "rpc", "webhdfs": "http", "swebhdfs": "https"}[scheme]
     services = {"dfs.nameservices": "a,b", "dfs.ha.namenodes.a": "one", "dfs.ha.namenodes.b": "one"}
     services |= {f"dfs.namenode.{port}-address.{name}.one": place for name in "ab"}
-    write_site(tmp_path / "hdfs-site.xml", Surroundings().configuration() | services)
+    write_site(tmp_path / "hdfs-site.xml", read_configuration({}) | services)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     directory = new_directory()
     fs = opened(f"{scheme}://b{directory}")

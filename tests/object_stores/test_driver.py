@@ -29,7 +29,7 @@ from ftfile.fs.api import copy_range
 from ftfile.fs.s3 import filesystem as s3
 from ftfile.fs.s3 import multipart_upload as s3_upload
 from ftfile.fs.s3.bucket import S3Bucket
-from ftfile.fs.s3.errors import remote_error
+from ftfile.fs.s3.errors import meaning_of_answer
 from ftfile.fs.s3.multipart_upload import S3Upload
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import open_filesystem, repeatable
@@ -338,11 +338,10 @@ class TestIdentity:
     ],
 )
 def test_what_answers_mean(code: str, status: int, writing: type[StorageError], reading: type[StorageError]) -> None:
-    for operation, expected in (("create_exclusive", writing), ("stat", reading)):
-        error = remote_error(operation, "some/path", "s3://b/x", code=code, status=status, message="text")
-        assert type(error) is expected
-        assert "some/path" in str(error)
-        assert "s3://b/x" in str(error)
+    for reads, expected in ((False, writing), (True, reading)):
+        kind, detail = meaning_of_answer("s3://b/x", code=code, status=status, message="text", reads=reads)
+        assert kind is expected
+        assert "s3://b/x" in detail
 
 
 class TestSilence:

@@ -55,17 +55,17 @@ def map_entries(array: pa.MapArray) -> pa.StructArray:
     return _as_list(array).flatten()
 
 
-def _as_list(array: pa.MapArray) -> pa.ListArray:
+def _as_list(array: pa.Array) -> pa.ListArray:
+    if not pa.types.is_map(array.type):
+        return array
     # A map has no kernel to flatten it, and its `keys` ignore slicing; a list of entries is the same memory.
-    kind = array.type
-    entry = pa.struct([pa.field("key", kind.key_type, nullable=False), pa.field("value", kind.item_type)])
+    entry = pa.struct([pa.field("key", array.type.key_type, nullable=False), pa.field("value", array.type.item_type)])
     return array.cast(pa.list_(entry))
 
 
 def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return offsets from 0 on, null where the row is, and the values they refer to; maps give entries."""
-    lists = _as_list(array) if pa.types.is_map(array.type) else array
-    valid = is_valid(array)
+    lists, valid = _as_list(array), is_valid(array)
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(np.where(valid, values_of(lists.value_lengths(), np.int32), 0), out=offsets[1:])
     return from_numpy(offsets, pa.int32(), np.append(valid, True) if array.null_count else None), lists.flatten()

@@ -58,37 +58,27 @@ _ADVICE = (
 )
 
 
-class _Problems:
-    """Collects every column that cannot be stored, so that one error names them all."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
+class _Problems(list[str]):
+    """All columns that cannot be stored, so that one error names them."""
 
     def add(self, path: str, what: str, advice: str) -> None:
-        self.found.append(f"column `{path}`: {what}; {advice}" if path else f"{what}; {advice}")
+        self.append(f"column `{path}`: {what}; {advice}" if path else f"{what}; {advice}")
 
-    def names(self, path: str, names: Iterable[str]) -> None:
-        """Refuse names that differ by nothing, or by case only: Spark's readers call them ambiguous."""
-        counts = Counter(name.lower() for name in names)
-        for name, count in counts.items():
+    def add_same_names(self, prefix: str, fields: list[dict[str, Any]]) -> None:
+        """Add names that differ in case only, or not at all: Spark's readers call them ambiguous."""
+        for name, count in Counter(field["name"].lower() for field in fields).items():
             if count > 1:
-                self.add(f"{path}{name}", f"{count} columns have this name (case aside)", "rename them apart")
+                self.add(f"{prefix}{name}", f"{count} columns have this name (case aside)", "rename them apart")
 
-    def check(self) -> None:
-        if self.found:
-            raise SchemaError("the schema cannot be stored:\n  " + "\n  ".join(self.found))
+    def add_collation(self, path: str, collation: str) -> None:
+        if collation.lower() != _DEFAULT_COLLATION:
+            advice = "no file format keeps collations: cast(column AS STRING COLLATE UTF8_BINARY)"
+            self.add(path, f"a string with collation {collation} cannot be stored", advice)
 
 
 @lru_cache(_SCHEMAS_KEPT)
 def arrow_schema(schema_json: str) -> pa.Schema:
-    """Return the Arrow schema for the text of a Spark `StructType.json()`.
-
-    `char(n)` and `varchar(n)` become strings, TIMESTAMP becomes microseconds in UTC, TIMESTAMP_NTZ
-    microseconds without a zone. Comments and other metadata of columns are dropped. Equal texts give one object.
-
-    Raises:
-        SchemaError: names every column that cannot be stored, and what to do about it.
-    """
+    """Return the Arrow schema of a Spark `StructType.json()`, cached; `SchemaError` names all unfit columns."""
     try:
         schema = json.loads(schema_json)
         fields = schema["fields"]
@@ -97,9 +87,10 @@ def arrow_schema(schema_json: str) -> pa.Schema:
     problems = _Problems()
     if not fields:
         problems.add("", "the schema has no columns", "select at least one")
-    problems.names("", (field["name"] for field in fields))
+    problems.add_same_names("", fields)
     arrow = pa.schema([_field(field, "", problems) for field in fields])
-    problems.check()
+    if problems:
+        raise SchemaError("the schema cannot be stored:\n  " + "\n  ".join(problems))
     return arrow
 
 
@@ -108,7 +99,7 @@ def _field(field: dict[str, Any], prefix: str, problems: _Problems) -> pa.Field:
     metadata = field.get("metadata") or {}
     for where, collation in metadata.get(_COLLATIONS_KEY, {}).items():
         # The path in the metadata starts at this field; the value is `provider.collation`.
-        _check_collation(prefix + where, collation.rpartition(".")[2], problems)
+        problems.add_collation(prefix + where, collation.rpartition(".")[2])
     return pa.field(name, _type(field["type"], path, problems), bool(field.get("nullable", True)))
 
 
@@ -123,7 +114,7 @@ def _type(spark: str | dict[str, Any], path: str, problems: _Problems) -> pa.Dat
             return pa.decimal128(precision, scale)
         problems.add(path, f"type {spark} is out of bounds", "cast it to DECIMAL(p, s) with 0 <= s <= p <= 38")
     elif match := _COLLATED.fullmatch(spark):
-        _check_collation(path, match[1], problems)
+        problems.add_collation(path, match[1])
     elif not _CHARACTERS.fullmatch(spark):
         advice = next((text for kind, text in _ADVICE if kind.match(spark)), "cast it to a supported type")
         problems.add(path, f"type {spark} cannot be stored", advice)
@@ -144,7 +135,7 @@ def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataTyp
         fields = spark["fields"]
         if not fields:
             problems.add(path, "a struct without fields cannot be stored", "drop the column")
-        problems.names(f"{path}.", (field["name"] for field in fields))
+        problems.add_same_names(f"{path}.", fields)
         return pa.struct([_field(field, f"{path}.", problems) for field in fields])
     if kind == "udt":
         name = spark.get("pyClass") or spark.get("class") or "?"
@@ -154,17 +145,9 @@ def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataTyp
     return pa.string()
 
 
-def _check_collation(path: str, collation: str, problems: _Problems) -> None:
-    if collation.lower() != _DEFAULT_COLLATION:
-        advice = "no file format keeps collations: cast(column AS STRING COLLATE UTF8_BINARY)"
-        problems.add(path, f"a string with collation {collation} cannot be stored", advice)
-
-
 def as_nullable(schema_json: str) -> str:
-    """Return the schema with everything nullable at every depth, as Spark's own file sink has it.
-
-    What one batch promises of its rows says nothing of the next: a reader that relied on it would drop the nulls.
-    """
+    """Return the schema with everything nullable at every depth, as Spark's own file sink has it."""
+    # One batch without nulls promises nothing about the next.
     return json.dumps(_as_nullable(json.loads(schema_json)), separators=(",", ":"), sort_keys=True)
 
 
@@ -180,21 +163,16 @@ def _as_nullable(spark: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def spark_schema_json(schema: pa.Schema) -> str:
-    """Return the text of the Spark `StructType.json()` for an Arrow schema; the inverse of `arrow_schema`.
-
-    Raises:
-        SchemaError: a column has a type that Spark cannot have sent.
-    """
-    return json.dumps(
-        {"type": "struct", "fields": [_spark_field(field) for field in schema]},
-        separators=(",", ":"),
-        sort_keys=True,
-    )
+    """Return the inverse of `arrow_schema`; `SchemaError` for types that Spark does not send."""
+    return json.dumps(_spark_struct(schema), separators=(",", ":"), sort_keys=True)
 
 
-def _spark_field(field: pa.Field) -> dict[str, Any]:
-    spark = _spark_type(field.type, field.name)
-    return {"name": field.name, "type": spark, "nullable": field.nullable, "metadata": {}}
+def _spark_struct(fields: Iterable[pa.Field]) -> dict[str, Any]:
+    described = [
+        {"name": field.name, "type": _spark_type(field.type, field.name), "nullable": field.nullable, "metadata": {}}
+        for field in fields
+    ]
+    return {"type": "struct", "fields": described}
 
 
 def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
@@ -203,7 +181,7 @@ def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
     if isinstance(arrow, pa.Decimal128Type):
         return f"decimal({arrow.precision},{arrow.scale})"
     if isinstance(arrow, pa.StructType):
-        return {"type": "struct", "fields": [_spark_field(field) for field in arrow]}
+        return _spark_struct(arrow)
     if isinstance(arrow, pa.ListType):
         element = _spark_type(arrow.value_type, f"{path}.element")
         return {"type": "array", "elementType": element, "containsNull": arrow.value_field.nullable}

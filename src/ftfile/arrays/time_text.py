@@ -38,11 +38,7 @@ _PADDING = 0xFF  # no byte of UTF-8; after `Z` where it stands among offsets suc
 
 
 def check_range(array: pa.Array) -> None:
-    """Refuse dates and timestamps that need more than four digits for the year.
-
-    Raises:
-        ValueError: says which value.
-    """
+    """Raise `ValueError` for dates and timestamps whose year has more than four digits."""
     bounds = pc.min_max(array)
     factor = 1 if pa.types.is_date(array.type) else _DAY_US
     for bound, low in ((bounds["min"], True), (bounds["max"], False)):
@@ -54,26 +50,17 @@ def check_range(array: pa.Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TimePattern:
-    """A date-time pattern whose every field has a fixed width.
+    """A date-time pattern whose every field has a fixed width."""
 
-    Attributes:
-        pieces: field letters as in the pattern, or `=` and literal text.
-    """
-
-    pieces: tuple[str, ...]
+    pieces: tuple[str, ...]  # field letters as in the pattern, or `=` and literal text
 
     @classmethod
     def parse(cls, option: str, text: str, kind: pa.DataType) -> TimePattern:
-        """Read a Java pattern for values of type `kind`; optional sections `[...]` are always written.
-
-        Raises:
-            ConfigError: names the option, the letters not understood, and those that are.
-        """
+        """Read a Java pattern for type `kind`, or raise `ConfigError`; optional sections `[...]` are always written."""
         known = [*_DATE_WIDTHS]
         if pa.types.is_timestamp(kind):
             known += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
-        pieces = []
-        position = 0
+        pieces, position = [], 0
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
@@ -95,11 +82,7 @@ class TimePattern:
         return pattern
 
     def format(self, array: pa.Array, zone: str) -> pa.StringArray:
-        """Return dates or timestamps as text; those with a zone as the clocks of `zone` show them.
-
-        Raises:
-            ValueError: a value is outside the years 0001 to 9999.
-        """
+        """Return dates or timestamps as text, instants by the clocks of `zone`; `ValueError` as `check_range`."""
         fields = _fields(array, zone, whole_minutes=_ZONE in self.pieces)
         columns = [_column(piece, fields) for piece in self.pieces]
         matrix = np.empty((len(array), sum(column.shape[1] for column in columns)), np.uint8)
@@ -116,13 +99,10 @@ class TimePattern:
         return strings_from(offsets, matrix, pa.string(), is_valid(array) if array.null_count else None)
 
     def read(self, strings: pa.StringArray, target: pa.DataType, zone: str) -> pa.Array:
-        """Return text in this pattern as `target`; what the pattern leaves out is as on 1970-01-01 at 00:00.
-
-        Raises:
-            ValueError: a text is not in this pattern (pyarrow's errors are ValueErrors too).
-        """
+        """Return text in this pattern as `target`, or raise `ValueError`; missing fields are as in 1970-01-01 00:00."""
         fields = [piece for piece in self.pieces if piece[0] != "="]
-        regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else _capture(piece) for piece in self.pieces)
+        captures = {_ZONE: r"(Z|[+-]\d{2}:\d{2})"} | {name: f"(\\d{{{width}}})" for name, width in _WIDTHS.items()}
+        regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else captures[piece] for piece in self.pieces)
         if pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() is False:
             raise ValueError(f"a value is not in the pattern {''.join(self.pieces)!r}")
         place = {piece[0]: f"\\{index}" for index, piece in enumerate(fields, start=1)}
@@ -202,7 +182,3 @@ def _offset_text(minutes: NDArray[np.int64]) -> NDArray[np.uint8]:
     text[:, 4:6] = _digits(away % 60, 2)
     text[minutes == 0] = (_ZULU, *[_PADDING] * 5)
     return text
-
-
-def _capture(piece: str) -> str:
-    return r"(Z|[+-]\d{2}:\d{2})" if piece == _ZONE else f"(\\d{{{_WIDTHS[piece]}}})"

@@ -41,13 +41,7 @@ def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
 def instants_of(
     clocks: pa.TimestampArray, zone: str, twice: Literal["earliest", "latest"] = "earliest"
 ) -> pa.TimestampArray:
-    """Return the inverse of `clocks_of`.
-
-    Args:
-        clocks: what they show.
-        zone: where.
-        twice: which moment it is of an hour that clocks show twice.
-    """
+    """Return the inverse of `clocks_of`; `twice` chooses the moment where clocks show an hour twice."""
     if zone == "UTC":
         return clocks.cast(_INSTANT)
     if offset := _offset(zone):
@@ -59,5 +53,5 @@ def _offset(zone: str) -> pa.DurationScalar | None:
     match = _OFFSET.fullmatch(zone)
     if match is None:
         return None
-    seconds = int(match[2]) * 3600 + int(match[3]) * 60
-    return pa.scalar(seconds if match[1] == "+" else -seconds, pa.duration("s")).cast(pa.duration("us"))
+    minutes = int(match[2]) * 60 + int(match[3])
+    return pa.scalar((minutes if match[1] == "+" else -minutes) * 60_000_000, pa.duration("us"))

@@ -12,7 +12,7 @@ from ftfile.arrays.buffers import strings_from
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("ragged", "varint", "varints", "zigzag")
+__all__ = ("ragged", "read_varint", "varint", "varints", "zigzag")
 
 _BYTES_MAX = 10
 # The mark of "there is more" on all bytes of a number but its last, by how many bytes it has; the first eight of them.
@@ -31,6 +31,16 @@ def varint(number: int) -> bytes:
         encoded.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*encoded, number])
+
+
+def read_varint(data: bytes, position: int = 0, bytes_max: int = _BYTES_MAX) -> tuple[int, int]:
+    """Return the number at a position, and the position after it; `ValueError` if it has no end."""
+    found = 0
+    for place, byte in enumerate(data[position : position + bytes_max]):
+        found |= (byte & 0x7F) << 7 * place
+        if byte <= 0x7F:  # noqa: PLR2004 - the last one
+            return found, position + place + 1
+    raise ValueError("a number without an end")
 
 
 def varints(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:

@@ -43,13 +43,10 @@ def is_list_like(kind: pa.DataType) -> bool:
 
 
 def fixed_words(array: pa.Array, column: str) -> NDArray[np.uint64]:
-    """Return one word for each value of a fixed-width type; anything at all where it is null.
+    """Return one word for each value of a fixed-width type; anything where it is null.
 
     Integers are sign-extended. Floats give their bits, every NaN the same, -0.0 other than 0.0. Wider values
     give the sum of their 64-bit limbs times powers of an odd constant.
-
-    Raises:
-        SchemaError: values of this type have no fixed width.
     """
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -71,10 +68,9 @@ def fixed_words(array: pa.Array, column: str) -> NDArray[np.uint64]:
 
 def _width_bytes(kind: pa.DataType) -> int:
     try:
-        bits: int = kind.bit_width
+        return int(kind.bit_width) // 8
     except ValueError:
         return 0
-    return bits // 8
 
 
 def _float_bits(values: NDArray[Any]) -> NDArray[np.uint64]:

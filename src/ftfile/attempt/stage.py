@@ -70,7 +70,7 @@ class StagedFile:
         return self._stream.write(data)
 
     def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
-        """Append a range of another file, whose checksum is known."""
+        """Append a range of another file, whose checksum is known; see `CopyingStream.copy_from`."""
         copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 

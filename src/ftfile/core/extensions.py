@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("forget_extensions", "installed", "is_name_of_code", "load", "load_extension")
+__all__ = ("forget_extensions", "installed", "is_name_of_code", "load", "load_class", "load_extension")
+
+_T = TypeVar("_T")
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -71,3 +73,18 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever it is called
         raise ConfigError(
             f"{option}={name!r} cannot be loaded: {error!r}. It must be importable on the driver and on every executor"
         ) from error
+
+
+def load_class(what: str, name: str, built_in: Mapping[str, str], group: str, base: type[_T]) -> type[_T]:
+    """Return the class called `name`, as `load_extension` does; it derives from `base` and calls itself so.
+
+    Raises:
+        ConfigError: there is no such class, or it cannot be loaded.
+    """
+    found = load_extension(what, name, built_in, group)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        wanted = f"{base.__module__}.{base.__qualname__}"
+        raise ConfigError(f"the {what} {name!r} is {found!r}, which is no class derived from {wanted}")
+    if (own := getattr(found, "name", None)) != name:  # the log would name one that readers do not find
+        raise ConfigError(f"the {what} {name!r} calls itself {own!r}: its entry point must have its name")
+    return found

@@ -29,7 +29,7 @@ class ByteWriter(Protocol):
 
     @property
     def position(self) -> int:
-        """Return how many bytes were written so far."""
+        """Return the number of bytes written so far."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append all of `data` and return its length."""
@@ -42,10 +42,9 @@ class Encoder(ABC):
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
         """Encode rows from the start of `batch` and return how many were taken: at least one, if it has any.
 
-        Without a limit, all of them. With one, line formats stop right after the row with which the file
-        reaches `limit_bytes`; columnar formats stop at the row after which the file, were it ended now, would
-        be about that long. Where they stop before the end of `batch`, `size_bytes` has reached the limit, or the
-        rows that follow cannot be encoded.
+        Without a limit, all are taken. With one, line formats stop right after the row with which the file reaches
+        `limit_bytes`, columnar formats after about that row. Where they stop before the end of `batch`, `size_bytes`
+        has reached the limit, or the following rows cannot be encoded.
 
         Raises:
             UnencodableRows: a value among the first rows cannot be encoded, and no row was taken; names the column.
@@ -55,24 +54,24 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """Return how long the file would be, were it ended now: exact for line formats, else an estimate."""
+        """Return the length of the file if it ended now: exact for line formats, else an estimate."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how much memory rows take that are not written yet; 0 where every row is written at once."""
+        """Return the memory, in bytes, of rows that are not written yet; 0 where every row is written at once."""
         return 0
 
     def flush(self) -> None:  # noqa: B027 - most formats have nothing to do
-        """Write what is buffered, so that it takes no memory; files become larger by it."""
+        """Write the buffered rows, to free their memory; files become larger."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is buffered and the footer, if the format has one. Does not close the target."""
+        """Write the buffered rows and the footer, if the format has one. The target stays open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a part is full: after the record that reaches one of them; `strict`: before the one that would pass it."""
+    """A part is full after the record that reaches a limit; if `strict`, before the one that would pass it."""
 
     max_bytes: int | None = None
     max_rows: int | None = None
@@ -81,13 +80,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The share of a segment in a part: rows, and the offset of the data not taken.
-
-    `data_start` is 0 where the rest can only be told by rows.
-    """
+    """The share of a segment in a part."""
 
     rows: int
-    data_start: int
+    data_start: int  # offset of the data not taken; 0 where the rest is known by rows alone
 
 
 class SegmentCodec(ABC):
@@ -99,7 +95,7 @@ class SegmentCodec(ABC):
 
         Args:
             batch: rows of the first segment, then of the second, and so on.
-            counts: how many rows each of them has; all have some.
+            counts: the rows of each, at least one.
 
         Raises:
             EncodingError: a value cannot be encoded; names the column.
@@ -107,12 +103,7 @@ class SegmentCodec(ABC):
 
     @abstractmethod
     def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a segment, cast to `schema`.
-
-        Args:
-            data: all of it.
-            path: for messages.
-            schema: columns wanted; those that the segment does not have are null.
+        """Yield the rows of a whole segment, cast to `schema`; columns that it lacks are null. `path` is for messages.
 
         Raises:
             CorruptData: it is no segment of this codec.
@@ -127,25 +118,22 @@ class Joiner(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """Return how long the part would be, were it ended now."""
+        """Return the length of the part if it ended now."""
 
     @abstractmethod
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         """Take rows from the start of a segment until the part is full: all, or fewer.
 
         Args:
-            data: all of the segment's.
-            rows: how many are in it and not skipped.
+            data: of the whole segment.
+            rows: in it, those skipped apart.
             skip_rows: rows at its start that are in another part.
         """
 
     def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002
-        """Take a whole segment without looking into it; return False if that cannot be, or a part would end within.
+        """Take a whole segment by `append`, which writes it to the target, without reading it.
 
-        Args:
-            size_bytes: of it.
-            rows: in it.
-            append: appends it to the target.
+        Return False, without a call, if the format cannot, or the part would end within the segment.
         """
         return False
 
@@ -155,7 +143,7 @@ class Joiner(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is missing; does not close the target."""
+        """Write the end of the part; the target stays open."""
 
 
 class Format(ABC):
@@ -166,8 +154,8 @@ class Format(ABC):
 
     Attributes:
         name: value of `fileFormat`, and key of the registry.
-        extension: how file names end, with the dot, for the options chosen.
-        open_files_max: how many files a task should write at a time: fewer where each takes memory.
+        extension: the ending of file names, with the dot, for the options chosen.
+        open_files_max: the files that a task should write at a time: fewer where each takes memory.
     """
 
     name: ClassVar[str]
@@ -195,7 +183,7 @@ class Format(ABC):
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - for those with options
         """Return the options that a reader needs, as plain JSON; kept in the log for each file.
 
-        Where files do not name their columns, their names in `schema`, the files' own, are part of it.
+        Where files do not name their columns, it holds the names in `schema`, which is that of the files.
         """
         return {}
 
@@ -216,7 +204,7 @@ class Format(ABC):
         )
 
     def with_keys(self, keys: Keys | None) -> Format:  # noqa: ARG002 - for those that encrypt
-        """Return the format with keys, where it takes some: they are in no definition."""
+        """Return the format with keys, if it takes some: they are in no definition."""
         return self
 
     def for_file(self, identity: str) -> Format:  # noqa: ARG002 - for those that encrypt
@@ -237,11 +225,11 @@ class Format(ABC):
 
     @abstractmethod
     def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """Return how rows of exactly `schema` are kept until a part is made of them."""
+        """Return the codec of rows of exactly `schema` until a part is made of them."""
 
     @abstractmethod
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """Start a file that is made of segments; what stands at its head is written at once."""
+        """Start a file that is made of segments; its head is written at once."""
 
     @abstractmethod
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -253,11 +241,11 @@ class Format(ABC):
 
 
 class LineFormat(Format):
-    """A format whose files are a head, which may be empty, and the bytes of rows, one after the other.
+    """A format whose files are a head, which may be empty, and the bytes of rows in sequence.
 
     Such files are compressed as a whole, by byte filters, and joined byte by byte.
     """
 
     @abstractmethod
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        """Return the offset after each row of the data of a segment."""
+        """Return the offset after each row in the data of a segment."""

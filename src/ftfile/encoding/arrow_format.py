@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from ftfile.encoding.base.codecs import CODECS
-from ftfile.encoding.base.columnar import CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
 from ftfile.encoding.base.reading import batch_as, corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ftfile.encoding.api import ByteWriter, Encoder
 
@@ -26,18 +25,15 @@ class ArrowFormat(ColumnarFormat):
     """Arrow IPC files; LZ4 is in its frame format."""
 
     name: ClassVar[str] = "arrow"
-    codecs = CODECS["arrow"]
+    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec(), "lz4": Codec(), "zstd": Codec(level=1)}
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
-        """See `ColumnarFormat.check_rows`."""
         check_text(batch)
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
         return _ArrowEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`; what is read is validated: it has no checksums, and would be taken at its word."""
         try:
             present = pa.ipc.open_file(file).schema.names
             wanted = [place for place, name in enumerate(present) if name in schema.names] or [0]
@@ -45,7 +41,7 @@ class ArrowFormat(ColumnarFormat):
             opened = pa.ipc.open_file(file, options=options)
             for number in range(opened.num_record_batches):
                 batch = opened.get_batch(number)
-                batch.validate(full=True)
+                batch.validate(full=True)  # it has no checksums
                 yield batch_as(batch, schema)
         except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
             raise corrupt(file, "an Arrow file", error) from error
@@ -58,7 +54,7 @@ class _ArrowEncoder(CollectingEncoder):
     group_bytes_max = 16 << 20
 
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: ArrowFormat) -> None:
-        super().__init__(schema, target, check_text)
+        super().__init__(schema, target, options.check_rows)
         codec = None if options.compression == "none" else pa.Codec(options.compression, options.used_level)
         self._options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         self._writer = pa.ipc.new_file(as_sink(target), schema, options=self._options)

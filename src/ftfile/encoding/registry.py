@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import ConfigError
-from ftfile.core.extensions import load_extension
+from ftfile.core.extensions import load_class
 from ftfile.encoding.api import Format
 
 if TYPE_CHECKING:
@@ -30,33 +29,14 @@ FORMATS = {
 
 
 def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
-    """Return the format called `name` with parsed option values by their names in the option table.
-
-    Raises:
-        ConfigError: the format is unknown, or values contradict each other.
-    """
+    """Return a format with parsed option values; `ConfigError` if it is unknown, or values contradict each other."""
     return _format_class(name).from_options(options)
 
 
 def format_from_definition(definition: Mapping[str, Any], keys: Keys | None = None) -> Format:
-    """Return the format that the log describes: its `name`, and what its `definition()` gave.
-
-    Args:
-        definition: of the format.
-        keys: for one that encrypts.
-
-    Raises:
-        ConfigError: the format is not installed here.
-    """
+    """Return the format of its `name` and `definition()` in the log; `ConfigError` if it is not installed here."""
     return _format_class(definition["name"]).from_definition(definition).with_keys(keys)
 
 
 def _format_class(name: str) -> type[Format]:
-    found = load_extension("fileFormat", name, FORMATS, ENTRY_POINT_GROUP)
-    if not (isinstance(found, type) and issubclass(found, Format)):
-        raise ConfigError(
-            f"the fileFormat {name!r} is {found!r}, which is no class derived from ftfile.encoding.api.Format"
-        )
-    if found.name != name:  # the log would name one that readers do not find
-        raise ConfigError(f"the fileFormat {name!r} calls itself {found.name!r}: its entry point must have its name")
-    return found
+    return load_class("fileFormat", name, FORMATS, ENTRY_POINT_GROUP, Format)  # type: ignore[type-abstract]

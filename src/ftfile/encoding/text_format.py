@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import text_scalar
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, ends_as_it_begins, rows_of, whole_lines
-from ftfile.encoding.base.reading import batch_of, corrupt, refuse
+from ftfile.encoding.base.reading import batch_of, corrupt, refuse_all_but_one_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,26 +24,17 @@ __all__ = ("TextLines",)
 
 @dataclass(frozen=True, slots=True)
 class TextLines(Lines):
-    """Lines of text, or of bytes.
-
-    Attributes:
-        column: for reading, the name of the column in the file; None for that of the schema.
-    """
+    """Lines of text, or of bytes."""
 
     name: ClassVar[str] = "text"
+    extension = ".txt"
 
-    line_sep: str = "\n"
-    column: str | None = None
-
-    @property
-    def extension(self) -> str:
-        """Return `.txt`."""
-        return ".txt"
+    line_sep: str
+    column: str | None = None  # for reading, its name in the file; None for that of the schema
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> TextLines:
-        """See `Format.from_options`."""
-        line_sep = options.get("lineSep", "\n")
+        line_sep = options.get("lineSep", DEFAULTS["lineSep"])
         if not line_sep:
             raise ConfigError("option lineSep='': it takes at least one character")
         if ends_as_it_begins(line_sep):
@@ -50,33 +42,23 @@ class TextLines(Lines):
         return cls(line_sep)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
-        """See `Format.definition`; lines do not say what their column is called."""
         return {"lineSep": self.line_sep, "column": schema.names[0]}
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> TextLines:
-        """See `Format.from_definition`."""
         return cls(definition["lineSep"], definition["column"])
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; there is one column, of strings or binary values."""
-        if len(schema) != 1:
-            advice = "select one, or use csv, json or parquet"
-            refuse(self.name, [f"columns {', '.join(schema.names)}: text has exactly one column; {advice}"])
-        column = schema.field(0)
-        if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-            refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS STRING)"])
+        refuse_all_but_one_text(self.name, schema, "select one, or use csv, json or parquet", "STRING")
 
     def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - there is one column
-        """See `Lines.rows`."""
         return self._encode
 
     def without_head(self, schema: pa.Schema) -> TextLines:
-        """See `Lines.without_head`: text has none, and its column is that of the schema."""
         return replace(self, column=schema.names[0])
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`; a null comes back as an empty value, which is all that text can say."""
+        # A null comes back as an empty value.
         line_sep = self.line_sep.encode()
         name = self.column or schema.names[0]
         for block in whole_lines(file, line_sep):

@@ -16,7 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BadStream(Exception):
-    """Bytes are not what a filter makes, or end too early; callers that know the file raise `CorruptData` of it."""
+    """Bytes are not those that a filter makes, or end too early; callers that know the file raise `CorruptData`."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(expected, found)

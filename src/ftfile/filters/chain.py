@@ -1,4 +1,4 @@
-"""Filters one after the other: what is written passes the first one first, what is read the last one."""
+"""Filters in sequence: written bytes pass the first one first, read bytes the last one."""
 
 from __future__ import annotations
 
@@ -30,43 +30,27 @@ class Chain:
 
     @classmethod
     def from_definition(cls, definition: Iterable[Mapping[str, Any]], keys: Keys | None = None) -> Chain:
-        """Return the chain that `definition()` describes.
-
-        Args:
-            definition: of the filters.
-            keys: for those that encrypt.
-
-        Raises:
-            ConfigError: a filter is not installed.
-        """
+        """Return the chain of a definition; `ConfigError` if a filter is not installed."""
         made = (filter_class(each["name"]).from_definition(each) for each in definition)
         return cls(tuple(each.with_keys(keys) for each in made))
 
     @classmethod
     def for_reading(cls, names: Sequence[str], keys: Keys | None = None) -> Chain:
-        """Return the chain of a file by the names that the log has of it.
-
-        Args:
-            names: of the filters.
-            keys: for those that encrypt.
-
-        Raises:
-            ConfigError: a filter is not installed.
-        """
+        """Return the chain that decodes; `ConfigError` if a filter is not installed."""
         return cls.from_definition(({"name": name} for name in names), keys)
 
     def definition(self) -> list[dict[str, Any]]:
-        """Return the filters with their settings as plain JSON."""
+        """Return the filters with their settings, in order, as plain JSON."""
         return [{"name": each.name, **each.definition()} for each in self.filters]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names, as the log has them for each file."""
+        """Return the names in order, which the log keeps for each file."""
         return tuple(each.name for each in self.filters)
 
     @property
     def extension(self) -> str:
-        """Return the ending that names of files get."""
+        """Return the ending that file names get."""
         return "".join(each.extension for each in self.filters)
 
     @property
@@ -77,7 +61,7 @@ class Chain:
 
     @property
     def frame_bytes(self) -> int:
-        """Return after how many bytes a frame ends."""
+        """Return the plain bytes in a frame."""
         return max(each.frame_bytes for each in self.framing)
 
     def frame(self, data: Buffer) -> bytes:
@@ -88,11 +72,7 @@ class Chain:
         return bytes(data)
 
     def open_frames(self, frames: bytes) -> bytes:
-        """Return the data of frames.
-
-        Raises:
-            BadStream: they are damaged, or the last one is not whole.
-        """
+        """Return the data of frames; `BadStream` if one is damaged or not whole."""
         return _all_of(_Composed([each.decoder("") for each in reversed(self.framing)]), frames)
 
     def sealer(self, identity: str) -> _Composed:
@@ -100,11 +80,7 @@ class Chain:
         return _Composed([each.encoder(identity) for each in self._envelope])
 
     def unseal(self, data: bytes, identity: str) -> bytes:
-        """Return the frames in an envelope.
-
-        Raises:
-            BadStream: it is damaged, not whole, or that of another file.
-        """
+        """Return the frames in an envelope; `BadStream` if it is damaged, not whole, or another file's."""
         return _all_of(_Composed([each.decoder(identity) for each in reversed(self._envelope)]), data)
 
     def decoder(self, identity: str) -> Stream:
@@ -113,11 +89,7 @@ class Chain:
         return _Composed([each.decoder(identity) for each in reversed(self._envelope)] + frames)
 
     def decode(self, data: bytes, identity: str) -> bytes:
-        """Return the bytes that were filtered to `data`.
-
-        Raises:
-            BadStream: it is damaged, not whole, or that of another file.
-        """
+        """Return the bytes that were filtered to `data`; `BadStream` if it is damaged, not whole, or another file's."""
         return _all_of(self.decoder(identity), data)
 
     @property
@@ -126,7 +98,7 @@ class Chain:
 
 
 class _Composed:
-    """Streams one after the other as one."""
+    """Several streams in sequence as one."""
 
     def __init__(self, streams: list[Stream]) -> None:
         self._streams = streams
@@ -137,14 +109,14 @@ class _Composed:
         return bytes(data)
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
-        """Return the bytes of `feed`, in pieces."""
+        """Yield the output of `feed` in pieces."""
         *before, last = self._streams
         for stream in before:
             data = stream.feed(data)
         return last.pieces(data) if isinstance(last, SizedStream) else iter((last.feed(data),))
 
     def size_of(self, fed_bytes: int) -> int | None:
-        """Return the length of all output for this number of bytes fed; None if it is unknown."""
+        """Return the length of the whole output for that many bytes fed; None if unknown."""
         size: int | None = fed_bytes
         for stream in self._streams:
             size = stream.size_of(size) if size is not None and isinstance(stream, SizedStream) else None
@@ -164,24 +136,18 @@ def _all_of(stream: Stream, data: bytes) -> bytes:
 def chain_from_options(
     compression: str | None, level: int | None, names: Sequence[str], encryption: Filter | None = None
 ) -> Chain:
-    """Return the filters of the options `compression`, `compressionLevel`, `filters` and `encryption`, in this order.
-
-    Compression comes first: what another filter has hidden does not get smaller. Encryption comes last: what it has
-    made is changed by nothing.
-
-    Raises:
-        ConfigError: a codec or a filter is not known or not installed, or has no such level.
-    """
-    if compression not in {None, "none", *CODECS}:
+    """Return the filters of the options, or raise `ConfigError`: compression, then `filters`, encryption around all."""
+    if compression is None:
+        compression = "none"
+    if compression not in {"none", *CODECS}:
         raise ConfigError(f"option compression={compression!r}: for lines it takes none, {', '.join(CODECS)}")
-    is_compressed = compression is not None and compression != "none"
-    if level is not None and not is_compressed:
+    if level is not None and compression == "none":
         raise ConfigError(f"compressionLevel={level} without compression: name the codec, as in compression=gzip")
     for name in names:
         if name in CODECS:
             raise ConfigError(f"filters={name} is a codec: set compression={name}")
         if name in ENCRYPTION:
             raise ConfigError(f"filters={name} encrypts: set encryption={name}, which comes after all filters")
-    first = (codec(compression, level),) if is_compressed and compression is not None else ()
-    last = () if encryption is None else (encryption,)
-    return Chain((*first, *(filter_class(name).from_definition({}) for name in names), *last))
+    chain: list[Filter] = [] if compression == "none" else [codec(compression, level)]
+    chain += [filter_class(name).from_definition({}) for name in names]
+    return Chain((*chain, encryption) if encryption is not None else tuple(chain))

@@ -1,8 +1,8 @@
 """Compression codecs in the blocks of Hadoop, as Spark writes and reads them: `.lz4` and `.snappy`.
 
-A block is the length of its data, then chunks until that much is there: the length of the compressed chunk, and the
-chunk. Lengths are of four bytes, the highest first. Nothing marks the end of a file, and nothing is checksummed: only
-the log knows of a missing end, or of damage that still decompresses. The command `lz4` reads none of it.
+A block is the length of its data, then chunks with that data: the length of the compressed chunk, and the chunk.
+Lengths are four bytes, the highest first. Nothing marks the end of a file, and nothing is checksummed: only the log
+shows a missing end, or damage that still decompresses. The command `lz4` reads none of it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import lz4.block
 import pyarrow as pa
 
+from ftfile.arrays.varints import read_varint
 from ftfile.filters.api import BadStream
 from ftfile.filters.codecs import Codec
 
@@ -37,49 +38,38 @@ _SNAPPY = pa.Codec("snappy")
 class Lz4Blocks(Codec):
     """LZ4 in Hadoop's blocks."""
 
-    __slots__ = ()
-
     name, extension, levels = "lz4", ".lz4", (1, 12)
     frame_bytes = 4 * _LZ4_BLOCK_BYTES
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
-        """See `Filter.encoder`."""
         mode: dict[str, Any] = {"mode": "default"}
         if self.used_level >= _LZ4_HIGH_LEVEL_MIN:
             mode = {"mode": "high_compression", "compression": self.used_level}
         return BlockEncoder(_LZ4_BLOCK_BYTES, partial(lz4.block.compress, store_size=False, **mode))
 
     def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
-        """See `Filter.decoder`."""
         return BlockDecoder("LZ4", lz4.block.decompress, lz4.block.LZ4BlockError)
 
 
 class SnappyBlocks(Codec):
     """snappy in Hadoop's blocks."""
 
-    __slots__ = ()
-
     name, extension = "snappy", ".snappy"
     frame_bytes = 5 * _SNAPPY_BLOCK_BYTES
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
-        """See `Filter.encoder`."""
         return BlockEncoder(_SNAPPY_BLOCK_BYTES, partial(_SNAPPY.compress, asbytes=True))
 
     def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
-        """See `Filter.decoder`."""
         return BlockDecoder("snappy", _unsnapped, pa.ArrowException, OSError)
 
 
 def _unsnapped(chunk: bytes, size_bytes_max: int) -> bytes:
-    """Return the data of a chunk, whose length stands at its start: seven bits a byte, the lowest first."""
-    length = 0
-    for place, byte in enumerate(chunk[:5]):
-        length |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:  # noqa: PLR2004 - the eighth bit says that more follow
-            break
-    else:
-        raise BadStream("the length of a snappy chunk", chunk[:5].hex())
+    """Return the data of a chunk, which begins with the length of the data as a varint."""
+    try:
+        length, _ = read_varint(chunk, bytes_max=5)
+    except ValueError:
+        raise BadStream("the length of a snappy chunk", chunk[:5].hex()) from None
     if length > size_bytes_max:
         raise BadStream(f"a snappy chunk of at most {size_bytes_max} bytes", f"one of {length}")
     plain: bytes = _SNAPPY.decompress(chunk, length, asbytes=True)
@@ -87,12 +77,7 @@ def _unsnapped(chunk: bytes, size_bytes_max: int) -> bytes:
 
 
 class BlockEncoder:
-    """Writes blocks of one chunk each.
-
-    Args:
-        block_bytes: of data in a block.
-        compress: a chunk.
-    """
+    """Writes blocks of one chunk each."""
 
     def __init__(self, block_bytes: int, compress: Callable[[Buffer], bytes]) -> None:
         self._block_bytes = block_bytes
@@ -100,26 +85,21 @@ class BlockEncoder:
         self._rest = bytearray()
 
     def feed(self, data: Buffer, /) -> bytes:
-        """See `Stream.feed`."""
-        view = memoryview(data).cast("B")
-        missing = min(self._block_bytes - len(self._rest), view.nbytes) if self._rest else 0
-        self._rest += view[:missing]
-        pieces = self._full_rest()
-        end = view.nbytes - (view.nbytes - missing) % self._block_bytes
-        for start in range(missing, end, self._block_bytes):
+        view, start, pieces = memoryview(data).cast("B"), 0, []
+        if self._rest:
+            start = self._block_bytes - len(self._rest)
+            self._rest += view[:start]
+            if len(self._rest) < self._block_bytes:
+                return b""
+            pieces, self._rest = self._block(bytes(self._rest)), bytearray()
+        while len(view) - start >= self._block_bytes:
             pieces += self._block(view[start : start + self._block_bytes])
-        self._rest += view[end:]
+            start += self._block_bytes
+        self._rest += view[start:]
         return b"".join(pieces)
 
     def finish(self) -> bytes:
-        """See `Stream.finish`."""
         return b"".join(self._block(bytes(self._rest))) if self._rest else b""
-
-    def _full_rest(self) -> list[bytes]:
-        if len(self._rest) < self._block_bytes:
-            return []
-        block, self._rest = bytes(self._rest), bytearray()
-        return self._block(block)
 
     def _block(self, data: Buffer) -> list[bytes]:
         chunk = self._compress(data)
@@ -131,7 +111,7 @@ class BlockDecoder:
 
     Args:
         name: of the codec, for messages.
-        decompress: a chunk, given how long its data is at most.
+        decompress: given a chunk and the greatest length of its data in bytes, returns its data.
         errors: that it raises for damaged data.
     """
 
@@ -144,37 +124,29 @@ class BlockDecoder:
         self._blocks = 0
 
     def feed(self, data: Buffer, /) -> bytes:
-        """See `Stream.feed`."""
         data = self._rest + bytes(data)
         pieces, start = [], 0
         while True:
-            header = start
-            if not self._missing:
-                missing = self._length(data, header)
-                header += _LENGTH_BYTES
-            else:
-                missing = self._missing
-            chunk_bytes = self._length(data, header)
-            end = header + _LENGTH_BYTES + (chunk_bytes or 0)
-            if missing is None or chunk_bytes is None or end > len(data):
+            chunk_start = start + (_LENGTH_BYTES if self._missing else 2 * _LENGTH_BYTES)
+            if chunk_start > len(data):
                 break
-            piece = self._chunk(data[end - chunk_bytes : end], missing)
-            pieces.append(piece)
-            self._missing = missing - len(piece)
+            missing = self._missing or self._length(data, start)
+            end = chunk_start + self._length(data, chunk_start - _LENGTH_BYTES)
+            if end > len(data):
+                break
+            pieces.append(self._chunk(data[chunk_start:end], missing))
+            self._missing = missing - len(pieces[-1])
             self._blocks += not self._missing
             start = end
         self._rest = data[start:]
         return b"".join(pieces)
 
     def finish(self) -> bytes:
-        """See `Stream.finish`; a whole number of blocks is all that can be known."""
         if self._rest or self._missing or not self._blocks:
             raise BadStream(f"the end of a {self._name} block", "the end of the data before it")
         return b""
 
-    def _length(self, data: bytes, start: int) -> int | None:
-        if len(data) < start + _LENGTH_BYTES:
-            return None
+    def _length(self, data: bytes, start: int) -> int:
         length = int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
         if not 0 < length <= BLOCK_BYTES_MAX:
             raise BadStream(f"a {self._name} block of at most {BLOCK_BYTES_MAX} bytes", f"one of {length}")

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, cast
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.extensions import load_extension
+from ftfile.core.extensions import load_class
 from ftfile.filters.api import Filter
 
 if TYPE_CHECKING:
@@ -26,39 +26,27 @@ CODECS = {
     "xz": "ftfile.filters.codecs:Xz",
 }
 
-# Each goes around all of a file, once, and last.
 ENCRYPTION = {"aes-gcm": "ftfile.filters.aes_gcm:AesGcm"}
 
-# The codecs that need a package of the extra of their name.
-_PACKAGES = {"zstd": "zstandard"}
+_PACKAGES = {"zstd": "zstandard"}  # that the extra of a codec's name installs
 
 
 def codec(name: str, level: int | None = None) -> Codec:
-    """Return the codec called `name`.
-
-    Raises:
-        ConfigError: its package is missing, or it has no such level.
-    """
+    """Return a codec; `ConfigError` if its package is missing, or it has no such level."""
     made = cast("Codec", filter_class(name).from_definition({"level": level}))
-    if level is not None and made.levels is None:
+    if level is None:
+        return made
+    if made.levels is None:
         raise ConfigError(f"compressionLevel={level} with compression={name}: it has no levels")
-    if level is not None and made.levels is not None and not made.levels[0] <= level <= made.levels[1]:
-        low, high = made.levels
+    low, high = made.levels
+    if not low <= level <= high:
         raise ConfigError(f"option compressionLevel={level}: for {name} it takes {low} to {high}")
     return made
 
 
 def filter_class(name: str) -> type[Filter]:
-    """Return the class of the filter called `name`.
-
-    Raises:
-        ConfigError: there is none, or it cannot be loaded.
-    """
-    found = load_extension("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP)
-    if not (isinstance(found, type) and issubclass(found, Filter)):
-        raise ConfigError(f"the filter {name!r} is {found!r}, which is no class derived from ftfile.filters.api.Filter")
-    if found.name != name:  # the log would name one that readers do not find
-        raise ConfigError(f"the filter {name!r} calls itself {found.name!r}: its entry point must have its name")
+    """Return the class of a filter; `ConfigError` if there is none, or it cannot be loaded."""
+    found = load_class("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
     if name in _PACKAGES:
         try:
             importlib.import_module(_PACKAGES[name])

@@ -9,13 +9,13 @@ following `OutcomeUnknown`. All methods may be called from several threads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NotFound, StreamClosed
 from ftfile.fs.output_stream import CopyingStream, OutputStream, copy_range
-from ftfile.fs.paths import fault_of, length_fault
+from ftfile.fs.paths import fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
 
 __all__ = (
+    "READING",
     "Capabilities",
     "CopyingStream",
     "Durability",
@@ -36,83 +37,52 @@ __all__ = (
 
 Durability = Literal["hsync", "close", "none"]
 
+# Operations that change nothing, also where they fail.
+READING = frozenset({"open", "read", "read_at", "stat", "list"})
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The capabilities of a driver, as data: callers branch on this and never on the driver's name.
+    """The capabilities of a driver, as data: callers branch on this and never on the driver's name."""
 
-    Attributes:
-        driver: name for messages.
-        shared_between_processes: other processes on this host see the same files.
-        shared_between_hosts: and so do those on other hosts, whatever is mounted there.
-        durability: the strongest a stream offers: `hsync` (on the device when `hsync` returns), `close`
-            (as persistent as the store makes things when `close` returns), `none` (lost with the process).
-        directory_sync: a created, renamed or deleted name is durable only after `sync_directory`.
-        atomic_rename: `rename` is one step: no crash leaves the file under both names or neither.
-        stream_capabilities: what `OutputStream.has_capability` may answer yes to.
-        permissions: it takes the settings `filePermission` and `directoryPermission`.
-        replication: it takes the settings `replication` and `blockSize`.
-        concurrency: how many parallel calls pay off on the commit path; 1 means a call costs less than a thread.
-        forbidden: characters that no name may have.
-        blank_ends: a name may begin and end with a blank, or with other white space.
-        retries_internally: its calls wait by themselves for a store that is not ready; callers need not try again.
-        visible_at: when others see a file that is being written: empty `at_create`, or whole `at_close`, which then
-            also finds out whether the name was free.
-        implied_directories: a directory is there when something is in it: none is made, is missing, is in the way of a
-            file, or is left empty.
-        stream_bytes: how much memory a file that is being written may take.
-        path_bytes_max: how long a path below the root may be; None where there is no limit.
-        copy_bytes_min: from which length on a range is copied within the store by `CopyingStream.copy_from`, where
-            streams offer `copy`; what is shorter is read and written for less.
-    """
-
-    driver: str
-    shared_between_processes: bool
+    driver: str  # for messages
+    shared_between_processes: bool  # of one host
+    # The strongest that a stream offers: `hsync` (on the device when `hsync` returns), `close` (as durable as the store
+    # makes files when `close` returns), `none` (lost with the process).
     durability: Durability
-    directory_sync: bool
-    atomic_rename: bool
-    stream_capabilities: frozenset[str] = field(default_factory=frozenset)
-    permissions: bool = False
-    replication: bool = False
-    concurrency: int = 1
-    forbidden: str = ""
-    retries_internally: bool = False
+    directory_sync: bool  # a created, renamed or deleted name is durable only after `sync_directory`
+    atomic_rename: bool  # no crash leaves the file under both names or neither
+    stream_capabilities: frozenset[str] = frozenset()  # that `OutputStream.has_capability` may confirm
+    permissions: bool = False  # takes the settings `filePermission` and `directoryPermission`
+    replication: bool = False  # takes the settings `replication` and `blockSize`
+    concurrency: int = 1  # parallel calls that pay off on the commit path; 1: a call costs less than a thread
+    forbidden: str = ""  # characters that no name may have
+    retries_internally: bool = False  # calls wait for a store that is not ready; callers need not try again
+    # When others see a file that is being written: empty, or whole. `close` then finds out if the name is free.
     visible_at: Literal["at_create", "at_close"] = "at_create"
     shared_between_hosts: bool = True
+    # A directory exists while it has files: none is made, is missing, is in the way of a file, or is left empty.
     implied_directories: bool = False
-    stream_bytes: int = 0
-    blank_ends: bool = True
-    path_bytes_max: int | None = None
-    copy_bytes_min: int = 0
+    stream_bytes: int = 0  # memory that a file may take while it is written
+    blank_ends: bool = True  # a name may begin and end with white space
+    path_bytes_max: int | None = None  # of a path below the root; None: no limit
+    copy_bytes_min: int = 0  # shorter ranges cost less by reading and writing than by `copy_from`
 
     def fault_of(self, path: str, more_bytes: int = 0) -> str | None:
-        """Return why the store does not keep a path, as in "it … ", or None.
-
-        Args:
-            path: below the root.
-            more_bytes: by how much its last name may become longer.
-        """
-        fault = fault_of(path, self.forbidden, blank_ends=self.blank_ends)
-        return length_fault(path, self.path_bytes_max, more_bytes) if fault is None else fault
+        """Return why the store does not keep a path, as in "it … ", or None; its name may grow by `more_bytes`."""
+        bytes_max = self.path_bytes_max
+        return fault_of(path, self.forbidden, blank_ends=self.blank_ends, bytes_max=bytes_max, more_bytes=more_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """The status of a path, known without opening it.
+    """The status of a path, known without opening it."""
 
-    Attributes:
-        path: the path asked for, or found by a listing.
-        size_bytes: length; 0 for a directory.
-        modified_ms: the store's modification time in milliseconds since 1970 UTC; the basis of every age.
-        is_directory: whether it is one.
-        identity: equal for two paths exactly when they are one file, or one a copy of the other; None where the store,
-            or a listing, cannot tell.
-    """
-
-    path: str
-    size_bytes: int
-    modified_ms: int
+    path: str  # that was asked for, or found by a listing
+    size_bytes: int  # 0 for a directory
+    modified_ms: int  # by the store's clock, since 1970 UTC; the basis of every age
     is_directory: bool = False
+    # Equal for two paths exactly when they are one file, or one is a copy of the other; None if not known.
     identity: str | None = None
 
 
@@ -138,13 +108,7 @@ class InputFile(ABC):
 
 
 class RangeFile(InputFile):
-    """A file of a store that is asked for each range; there is nothing to release.
-
-    Args:
-        path: of the file.
-        size_bytes: its length.
-        read: returns the bytes of a range of it, given offset and length.
-    """
+    """A file whose ranges `read` returns, given offset and length; there is nothing else to release."""
 
     def __init__(self, path: str, size_bytes: int, read: Callable[[int, int], bytes]) -> None:
         self.path = path
@@ -152,7 +116,7 @@ class RangeFile(InputFile):
         self._read: Callable[[int, int], bytes] | None = read
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
+        """Return up to `length` bytes from `offset`: fewer only at the end of the file."""
         if self._read is None:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         length = min(length, self.size_bytes - offset)
@@ -164,28 +128,18 @@ class RangeFile(InputFile):
 
 
 class FileSystem(ABC):
-    """A store. Drivers and decorators derive from it; instances can be pickled.
+    """A store. Drivers and decorators derive from it; instances can be pickled."""
 
-    Attributes:
-        context: clock, ids and retries of the process that opened it; a driver that nobody opened has the machine's.
-    """
-
-    context: Context = SYSTEM
+    context: Context = SYSTEM  # clock, ids and retries of the process that opened it
+    _capabilities: Capabilities
 
     @property
-    @abstractmethod
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of this store."""
+        """Return the capabilities of this store; a driver sets `_capabilities`, or overrides this."""
+        return self._capabilities
 
     def prove(self, directory: str) -> None:
-        """Make sure, where that is not certain, that the store keeps what the capabilities say.
-
-        Args:
-            directory: where the probe may leave traces.
-
-        Raises:
-            Unsupported: it does not.
-        """
+        """Probe the capabilities, where they are not certain; raises `Unsupported`. Traces may stay in `directory`."""
         del directory
 
     @abstractmethod
@@ -193,7 +147,7 @@ class FileSystem(ABC):
         """Open a new file for writing.
 
         Raises:
-            AlreadyExists: something is there; where files are shown at close, that says so.
+            AlreadyExists: something is there; with `visible_at="at_close"`, `close` raises it.
             NotFound: the parent directory is missing.
         """
 
@@ -203,25 +157,16 @@ class FileSystem(ABC):
 
     @abstractmethod
     def stat(self, path: str) -> FileInfo:
-        """Return the status of `path`.
-
-        Raises:
-            NotFound: nothing is.
-        """
+        """Return the status of `path`, or raise `NotFound`."""
 
     @abstractmethod
     def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory, in any order.
-
-        Raises:
-            NotFound: there is no such directory.
-        """
+        """Return the direct children of a directory, in any order, or raise `NotFound`."""
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
-        """Return the names in a directory that sort after `name`, in any order; stores that can list no others.
+        """Return the names in a directory that sort after `name`, in any order, or raise `NotFound`.
 
-        Raises:
-            NotFound: there is no such directory.
+        Stores that can list no others.
         """
         names = (info.path.rpartition("/")[2] for info in self.list(path))
         return [found for found in names if found > name]
@@ -230,10 +175,8 @@ class FileSystem(ABC):
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; idempotent. Names are durable after `sync_directory` of each parent.
 
-        The name of the root itself (the empty path), which has no parent here, is durable on return.
-
-        Raises:
-            NotADirectory: a file is in the way.
+        The name of the root itself (the empty path), which has no parent here, is durable on return. Raises
+        `NotADirectory` if a file is in the way.
         """
 
     @abstractmethod
@@ -269,11 +212,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Delete a file.
-
-        Raises:
-            NotFound: nothing is there.
-        """
+        """Delete a file, or raise `NotFound`."""
 
     @abstractmethod
     def remove_directory(self, path: str) -> bool:

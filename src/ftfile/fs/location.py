@@ -4,8 +4,7 @@
 - Nothing is percent-decoded, and `?`, `#`, blanks and colons in a path are ordinary characters:
   `file:/a%20b` is a directory called `a%20b`.
 - Repeated and trailing slashes, `.` and `..` are resolved textually; `..` never climbs above the root.
-- Schemes may be written in any case. Relative paths are refused: what they are relative to differs from one
-  process to the next, so the code that takes one from a user makes it absolute first.
+- Schemes may be written in any case. Relative paths are refused: each process has another working directory.
 """
 
 from __future__ import annotations
@@ -29,17 +28,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """Where a directory is.
+    """Where a directory is."""
 
-    Attributes:
-        scheme: in lower case.
-        authority: what stands between `//` and the next slash (host, bucket, store's name); may be empty.
-        path: absolute and canonical; `/` alone where the URL has none.
-    """
-
-    scheme: str
-    authority: str
-    path: str
+    scheme: str  # in lower case
+    authority: str  # between `//` and the next slash: host, bucket or store's name; may be empty
+    path: str  # absolute and canonical; `/` for none
 
     @property
     def url(self) -> str:
@@ -49,23 +42,16 @@ class Url:
 
 @dataclass(frozen=True, slots=True)
 class Location(Url):
-    """Where a directory is, and what its driver needs besides.
+    """Where a directory is, with the settings and the context of its driver."""
 
-    Attributes:
-        settings: the driver's own, from the options `storage.<name>`; it refuses those it does not know.
-        offered: more settings, which a driver takes if it knows them.
-        context: of the process.
-    """
-
-    settings: Mapping[str, str]
-    offered: Mapping[str, str]
+    settings: Mapping[str, str]  # options `storage.<name>`; the driver refuses unknown ones
+    offered: Mapping[str, str]  # more settings, of which the driver takes those that it knows
     context: Context
 
     def known_settings(self, *known: str) -> dict[str, str]:
-        """Return settings and known offered ones as the driver spells them: Spark hands over names in lower case.
+        """Return settings and known offered ones, spelled as in `known`; raises `ConfigError` for unknown settings.
 
-        Raises:
-            ConfigError: there are others.
+        Spark hands over names in lower case.
         """
         spelling = {name.lower(): name for name in known}
         unknown = sorted(name for name in self.settings if name.lower() not in spelling)
@@ -78,11 +64,7 @@ class Location(Url):
 
 
 def read_seconds(given: Mapping[str, str], name: str, default: str, *, zero: bool = False) -> float:
-    """Return how long a setting says that something may take; `zero`: that may be no time at all.
-
-    Raises:
-        ConfigError: it is no such number.
-    """
+    """Return a setting in seconds, which may be 0 if `zero`; raises `ConfigError`."""
     text = given.get(name, default)
     try:
         seconds = float(text)
@@ -94,20 +76,12 @@ def read_seconds(given: Mapping[str, str], name: str, default: str, *, zero: boo
 
 
 def normalise(url: str) -> str:
-    """Return the one canonical URL of a URL or an absolute local path; idempotent.
-
-    Raises:
-        ConfigError: it is empty, relative, or not of the form its scheme needs.
-    """
+    """Return the canonical URL of a URL or an absolute local path; idempotent; raises as `parse`."""
     return parse(url).url
 
 
 def parse(url: str) -> Url:
-    """Take a URL or an absolute local path apart.
-
-    Raises:
-        ConfigError: it is empty, relative, or not of the form its scheme needs.
-    """
+    """Take a URL or an absolute local path apart; raises `ConfigError` for one that its scheme does not allow."""
     if not url or "\0" in url:
         raise ConfigError(f"the path {url!r} is empty or contains NUL; give a URL or an absolute path")
     match = _SCHEME.match(url)
@@ -120,32 +94,23 @@ def parse(url: str) -> Url:
     if path.startswith("//"):
         authority, slash, path = path[2:].partition("/")
         path = slash + path
-        _refuse_password(scheme, authority)
+        if ":" in authority.rpartition("@")[0]:
+            raise ConfigError(
+                f"the {scheme} URL has a password before its host, which explain() and logs would show: leave it out, "
+                "and give credentials where the driver looks for them"
+            )
     elif not path.startswith("/"):
         hint = "a relative path whose first name has a colon must be made absolute"
         raise ConfigError(f"{url!r} has no slash after its scheme; write {scheme}:///path, and {hint}")
     if scheme == "file":
-        authority = _require_local(url, authority, path)
+        if authority.lower() not in {"", "localhost"}:
+            raise ConfigError(
+                f"{url!r} names the host {authority!r}, but local files have none: write file:///{authority}{path}"
+            )
+        if not path:
+            raise ConfigError(f"{url!r} has no path; write file:///path")
+        authority = ""
     return Url(scheme, authority, _canonical(path))
-
-
-def _refuse_password(scheme: str, authority: str) -> None:
-    user, at, _ = authority.rpartition("@")
-    if at and ":" in user:
-        raise ConfigError(
-            f"the {scheme} URL has a password before its host, which explain() and logs would show: leave it out, and "
-            "give credentials where the driver looks for them"
-        )
-
-
-def _require_local(url: str, authority: str, path: str) -> str:
-    if authority.lower() not in {"", "localhost"}:
-        raise ConfigError(
-            f"{url!r} names the host {authority!r}, but local files have none: write file:///{authority}{path}"
-        )
-    if not path:
-        raise ConfigError(f"{url!r} has no path; write file:///path")
-    return ""
 
 
 def _canonical(path: str) -> str:

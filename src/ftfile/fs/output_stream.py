@@ -11,7 +11,6 @@ from ftfile.core.errors import StreamClosed, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 __all__ = ("CopyingStream", "OutputStream", "copy_range")
 
@@ -24,7 +23,7 @@ class OutputStream(ABC):
     a failure of it or of `hsync` is final: the file does not count as written. Leaving a `with` block by an exception
     aborts, so that a partial file is never left looking complete.
 
-    A driver implements the underscored methods; this class keeps the rules.
+    A driver implements the underscored methods, those of its capabilities included; this class keeps the rules.
     """
 
     def __init__(self, path: str, capabilities: frozenset[str]) -> None:
@@ -67,19 +66,11 @@ class OutputStream(ABC):
         """Do nothing that anyone may rely on; cheap, allowed after close."""
 
     def hflush(self) -> None:
-        """Make all bytes so far visible to new readers.
-
-        Raises:
-            Unsupported: this stream cannot.
-        """
+        """Make all bytes so far visible to new readers, or raise `Unsupported`."""
         self._sync("hflush")
 
     def hsync(self) -> None:
-        """Make all bytes so far visible and durable on the device; a failure is final.
-
-        Raises:
-            Unsupported: this stream cannot.
-        """
+        """Make all bytes so far visible and durable on the device, or raise `Unsupported`; a failure is final."""
         self._sync("hsync")
 
     def close(self) -> None:
@@ -97,11 +88,7 @@ class OutputStream(ABC):
             self._state = "closed"
 
     def abort(self) -> bool:
-        """Discard the file where that can be done; idempotent, a later close writes nothing.
-
-        Returns:
-            True if nothing is left of the file.
-        """
+        """Discard the file and return True if it is gone; idempotent, a later close writes nothing."""
         with self._lock:
             if self._state in {"closed", "aborted"}:
                 return False
@@ -111,9 +98,7 @@ class OutputStream(ABC):
     def __enter__(self) -> OutputStream:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.close()
@@ -123,8 +108,7 @@ class OutputStream(ABC):
     def _sync(self, kind: Literal["hflush", "hsync"]) -> None:
         with self._lock:
             self._require_open(kind)
-            if not self.has_capability(kind):
-                raise Unsupported(kind, self.path, f"this stream has no {kind}; ask has_capability first")
+            self._require_capability(kind, kind)
             with self._failing_for_good():
                 self._hsync() if kind == "hsync" else self._hflush()
 
@@ -133,7 +117,7 @@ class OutputStream(ABC):
         try:
             yield
         except BaseException:
-            # After a failed write or sync nothing is known of the file: it is never used again.
+            # The file's content is unknown after a failed write or sync: the stream is never used again.
             self._state = "failed"
             raise
 
@@ -141,14 +125,18 @@ class OutputStream(ABC):
         if self._state != "open":
             raise StreamClosed(operation, self.path, f"the stream is {self._state}; open a new file under a new name")
 
+    def _require_capability(self, operation: str, name: str) -> None:
+        if not self.has_capability(name):
+            raise Unsupported(operation, self.path, f"this stream has no {operation}; ask has_capability first")
+
     @abstractmethod
     def _write(self, data: memoryview) -> None: ...
 
     def _hflush(self) -> None:
         self._hsync()
 
-    @abstractmethod
-    def _hsync(self) -> None: ...
+    def _hsync(self) -> None:
+        raise NotImplementedError
 
     @abstractmethod
     def _close(self) -> None: ...
@@ -158,12 +146,12 @@ class OutputStream(ABC):
 
 
 class CopyingStream(OutputStream):
-    """A stream that may also take ranges of finished files of its store, which the store copies by itself."""
+    """A stream that also takes ranges of finished files of its store, which the store copies by itself."""
 
     def copy_from(self, path: str, offset: int, length: int) -> None:
-        """Append `length` bytes of another file from `offset`, all of which are in it; no bytes pass through here.
+        """Let the store append `length` bytes of another file from `offset`, all of which are in it.
 
-        What is wrong may turn out as late as in `close`.
+        Errors may come as late as in `close`.
 
         Raises:
             Unsupported: this stream, or the store, cannot.
@@ -172,8 +160,7 @@ class CopyingStream(OutputStream):
         """
         with self._lock:
             self._require_open("copy_from")
-            if not self.has_capability("copy"):
-                raise _no_copies(self)
+            self._require_capability("copy_from", "copy")
             with self._failing_for_good():
                 self._copy_from(path, offset, length)
             self._position += length
@@ -185,9 +172,5 @@ class CopyingStream(OutputStream):
 def copy_range(stream: OutputStream, path: str, offset: int, length: int) -> None:
     """Append a range of another file to any stream; see `CopyingStream.copy_from`."""
     if not isinstance(stream, CopyingStream):
-        raise _no_copies(stream)
+        raise Unsupported("copy_from", stream.path, "this stream has no copy_from; ask has_capability first")
     stream.copy_from(path, offset, length)
-
-
-def _no_copies(stream: OutputStream) -> Unsupported:
-    return Unsupported("copy_from", stream.path, "this stream copies nothing; ask has_capability first")

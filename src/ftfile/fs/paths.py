@@ -6,37 +6,23 @@ import re
 
 from ftfile.core.errors import Unsupported
 
-__all__ = (
-    "NAME_BYTES_MAX",
-    "fault_of",
-    "join",
-    "length_fault",
-    "parent_of",
-    "require_valid",
-    "room_below",
-    "shape_fault",
-)
+__all__ = ("NAME_BYTES_MAX", "fault_of", "join", "parent_of", "require_valid", "room_below", "shape_fault")
 
 NAME_BYTES_MAX = 255
-
 # An empty component (also a leading or trailing slash), "." or "..", or a NUL anywhere.
 _MALFORMED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
 
 
 def require_valid(operation: str, path: str) -> None:
-    """Accept the root (`""`) and names joined by `/`; blanks, `%`, `#`, `:`, `=` and all the rest are fine.
+    """Raise `Unsupported` unless a path is the root (`""`) or names joined by `/`, each of at most `NAME_BYTES_MAX`.
 
-    Raises:
-        Unsupported: it could name something outside the root, or one file in two ways, or a name is too long.
+    Blanks, `%`, `#`, `:`, `=` and all other characters but NUL are fine.
     """
     if not path:
         return
     if _MALFORMED.search(path):
-        raise Unsupported(
-            operation,
-            path,
-            "a path is relative to the root, without empty parts, '.', '..' and NUL; correct the path",
-        )
+        detail = "a path is relative to the root, without empty parts, '.', '..' and NUL; correct the path"
+        raise Unsupported(operation, path, detail)
     if path.isascii() and len(path) <= NAME_BYTES_MAX:
         return
     try:
@@ -44,34 +30,24 @@ def require_valid(operation: str, path: str) -> None:
     except UnicodeEncodeError as error:
         raise Unsupported(operation, path, f"a name that UTF-8 cannot encode ({error.reason})") from error
     if longest > NAME_BYTES_MAX:
-        raise Unsupported(
-            operation, path, f"a name has {longest} bytes, at most {NAME_BYTES_MAX} are portable; shorten it"
-        )
+        detail = f"a name has {longest} bytes, at most {NAME_BYTES_MAX} are portable; shorten it"
+        raise Unsupported(operation, path, detail)
 
 
 def shape_fault(path: str) -> str | None:
-    """Return why a path names no file below the root, as in "it … ", or None; see `require_valid`."""
+    """Return why a path names no file below the root, as in "it … ", or None."""
     return "has an empty part, '.', '..' or NUL; replace it" if _MALFORMED.search(path) else None
 
 
-def fault_of(path: str, forbidden: str, *, blank_ends: bool) -> str | None:
-    """Return the defect of a path that a store would not keep, as in "it … ", or None; see `Capabilities`."""
+def fault_of(
+    path: str, forbidden: str, *, blank_ends: bool, bytes_max: int | None = None, more_bytes: int = 0
+) -> str | None:
+    """Return why a store does not keep a path, whose name may grow by `more_bytes`, as in "it … ", or None."""
     for character in forbidden:
         if character in path:
             return f"has the character {character!r}, which this store may not keep; replace it"
     if not blank_ends and any(name != name.strip() for name in path.split("/")):
         return "has a name that begins or ends with a blank, which this store may not list; replace it"
-    return None
-
-
-def length_fault(path: str, bytes_max: int | None, more_bytes: int = 0) -> str | None:
-    """Return the reason why a path is too long, as in "it … ", or None.
-
-    Args:
-        path: as it begins, if more is to come.
-        bytes_max: of the whole path, where the store has a limit; each name has that of `require_valid`.
-        more_bytes: by how much its last name may become longer.
-    """
     if path.isascii() and len(path) + more_bytes <= min(NAME_BYTES_MAX, bytes_max or NAME_BYTES_MAX):
         return None
     sizes = [len(name.encode(errors="surrogatepass")) for name in path.split("/")]
@@ -85,7 +61,7 @@ def length_fault(path: str, bytes_max: int | None, more_bytes: int = 0) -> str |
 
 
 def room_below(prefix: str, bytes_max: int) -> int:
-    """Return how many bytes a path below a directory may have where those of the store may have `bytes_max`."""
+    """Return the bytes left for a path below `prefix` where paths of the store have at most `bytes_max`."""
     return bytes_max - (len(prefix.encode(errors="surrogatepass")) + 1 if prefix else 0)
 
 

@@ -2,8 +2,8 @@
 
 A driver from outside is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value
 a function from `Location` to a file system rooted at the location's path. `register` does the same for one
-process only: Spark's workers are other processes and do not see it. What has no driver of its own, but is known to
-`fsspec`, is opened by way of that.
+process only: Spark's workers are other processes and do not see it. Any other scheme that fsspec knows is opened by
+fsspec.
 """
 
 from __future__ import annotations
@@ -46,10 +46,8 @@ _BUILT_IN = {
     "webhdfs": "ftfile.fs.hdfs.webhdfs.filesystem:open_location",
 }
 
-# What finds in its environment what other processes may not.
-_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.fs.hdfs.environment:hand_over")
-
-_BY_FSSPEC = "ftfile.fs.fsspec.filesystem:open_location"
+# Functions that add a driver's environment to its settings, for processes elsewhere.
+_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.fs.hdfs.settings:hand_over")
 
 _registered: dict[str, Factory] = {}
 
@@ -70,36 +68,28 @@ def known_schemes() -> tuple[str, ...]:
 
 
 def open_filesystem(
-    url: str,
-    context: Context,
-    settings: Mapping[str, str] | None = None,
-    offered: Mapping[str, str] | None = None,
+    url: str, context: Context, settings: Mapping[str, str] | None = None, offered: Mapping[str, str] | None = None
 ) -> FileSystem:
     """Open the directory at `url`, which need not exist yet, as the root of a file system that retries.
 
     Args:
         url: a URL or an absolute local path.
         context: of the process.
-        settings: the driver's own.
-        offered: more settings, which a driver takes if it knows them.
+        settings: the driver's own; it refuses unknown ones.
+        offered: more settings; the driver takes those that it knows.
 
     Raises:
         ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
-        Unavailable: a driver that asks the store at once has no answer.
+        Unavailable: the store does not answer a driver that asks it at once.
     """
     parsed = parse(url)
-    location = Location(
-        parsed.scheme, parsed.authority, parsed.path, dict(settings or {}), dict(offered or {}), context
-    )
+    where = parsed.scheme, parsed.authority, parsed.path
+    location = Location(*where, dict(settings or {}), dict(offered or {}), context)
     return RetryingFileSystem(_factory(parsed.scheme, url)(location), context)
 
 
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings by which processes on other hosts open the directory as this one does; they hold no secret.
-
-    Raises:
-        ConfigError: the URL is malformed, or what the driver finds around itself is.
-    """
+    """Return the settings for processes on other hosts, with this one's environment and without secrets."""
     scheme = parse(url).scheme
     name = _HANDING_OVER.get(scheme) if scheme not in _registered else None
     return dict(settings) if name is None else pkgutil.resolve_name(name)(settings)
@@ -114,7 +104,8 @@ def _installed() -> dict[str, str]:
 def _by_fsspec(scheme: str) -> str | None:
     import fsspec  # noqa: PLC0415 - for foreign schemes alone
 
-    return _BY_FSSPEC if scheme in {*fsspec.available_protocols(), *fsspec.registry} else None
+    known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
+    return "ftfile.fs.fsspec.filesystem:open_location" if known else None
 
 
 def _factory(scheme: str, url: str) -> Factory:
@@ -123,9 +114,8 @@ def _factory(scheme: str, url: str) -> Factory:
     name = _BUILT_IN.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
     if name is None:
         known = ", ".join(known_schemes())
-        raise ConfigError(
-            f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec knows none; there are: {known}"
-        )
+        detail = f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec knows none"
+        raise ConfigError(f"{detail}; there are: {known}")
     try:
         factory: Factory = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:

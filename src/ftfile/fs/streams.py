@@ -6,11 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from ftfile.fs.api import InputFile
-
-    Buffer: TypeAlias = bytearray | memoryview
 
 __all__ = ("BUFFER_BYTES", "as_file")
 
@@ -49,7 +45,7 @@ class _RawInput(io.RawIOBase):
         self._position = position
         return position
 
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         view = memoryview(buffer).cast("B")
         data = self._file.read_at(self._position, len(view))
         view[: len(data)] = data

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ftfile.core.retry import RetryPolicy, call_with_retries
-from ftfile.fs.api import CopyingStream, FileSystem, InputFile, copy_range
+from ftfile.fs.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, copy_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.core.context import Context
-    from ftfile.fs.api import Capabilities, OutputStream
+    from ftfile.fs.api import Capabilities
 
 __all__ = ("REPEATABLE", "RetryingFileSystem", "WrapperFile", "WrapperFileSystem", "WrapperStream")
 
@@ -23,25 +24,22 @@ def _delegated(method: Method, operation: str | None = None) -> Method:
     """Return a method of a wrapper that calls the same method of the inner file system in `around`."""
     name: str = method.__name__
 
-    def call(self: WrapperFileSystem, path: str, *more: object, **named: object) -> object:
-        return self.around(operation or name, path, lambda: getattr(self.inner, name)(path, *more, **named))
+    def delegate(self: WrapperFileSystem, path: str, *more: object, **named: object) -> object:
+        call = partial(getattr(self.inner, name), self.inner_path(path), *more, **named)
+        return self.around(operation or name, path, call)
 
-    return cast("Method", call)
+    return cast("Method", delegate)
 
 
 class WrapperFileSystem(FileSystem):
-    """Hands every call on; a decorator overrides `around`, and what else it changes.
-
-    Args:
-        inner: the file system that does the work.
-    """
+    """Hands every call on to `inner`; a decorator overrides `around`, or single methods."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
         self.context = inner.context
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, which does `operation` on `path`; wrapped streams and files come here, too."""
+        """Run `call`, which does `operation` on `path`; wrapped streams and files call this, too."""
         del operation, path
         return call()
 
@@ -120,15 +118,13 @@ class WrapperFile(InputFile):
 
 # Creating, renaming and deleting are missing on purpose: when such a call fails the protocol looks first,
 # because a second try that finds its own first one says "exists" or "not found".
-REPEATABLE = frozenset({"open", "read", "read_at", "stat", "list", "make_directories", "sync_directory"})
+REPEATABLE = READING | {"make_directories", "sync_directory"}
 
 
 class RetryingFileSystem(WrapperFileSystem):
     """Repeats reads, listings, directory making and syncing after errors that say a new try can help.
 
-    Args:
-        inner: the file system that does the work.
-        context: its clock sleeps in between; without a policy of its own, a driver that waits by itself is asked once.
+    Without a policy of its own, a driver that waits by itself is asked once.
     """
 
     def __init__(self, inner: FileSystem, context: Context) -> None:
@@ -138,7 +134,6 @@ class RetryingFileSystem(WrapperFileSystem):
         self._policy = context.retry or RetryPolicy(attempts)
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, again and again if it is repeatable."""
         del path
         return call_with_retries(call, self._policy, self.context.clock) if operation in REPEATABLE else call()
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ftfile.core.errors import ConfigError
 from ftfile.keys.api import KEY_BYTES, IssuedKey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ("AwsKms",)
 
@@ -27,11 +24,7 @@ _CONTEXT = {"application": "ftfile"}
 
 
 class AwsKms:
-    """The keys of AWS KMS that are named, and no others: a key that somebody else owns must not make data be believed.
-
-    Args:
-        arns: of keys, separated by commas; not of aliases, which can be made to point elsewhere.
-    """
+    """The keys of AWS KMS with these ARNs, and no others: no aliases, which can be made to point elsewhere."""
 
     def __init__(self, arns: str) -> None:
         self._regions: dict[str, str] = {}
@@ -49,27 +42,15 @@ class AwsKms:
         self._clients: dict[str, Any] = {}
 
     def known_ids(self) -> tuple[str, ...]:
-        """See `KeyProvider.known_ids`."""
         return tuple(self._regions)
 
     def new_key(self, key_id: str) -> IssuedKey:
-        """See `KeyProvider.new_key`."""
-        client = self._client(key_id)
-        made = self._asked(
-            key_id,
-            lambda: client.generate_data_key(KeyId=key_id, NumberOfBytes=KEY_BYTES, EncryptionContext=_CONTEXT),
-        )
+        made = self._ask("generate_data_key", key_id, NumberOfBytes=KEY_BYTES)
         return IssuedKey(made["Plaintext"], made["CiphertextBlob"])
 
     def find_key(self, key_id: str, wrapped: bytes) -> bytes:
-        """See `KeyProvider.find_key`."""
-        client = self._client(key_id)
         # With KeyId, KMS refuses what another key wrapped.
-        found = self._asked(
-            key_id,
-            lambda: client.decrypt(KeyId=key_id, CiphertextBlob=wrapped, EncryptionContext=_CONTEXT),
-        )
-        key: bytes = found["Plaintext"]
+        key: bytes = self._ask("decrypt", key_id, CiphertextBlob=wrapped)["Plaintext"]
         return key
 
     def _client(self, key_id: str) -> Any:  # noqa: ANN401 - boto3 makes its classes as it runs
@@ -82,9 +63,10 @@ class AwsKms:
                 self._clients[region] = boto3.client("kms", region_name=region)
             return self._clients[region]
 
-    def _asked(self, key_id: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _ask(self, operation: str, key_id: str, **given: object) -> Any:  # noqa: ANN401 - boto3's answer
+        client = self._client(key_id)
         try:
-            return call()
+            return getattr(client, operation)(KeyId=key_id, EncryptionContext=_CONTEXT, **given)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "an error")
             raise ConfigError(f"AWS KMS refuses the key {key_id!r}: {code}") from None

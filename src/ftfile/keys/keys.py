@@ -1,4 +1,4 @@
-"""`Keys`: where keys come from, as options name it, and what is derived of them; travels to tasks without any key."""
+"""`Keys`: a key provider as options name it, and the keys derived from its keys; travels to tasks without any key."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import posixpath
 import re
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
@@ -32,11 +32,10 @@ _BUILT_IN = {
     "command": "ftfile.keys.ring:CommandRing",
     "aws-kms": "ftfile.keys.aws_kms:AwsKms",
 }
-# A provider that makes a key at each call is asked that often, and keys that it found are kept so long.
-_ISSUED_S = 3600.0
-_KEPT = 1000
+_ISSUED_S = 3600.0  # for which a key is used to encrypt: a provider may make another one at each call
+_KEPT = 1000  # keys found
 
-# Names that lead anywhere by other ways than those of files, or that have a meaning of their own.
+# Paths that are no plain files.
 _NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
 
 _WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
@@ -44,39 +43,24 @@ _WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authenticati
 
 @dataclass(frozen=True, slots=True)
 class UsableKey:
-    """A key-encryption key with what is derived of it: none of them is used for two things.
-
-    Attributes:
-        key_id: of the key.
-        wrapped: with which the provider finds it.
-        wrapping: wraps the data keys of files.
-        records: authenticates records.
-    """
+    """A key-encryption key and the keys derived from it, one for each use."""
 
     key_id: str
-    wrapped: bytes
-    wrapping: bytes = field(repr=False)
-    records: bytes = field(repr=False)
+    wrapped: bytes  # with which the provider finds it
+    wrapping: bytes = field(repr=False)  # wraps the data keys of files
+    records: bytes = field(repr=False)  # authenticates records
     key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A key provider by its name: picklable, comparable, and without keys in it.
+    """A key provider by its name: picklable, comparable, and without keys in it."""
 
-    Attributes:
-        reference: value of the option `keyProvider`; not shown, since a command may hold more than it should.
-    """
-
-    reference: str = field(repr=False)
+    reference: str = field(repr=False)  # value of the option `keyProvider`; a command in it may hold a secret
 
     @classmethod
     def from_reference(cls, reference: str) -> Keys:
-        """Check what an option says; no key is looked for.
-
-        Raises:
-            ConfigError: it names no provider, or is a key itself.
-        """
+        """Return the provider of an option, checked; no key is looked for."""
         keys = cls(reference)
         keys.provider()
         return keys
@@ -88,77 +72,41 @@ class Keys:
 
     @property
     def may_be_told(self) -> bool:
-        """Return True if a directory may name this provider: nothing is started, and nobody else is trusted."""
-        return self.kind == "file" or (self.kind == "env" and self.reference.startswith("env:FTFILE_"))
+        """Return True if a directory may name this provider: it starts nothing and asks nobody."""
+        return self.reference.startswith(("file:", "env:FTFILE_"))
 
     def as_told_by(self, directory: str) -> Keys | None:
-        """Return the keys that a directory says are its own, if it may; a file by the name that leads there now.
-
-        Args:
-            directory: its path on this machine, if it is on it.
-        """
-        if not self.may_be_told or self.kind != "file":
+        """Return the keys that a directory, by its path, names as its own; None if it may not. Links are resolved."""
+        if not self.reference.startswith("file:"):
             return self if self.may_be_told else None
-        told = posixpath.normpath(self.reference.partition(":")[2])
+        told = posixpath.normpath(self.reference.removeprefix("file:"))
         path = os.path.realpath(told)
         if told.startswith(_NO_FILES) or path.startswith(_NO_FILES) or _is_within(path, directory):
             return None
         return Keys(f"file:{path}")
 
     def provider(self) -> KeyProvider:
-        """Return the provider; one to a process.
-
-        Raises:
-            ConfigError: there is none of this name.
-        """
+        """Return the provider; one to a process."""
         with _lock:
-            if self.reference not in _providers:
-                _providers[self.reference] = _load(self.reference)
-            return _providers[self.reference]
+            return _load(self.reference)
 
     def key_to_use(self, key_id: str) -> UsableKey:
-        """Return a key to encrypt and to authenticate with.
-
-        Raises:
-            ConfigError: there is no such key.
-        """
+        """Return a key to encrypt and to authenticate with."""
         place, now_s = (self.reference, key_id), SYSTEM.clock.monotonic_s()
         with _lock:
             issued = _issued.get(place)
         if issued is None or now_s - issued[0] > _ISSUED_S:
-            new = self.provider().new_key(key_id)
-            _check(new, key_id)
-            issued = now_s, _derived(key_id, new)
+            issued = now_s, _usable(key_id, self.provider().new_key(key_id))
             with _lock:
                 _issued[place] = issued
         return issued[1]
 
     def find(self, key_id: str, wrapped: bytes) -> UsableKey:
-        """Return a key that something was encrypted or authenticated with.
-
-        Raises:
-            ConfigError: there is no such key here.
-        """
-        place = (self.reference, key_id, wrapped)
-        with _lock:
-            if place in _found:
-                _found.move_to_end(place)
-                return _found[place]
-        new = IssuedKey(self.provider().find_key(key_id, wrapped), wrapped)
-        _check(new, key_id)
-        found = _derived(key_id, new)
-        with _lock:
-            _found[place] = found
-            while len(_found) > _KEPT:
-                _found.popitem(last=False)
-        return found
+        """Return a key that something was encrypted or authenticated with."""
+        return _find(self, key_id, wrapped)
 
     def only_id(self) -> str:
-        """Return the id of the only key there is.
-
-        Raises:
-            ConfigError: there are several.
-        """
+        """Return the id of the only key there is; with several, raise `ConfigError`."""
         known = self.provider().known_ids()
         if len(known) != 1:
             raise ConfigError(
@@ -184,25 +132,24 @@ _OTHER_KIND = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _CASES_MIN, _CHANGES_MIN = 4, 15
 
 _lock = threading.RLock()
-_providers: dict[str, KeyProvider] = {}
 _issued: dict[tuple[str, str], tuple[float, UsableKey]] = {}
-_found: OrderedDict[tuple[str, str, bytes], UsableKey] = OrderedDict()
+
+
+@lru_cache(_KEPT)
+def _find(keys: Keys, key_id: str, wrapped: bytes) -> UsableKey:
+    return _usable(key_id, IssuedKey(keys.provider().find_key(key_id, wrapped), wrapped))
 
 
 def forget_keys() -> None:
     """Drop all keys and providers of this process, as a new process would start."""
     with _lock:
-        _providers.clear()
+        _load.cache_clear()
+        _find.cache_clear()
         _issued.clear()
-        _found.clear()
 
 
 def check_key_id(key_id: str) -> None:
-    """Refuse what is no id of a key, and what looks like a key itself, without showing it.
-
-    Raises:
-        ConfigError: it is not understood.
-    """
+    """Refuse a text that is no key id, or looks like a key itself, without showing it."""
     if looks_like_a_key(key_id) or _holds_base64_key(key_id) or _HEX_KEY.search(key_id):
         raise ConfigError(f"encryptionKeyId takes the name of a key, and this looks like a key itself. {_NEVER_INLINE}")
     if not is_key_id(key_id):
@@ -215,7 +162,7 @@ def looks_like_a_key(text: str) -> bool:
 
 
 def _holds_base64_key(text: str) -> bool:
-    """Return True if a key in base64 stands somewhere in a text; ids of keys and names of files are none."""
+    """Return True if a text contains a key in base64; key ids and file names do not count."""
     if _PADDED_KEY.search(text):
         return True
     for match in _BARE_KEY.finditer(text):
@@ -231,6 +178,7 @@ _NEVER_INLINE = (
 )
 
 
+@cache
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
     holds_key = _path_holds_key(settings) if kind == "file" else any(map(looks_like_a_key, _words(settings)))
@@ -252,13 +200,13 @@ def _load(reference: str) -> KeyProvider:
 
 
 def _path_holds_key(path: str) -> bool:
-    """Return True if a path is a key, or has one in it; directories may be named by digests, in hexadecimal digits."""
+    # Directories may be named by digests, in hexadecimal digits.
     name = path.strip().rpartition("/")[2]
     return _holds_base64_key(path) or looks_like_a_key(name) or looks_like_a_key(path.strip())
 
 
 def _words(settings: str) -> Iterator[str]:
-    """Yield whatever could be a key in what stands after the colon, as within a command."""
+    """Yield the words that could be keys, as in a command."""
     for word in re.split(r"[^A-Za-z0-9+/_=-]+", settings):
         yield word
         while "=" in word.rstrip("="):  # as in --token=…
@@ -267,7 +215,7 @@ def _words(settings: str) -> Iterator[str]:
 
 
 def _is_within(path: str, directory: str) -> bool:
-    """Return True if a resolved path is in a directory, or below, by whatever name that is called."""
+    """Return True if a resolved path is in a directory or below, under any of its names."""
     parents = [str(parent) for parent in PurePosixPath(path).parents]
     if os.path.realpath(directory) in parents:
         return True
@@ -277,21 +225,14 @@ def _is_within(path: str, directory: str) -> bool:
     return False  # one of them is not on this machine
 
 
-def _check(issued: IssuedKey, key_id: str) -> None:
+def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
     if len(issued.key) != KEY_BYTES or len(issued.wrapped) > WRAPPED_BYTES_MAX or not is_key_id(key_id):
         raise ConfigError(
             f"the key provider gave, for {key_id!r}, a key of {len(issued.key)} bytes that is found by "
             f"{len(issued.wrapped)}: it takes {KEY_BYTES}, and at most {WRAPPED_BYTES_MAX}"
         )
-
-
-def _derived(key_id: str, issued: IssuedKey) -> UsableKey:
-    wrapping, records = (_derive(issued.key, use) for use in (_WRAPPING, _RECORDS))
-    return UsableKey(key_id, issued.wrapped, wrapping, records, issued.key)
-
-
-def _derive(key: bytes, use: bytes) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return HKDF(SHA256(), KEY_BYTES, None, use).derive(key)
+    wrapping, records = (HKDF(SHA256(), KEY_BYTES, None, use).derive(issued.key) for use in (_WRAPPING, _RECORDS))
+    return UsableKey(key_id, issued.wrapped, wrapping, records, issued.key)

@@ -27,24 +27,22 @@ _FORMAT = "a line is the key's id, a space, and 32 random bytes in base64, as of
 
 
 class KeyRing(ABC):
-    """Keys by id. They are read again when one is asked for that was not there: that is how new ones get known."""
+    """Keys by id; all are read again when an unknown one is asked for. `what` names their place in messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._lock = threading.Lock()
         self._keys: dict[str, bytes] = {}
 
     def new_key(self, key_id: str) -> IssuedKey:
-        """See `KeyProvider.new_key`."""
         return IssuedKey(self._key(key_id))
 
     def find_key(self, key_id: str, wrapped: bytes) -> bytes:
-        """See `KeyProvider.find_key`."""
         if wrapped:
             raise ConfigError(f"the key {key_id!r} is of another kind of key provider than {self._what}")
         return self._key(key_id)
 
     def known_ids(self) -> tuple[str, ...]:
-        """See `KeyProvider.known_ids`."""
         with self._lock:
             self._keys = parse_ring(self._read(), self._what)
             return tuple(self._keys)
@@ -58,32 +56,19 @@ class KeyRing(ABC):
                 raise ConfigError(f"there is no key {key_id!r} in {self._what}, which has: {known}")
             return self._keys[key_id]
 
-    @property
-    @abstractmethod
-    def _what(self) -> str:
-        """Return where the keys are, for messages."""
-
     @abstractmethod
     def _read(self) -> str:
-        """Return the text."""
+        """Return the lines of the ring."""
 
 
 class FileRing(KeyRing):
-    """`file:/etc/ftfile/keys`: a file that others than its owner and group cannot read, and only its owner can write.
-
-    Args:
-        path: absolute; on the driver and the executors alike.
-    """
+    """`file:/etc/ftfile/keys`: a file that only its owner can write and nobody beyond its group can read."""
 
     def __init__(self, path: str) -> None:
-        super().__init__()
+        super().__init__(f"the key file {path!r}")
         if not path.startswith("/"):
             raise ConfigError("keyProvider=file:… takes an absolute path, such as file:/etc/ftfile/keys")
         self._path = path
-
-    @property
-    def _what(self) -> str:
-        return f"the key file {self._path!r}"
 
     def _read(self) -> str:
         try:
@@ -104,21 +89,13 @@ class FileRing(KeyRing):
 
 
 class EnvironmentRing(KeyRing):
-    """`env:FTFILE_KEYS`: a variable of the environment of the driver and the executors.
-
-    Args:
-        name: of the variable.
-    """
+    """`env:FTFILE_KEYS`: a variable of the environment of the driver and the executors."""
 
     def __init__(self, name: str) -> None:
-        super().__init__()
+        super().__init__(f"the environment variable {name}")
         if not _VARIABLE.fullmatch(name):
             raise ConfigError("keyProvider=env:… takes the name of a variable, such as env:FTFILE_KEYS")
         self._name = name
-
-    @property
-    def _what(self) -> str:
-        return f"the environment variable {self._name}"
 
     def _read(self) -> str:
         text = os.environ.get(self._name)
@@ -128,24 +105,16 @@ class EnvironmentRing(KeyRing):
 
 
 class CommandRing(KeyRing):
-    """`command:vault kv get …`: what a program prints. It is started without a shell.
-
-    Args:
-        command: words as a shell splits them.
-    """
+    """`command:vault kv get …`: the output of a program, started without a shell."""
 
     def __init__(self, command: str) -> None:
-        super().__init__()
         try:
             self._words = shlex.split(command)
         except ValueError:
             self._words = []
         if not self._words:
             raise ConfigError("keyProvider=command:… takes a program and its arguments, quoted as in a shell")
-
-    @property
-    def _what(self) -> str:
-        return f"what {self._words[0]!r} prints"
+        super().__init__(f"what {self._words[0]!r} prints")
 
     def _read(self) -> str:
         try:
@@ -169,11 +138,7 @@ def _here() -> str:
 
 
 def parse_ring(text: str, what: str) -> dict[str, bytes]:
-    """Return the keys of a text; messages name lines by number and show nothing of them.
-
-    Raises:
-        ConfigError: it is no key ring.
-    """
+    """Return the keys of a ring; errors name lines by number and show nothing of them."""
     keys: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

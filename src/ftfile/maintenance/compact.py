@@ -38,25 +38,15 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """The result of a compaction.
+    """The result of a compaction."""
 
-    Attributes:
-        version: of its record; None when nothing was merged.
-        parts_replaced: number of parts that were merged.
-        parts_written: number of parts made of them.
-        rows: number of rows in them, as many as before.
-        bytes_replaced: length of the parts that were merged, on storage.
-        bytes_written: length of the parts made of them.
-        parts_lost: number of parts that others replaced or dropped while it merged them; they were not touched.
-    """
-
-    version: int | None = None
+    version: int | None = None  # of its record; None when nothing was merged
     parts_replaced: int = 0
     parts_written: int = 0
     rows: int = 0
-    bytes_replaced: int = 0
-    bytes_written: int = 0
-    parts_lost: int = 0
+    bytes_replaced: int = 0  # of the merged parts, on storage
+    bytes_written: int = 0  # of the parts made of them
+    parts_lost: int = 0  # others replaced or dropped them meanwhile; they were not touched
 
 
 def compact(
@@ -74,13 +64,8 @@ def compact(
     parts are hidden at once, and readers of older versions read them until a vacuum. The rows of a bucket keep their
     order where all of its parts are small.
 
-    Args:
-        path: of the directory.
-        where: buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
-        target_bytes: length that parts shall have, on storage; those of three quarters of it or more stay.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    `where` chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
+    Parts of three quarters of `target_bytes` on storage or more stay. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.
@@ -128,8 +113,7 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
 def _commit(
     log: CommitLog, author: MaintenanceAuthor, rewrites: Sequence[Rewrite]
 ) -> tuple[Committed | None, Accepted]:
-    """Record what was merged; what others have replaced or dropped meanwhile is left out, in the extreme all of it."""
-    durability = durability_of("auto", log.fs.capabilities)
+    """Record what was merged, without what others have replaced or dropped meanwhile."""
     accepted = Accepted()
 
     def prepare(head: LogState, _: object) -> Body | None:
@@ -137,6 +121,7 @@ def _commit(
         accepted = accept_rewrites(log, head, rewrites)
         if not accepted.rewrites:
             return None
+        durability = durability_of("auto", log.fs.capabilities)
         return Body(adds=accepted.adds, removes=accepted.removes, metrics={"durability": durability})
 
     done = commit(log, author, prepare) if rewrites else None
@@ -145,8 +130,7 @@ def _commit(
 
 def _report(done: Committed | None, accepted: Accepted, rewrites: Sequence[Rewrite]) -> CompactReport:
     refused = {each.rewrite.inputs[0].id for each in accepted.refused}
-    kept = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in refused]
-    taken = [add for rewrite in kept for add in rewrite.inputs]
+    taken = [add for rewrite in rewrites if rewrite.inputs[0].id not in refused for add in rewrite.inputs]
     if done is None or done.record is None:
         return CompactReport(parts_lost=len(taken))
     replaced = {remove.id for remove in done.record.removes}

@@ -31,19 +31,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DropReport:
-    """The result of a drop.
+    """The result of a drop."""
 
-    Attributes:
-        version: of its record; None when there was nothing to drop.
-        files: number of finished parts, and of segments of those that are open.
-        rows: number of rows in them.
-        size_bytes: their length on storage.
-    """
-
-    version: int | None = None
-    files: int = 0
+    version: int | None = None  # of its record; None when there was nothing to drop
+    files: int = 0  # finished parts, and segments of open ones
     rows: int = 0
-    size_bytes: int = 0
+    size_bytes: int = 0  # on storage
 
 
 def drop(
@@ -59,13 +52,8 @@ def drop(
     A version has all of these rows, the next has none. A second drop with nothing there creates no record. Safe beside
     running queries: what they commit later stays. Older versions can be read until a vacuum.
 
-    Args:
-        path: of the directory.
-        where: buckets, as values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or the word "all" for
-            every row in the directory.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    `where` chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or it is the word
+    "all" for every row in the directory. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,17 +50,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """The result of a flush.
+    """The result of a flush."""
 
-    Attributes:
-        files: number of files finished.
-        rows: number of rows in them.
-        version: the newest version after it.
-    """
-
-    files: int
+    files: int  # finished by it
     rows: int
-    version: int
+    version: int  # the newest one after it
 
 
 def flush(
@@ -75,15 +69,8 @@ def flush(
     """Finish the files that are open over batches, so that every reader sees their rows; return how many.
 
     A second flush with nothing open creates no record. Safe beside running queries: of two that make files of the same
-    rows the later one gives way, and what queries write meanwhile stays open.
-
-    Args:
-        path: of the directory.
-        due_only: finish only files whose rule has fired; by default all.
-        query_id: finish only files of this query; by default those of all.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    rows the later one gives way, and what queries write meanwhile stays open. With `due_only`, only files are finished
+    whose rule has fired; with `query_id`, only those of this query. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or its keys are not known.
@@ -93,59 +80,50 @@ def flush(
     """
     with maintaining("flush", path, key_provider, storage, context) as (log, author):
         reopen = partial(open_log, path, key_provider, storage, context)
-        return _Flush(normalise(os.fspath(path)), log, author, reopen, query_id, due_only=due_only).run()
+        return _Flush(normalise(os.fspath(path)), log, author, reopen, query_id, due_only).run()
 
 
+@dataclass
 class _Flush:
     """One flush: records until nothing is left to do, each with files of one query."""
 
-    def __init__(
-        self,
-        url: str,
-        log: CommitLog,
-        author: MaintenanceAuthor,
-        reopen: Callable[[tuple[tuple[str, str], ...]], CommitLog],
-        query_id: str | None,
-        *,
-        due_only: bool,
-    ) -> None:
-        self._url = url
-        self._log = log
-        self._author = author
-        self._reopen = reopen
-        self._query_id = query_id
-        self._due_only = due_only
-        self._last_batches: dict[str, int] = {}
-        self._errors: dict[str, Exception] = {}  # by segments that stay open
-        self._stale: set[str] = set()
-        self._files = 0
-        self._rows = 0
+    url: str
+    log: CommitLog
+    author: MaintenanceAuthor
+    reopen: Callable[[tuple[tuple[str, str], ...]], CommitLog]
+    query_id: str | None
+    due_only: bool
+    last_batches: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
+    stale: set[str] = field(default_factory=set)
+    files: int = 0
+    rows: int = 0
 
     def run(self) -> FlushReport:
-        head = self._log.read_on(durable=True)
+        head = self.log.read_on(durable=True)
         # Of a running query, what is open now: it would never end otherwise.
-        self._last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
+        self.last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
         while self._flush_some(head):
-            head = self._log.read_on(durable=True)
+            head = self.log.read_on(durable=True)
         # An earlier flush may have died between its record and its files.
-        head, _ = catch_up(self._log, self._author)
+        head, _ = catch_up(self.log, self.author)
         for query_id in untold_queries(head):
             hook = _publishing_of(head, query_id).on_publish
-            if hook is not None and self._query_id in {None, query_id}:
-                tell_untold(self._log, hook, self._url, query_id)
-        errors = {str(error): error for error in self._errors.values()}
+            if hook is not None and self.query_id in {None, query_id}:
+                tell_untold(self.log, hook, self.url, query_id)
+        errors = {str(error): error for error in self.errors.values()}
         if len(errors) > 1:
             raise StillOpen(list(errors))
         for error in errors.values():
             raise error
-        return FlushReport(self._files, self._rows, self._log.read_on().version)
+        return FlushReport(self.files, self.rows, self.log.read_on().version)
 
     def _flush_some(self, head: LogState) -> bool:
         """Create one record, if there is anything to do."""
         queries = {segment.origin.query_id: None for segment in head.segments.values()}
-        for query_id in [query_id for query_id in queries if self._query_id in {None, query_id}]:
+        for query_id in [query_id for query_id in queries if self.query_id in {None, query_id}]:
             publishing = _publishing_of(head, query_id)
-            log = self._reopen(publishing.storage) if publishing.storage else self._log
+            log = self.reopen(publishing.storage) if publishing.storage else self.log
             durability = durability_of(publishing.durability, log.fs.capabilities)
             rewrites = self._rewrites(log, head, query_id, durability)
             if rewrites:
@@ -173,20 +151,17 @@ class _Flush:
                 tables=named.tables | untold,
             )
 
-        done = commit(log, self._author, prepare)
+        done = commit(log, self.author, prepare)
         for refused in accepted.refused:
             self._leave_open(refused.rewrite.inputs, refused.error)
         left_out = {refused.rewrite.inputs[0].id for refused in accepted.refused}
         others = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
         self._look_for_stale(log.read_on(), done.record, others)
         if done.record is not None:
-            self._count(done.record)
-
-    def _count(self, record: Record) -> None:
-        parts = [add for add in record.adds if add.kind == "part"]
-        self._files += len(parts)
-        self._rows += sum(part.rows for part in parts)
-        _log.info("finished %d files of %d records", len(parts), sum(part.rows for part in parts))
+            rows = [add.rows for add in done.record.adds if add.kind == "part"]
+            self.files += len(rows)
+            self.rows += sum(rows)
+            _log.info("finished %d files of %d records", len(rows), sum(rows))
 
     def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
         """Give up what was refused twice, though nobody took a segment of it: a vacuum may delete it at any moment."""
@@ -195,24 +170,23 @@ class _Flush:
             inputs = {segment.id for segment in rewrite.inputs}
             if inputs & ended or inputs - head.segments.keys():
                 continue
-            if inputs & self._stale:
+            if inputs & self.stale:
                 advice = (
                     "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
                     "longer retention. If its horizon lies in the future, ftfile.vacuum(path, dry_run=False) takes it "
                     "back"
                 )
                 self._leave_open(rewrite.inputs, StaleFiles(advice))
-            self._stale |= inputs
+            self.stale |= inputs
 
     def _leave_open(self, segments: Iterable[Add], error: Exception) -> None:
         for segment in segments:
             _log.error("%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error)
-            self._errors[segment.id] = error
+            self.errors[segment.id] = error
 
     def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
         """Make parts for one record."""
-        job_id = self._author.job_id
-        stage = Stage(log.fs, TaskIdentity(JobIdentity(job_id), 0, 0), durability)
+        stage = Stage(log.fs, TaskIdentity(JobIdentity(self.author.job_id), 0, 0), durability)
         assembler = Assembler(log.fs, stage, head.definitions, head.version)
         rewrites: list[Rewrite] = []
         made = 0
@@ -239,23 +213,22 @@ class _Flush:
             segment.id: segment
             for segment in head.segments.values()
             if segment.origin.query_id == query_id
-            and segment.origin.last_batch <= self._last_batches.get(query_id, segment.origin.last_batch)
-            and segment.id not in self._errors
+            and segment.origin.last_batch <= self.last_batches.get(query_id, segment.origin.last_batch)
+            and segment.id not in self.errors
         }
         settings = _settings_of(head, query_id)
         rolling = RollingSettings.from_json(settings["rolling"]) if settings else ALL_END
-        if not self._due_only:
+        if not self.due_only:
             for segments in by_group(wanted.values()).values():
-                yield from jobs_of(segments, "flush", rolling, self._log.ids)
+                yield from jobs_of(segments, "flush", rolling, self.log.ids)
             return
         encoding = settings["encoding"] if settings else head.encoding or ""
-        for job in RollingPlanner(query_id, encoding, rolling, self._log.ids).due_at(head, self._log.clock.now_ms()):
+        for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
             if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
                 yield replace(job, inputs=inputs)
 
 
 def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:
-    """Return the namer of parts of a query, at a head."""
     query = head.queries.get(query_id)
     last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
     first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since

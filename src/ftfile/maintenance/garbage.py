@@ -45,41 +45,24 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class GarbageFile:
-    """A file that nothing needs.
+    """A file that nothing needs."""
 
-    Attributes:
-        path: relative to the directory.
-        size_bytes: its length.
-        kind: `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final
-            name: hidden again, not deleted), `record`, `base`, `range` or `temporary`.
-        why: what makes it garbage.
-    """
-
-    path: str
+    path: str  # relative to the directory
     size_bytes: int
-    kind: str
-    why: str
+    kind: str  # a key of `_WHY`: `direct` was written under its final name, `returned` is hidden again, not deleted
+    why: str  # what makes it garbage
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The files not needed at a version.
+    """The files not needed at a version."""
 
-    Attributes:
-        log_start: the oldest record that is to be kept.
-        lacks_ranges: more records could go if ranges stood for them.
-        files: to be deleted.
-        returned: removed parts to be hidden again.
-        foreign: other files at the names of removed parts, which stay.
-        directories: of the stage, that are or will be empty, innermost first.
-    """
-
-    log_start: int
-    lacks_ranges: bool = False
-    files: list[GarbageFile] = field(default_factory=list)
-    returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    directories: list[str] = field(default_factory=list)
+    log_start: int  # the oldest record to be kept
+    lacks_ranges: bool = False  # more records could go if ranges stood for them
+    files: list[GarbageFile] = field(default_factory=list)  # to be deleted
+    returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)  # to be hidden again
+    foreign: list[str] = field(default_factory=list)  # others at the names of removed parts, which stay
+    directories: list[str] = field(default_factory=list)  # empty ones of the stage, innermost first
 
     def add(self, info: FileInfo, kind: str, why: str = "") -> None:
         """Take in a file to be deleted."""
@@ -96,12 +79,7 @@ def find_garbage(
 ) -> Findings:
     """Return the files older than the horizon that are not live at the head and were not so after the horizon.
 
-    Args:
-        log: of the directory.
-        head: the newest state.
-        horizon_ms: by the store's clock.
-        now_ms: likewise.
-        log_start: the oldest record that is kept, as a record says; by default, what it may be.
+    Both times are by the store's clock. `log_start` is the oldest record kept, where a record says so already.
 
     Raises:
         CorruptData: the log is damaged: nothing may be deleted.

@@ -35,17 +35,10 @@ def newest_ms(log: CommitLog) -> int:
 
 
 def lower_horizon(log: CommitLog, job_id: str) -> bool:
-    """Take a horizon back that lies after the store's now: a vacuum ran while the store's clock was ahead.
+    """Take back a horizon that lies after the store's now, since its clock was ahead; return True if there was one.
 
     Two records: after the first, vacuums that began before it delete nothing more that they have not listed yet. What
     is written from then on is younger than the new horizon, the store's time between both.
-
-    Args:
-        log: of the directory.
-        job_id: for the records.
-
-    Returns:
-        Whether there was such a horizon.
     """
     for _ in range(TRIES):
         horizon_ms = log.read_on(durable=True).horizon_ms

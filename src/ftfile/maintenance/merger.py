@@ -39,30 +39,11 @@ _log = get_logger(__name__)
 
 
 class _UnreadableInput(Exception):
-    """One of the parts to be merged cannot be read.
-
-    Args:
-        number: which of them, from 0.
-        error: what was found.
-    """
-
-    def __init__(self, number: int, error: FtfileError) -> None:
-        super().__init__(number, error)
-        self.number = number
-        self.error = error
+    """`args` are the number of a part that cannot be read, from 0, and what was found."""
 
 
 class Merger:
-    """Makes parts for one compaction.
-
-    Attributes:
-        error: the first of what could not be merged; all others were.
-
-    Args:
-        fs: of the directory.
-        job_id: of the compaction.
-        snapshot: what the parts are live in.
-    """
+    """Makes the parts of one compaction; `error` is the first of what could not be merged: all else was."""
 
     def __init__(self, fs: FileSystem, job_id: str, snapshot: Snapshot) -> None:
         self._fs = fs
@@ -88,10 +69,10 @@ class Merger:
                 try:
                     merged = self._merge(stages[-1], inputs, names[inputs[0].bucket])
                 except _UnreadableInput as found:
+                    number, cause = found.args
                     stages.pop().discard()
-                    self._note(found.error, f"{inputs[found.number].final_path!r} is not merged")
-                    pieces = (inputs[found.number + 1 :], inputs[: found.number])
-                    waiting += [piece for piece in pieces if len(piece) > 1]
+                    self._note(cause, f"{inputs[number].final_path!r} is not merged")
+                    waiting += [piece for piece in (inputs[number + 1 :], inputs[:number]) if len(piece) > 1]
                 except (ConfigError, CorruptData) as error:
                     stages.pop().discard()
                     self._note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not merged")
@@ -108,13 +89,7 @@ class Merger:
         self.error = self.error or error
 
     def _merge(self, stage: Stage, inputs: Sequence[Add], names: Sequence[str]) -> Add:
-        """Write the rows of some parts to one, and look whether they are all in it before anybody relies on that.
-
-        Args:
-            stage: where to write.
-            inputs: what to merge, in this order.
-            names: of other parts of the bucket.
-        """
+        """Write the rows of some parts to one, and check that all are in it before anybody relies on that."""
         first, fs = inputs[0], self._fs
         encoding = self._snapshot.definitions[first.encoding]
         file_format = format_from_definition(encoding["format"], keys_of(fs))
@@ -144,15 +119,7 @@ def merged_path(first: Add, names: Iterable[str], part_id: str, extension: str, 
     """Return the name of the first of the merged parts with another unique piece: sorted names keep the order of rows.
 
     Where that is too long for the store, it is cut, and sorts before all other names of the bucket that begin so, or,
-    if one of them comes before the first part, after them.
-
-    Args:
-        first: of the merged parts.
-        names: of other parts of the bucket.
-        part_id: of the new part.
-        extension: of the files.
-        place: sorts as the merged parts of the bucket do; for a name that is cut.
-        store: what it keeps.
+    if one of them comes before the first part, after them; among names that are cut, `place` decides.
 
     Raises:
         ConfigError: there is no name that the store keeps.
@@ -192,11 +159,7 @@ def _names_left_alone(adds: Iterable[Add], plan: Sequence[Sequence[Add]]) -> dic
 def _rows_of_all(
     fs: FileSystem, inputs: Sequence[Add], file_format: Format, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of parts one after the other.
-
-    Raises:
-        _UnreadableInput: one is damaged, or nobody may read it.
-    """
+    """Yield the rows of parts one after the other; raise `_UnreadableInput` for one that nobody can read."""
     for number, add in enumerate(inputs):
         try:
             yield from read_part(open_add(add, fs.read), add, file_format, schema, keys_of(fs))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
 __all__ = ("maintaining", "open_log")
@@ -29,11 +28,7 @@ def maintaining(
     storage: Mapping[str, str] | None,
     context: Context,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
-    """Give the log of a directory, and the author of what one operation records; messages carry its job id.
-
-    Raises:
-        ConfigError: it is no ftfile directory, or its keys are not known.
-    """
+    """Give the log of a directory, and the author of what one operation records; messages carry its job id."""
     log, author = open_log(path, key_provider, storage, context), MaintenanceAuthor(operation, context.ids.unique())
     with log_context(job=author.job_id):
         yield log, author
@@ -48,12 +43,7 @@ def open_log(
 ) -> CommitLog:
     """Return a log of a directory that nobody else uses; with its keys, if it is encrypted.
 
-    Args:
-        path: of the directory.
-        key_provider: see `ftfile.open`.
-        storage: settings of its file system.
-        context: clock, ids and retries.
-        settings: more of them, such as permissions; by default those of the newest writer that had any.
+    `settings` are more of the file system's, such as permissions; by default those of the newest writer that had any.
 
     Raises:
         ConfigError: it is no ftfile directory, or its keys are not known.
@@ -61,13 +51,8 @@ def open_log(
     directory = Directory(path, key_provider, storage, context)
     log = CommitLog(directory.file_system)
     if settings is None:
-        settings = _newest_settings(log.read_on())
+        texts = (text for text in reversed(log.read_on().definitions.values()) if isinstance(text, dict))
+        settings = tuple(next((text["storage"] for text in texts if "storage" in text), {}).items())
     if not settings:
         return log
     return CommitLog(open_with_keys(directory.path, context, key_provider, (*(storage or {}).items(), *settings)))
-
-
-def _newest_settings(head: LogState) -> tuple[tuple[str, str], ...]:
-    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
-    settings: dict[str, str] = next((text["storage"] for text in texts if "storage" in text), {})
-    return tuple(settings.items())

@@ -39,10 +39,7 @@ class OpenedDirectory(Directory):
 
         It compares the records that are kept with bases, ranges and hints, looks for each committed file where it
         belongs, with the length recorded, and for files that no record knows. It takes some 10 s and 90 MB for 100,000
-        records.
-
-        Args:
-            full: also read every file, compare its checksum, and count its rows.
+        records. With `full`, it also reads every file, compares its checksum, and counts its rows.
 
         Raises:
             ConfigError: a key of an encrypted directory is not known.

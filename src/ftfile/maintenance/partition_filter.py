@@ -24,15 +24,11 @@ __all__ = ("select",)
 def select(head: LogState, snapshot: Snapshot, where: Mapping[str, object]) -> list[Add]:
     """Return the adds in whose buckets every named column has (one of) the values asked for, as readers see them.
 
-    Args:
-        head: the state of the log.
-        snapshot: of its version; knows how all adds are encoded, the state only how the last ones are.
-        where: by column, case aside, a value or a list of values. A text is what stands in the name of the directory,
-            before escaping; None is null.
+    `where` has, by column, case aside, a value or a list of values. A text is what stands in the name of the directory,
+    before escaping; None is null. The snapshot knows how all adds are encoded, the state only how the last ones are.
 
     Raises:
         ConfigError: a column is no partition column, or a value none of its type.
-        CorruptData: the name of a directory is none that a reader understands.
     """
     newest: dict[str, Any] = {"partitionBy": [], "timeZone": UTC}
     if head.encoding is not None:
@@ -73,11 +69,7 @@ def _as_list(values: object) -> list[Any]:
 
 
 def _directories(schema: pa.Schema, columns: Mapping[str, list[Any]], time_zone: str) -> dict[str, frozenset[str]]:
-    """Return, for each column, the names of the directories that hold its values.
-
-    Raises:
-        ConfigError: see `select`.
-    """
+    """Return, for each column, the names of the directories that hold its values."""
     found = {}
     for column, values in columns.items():
         kind = schema.field(column).type

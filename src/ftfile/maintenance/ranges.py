@@ -38,18 +38,10 @@ def merge_ranges(
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> int:
-    """Make one range of all records, so that readers open one file; whatever range is missing or damaged is made anew.
+    """Make one range of all records, so that readers open one file; return the version up to which it stands for them.
 
-    Safe beside running queries, and repeatable. Commits merge small ranges themselves.
-
-    Args:
-        path: of the directory.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
-
-    Returns:
-        The version up to which the range stands for the records.
+    Ranges that are missing or damaged are made anew. Safe beside running queries, and repeatable. Commits merge small
+    ranges themselves. For the arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory.

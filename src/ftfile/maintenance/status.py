@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState, Unpublished
+    from ftfile.commit.log.state import LogState
     from ftfile.commit.places import Whereabouts
     from ftfile.fs.api import FileSystem
 
@@ -29,91 +29,53 @@ __all__ = ("DirectoryStatus", "OpenFile", "QueryStatus", "UnpublishedFile", "dir
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """A streaming query that has written here.
-
-    Attributes:
-        last_batch: its newest committed batch.
-        version: of that batch.
-        time_ms: when it was committed, by the store's clock, in milliseconds since 1970 UTC; None when its record is
-            not kept any more.
-    """
+    """A streaming query that has written here."""
 
     query_id: str
-    last_batch: int
-    version: int
-    time_ms: int | None
+    last_batch: int  # the newest committed one
+    version: int  # of that batch
+    time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None when its record is not kept
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """Rows that are committed and kept open, to become one file or a few.
-
-    Attributes:
-        partition: the sub-directory of the file; see also `FinishedFile.partition`.
-        segments: pieces.
-        rows: in them.
-        size_bytes: in them; for columnar formats an estimate.
-        first_ms: when the oldest rows were committed, in milliseconds since 1970 UTC.
-        last_ms: when the newest were.
-        reason: code of the rule that ends it, such as `size` or `age`; empty when none has fired.
-        deadline_ms: when a rule fires if nothing more comes; None for never.
-        waiting: why it is open still, in words.
-        attempts: how often making a file of it has failed.
-    """
+    """Rows that are committed and kept open, to become one file or a few."""
 
     query_id: str
-    partition: str
+    partition: str  # its sub-directory; see `FinishedFile.partition`
     segments: int
     rows: int
-    size_bytes: int
-    first_ms: int
-    last_ms: int
-    reason: str
-    deadline_ms: int | None
-    waiting: str
-    attempts: int
+    size_bytes: int  # an estimate for columnar formats
+    first_ms: int  # when the oldest rows were committed, since 1970 UTC
+    last_ms: int  # when the newest were
+    reason: str  # code of the rule that ends it, such as `size` or `age`; empty when none has fired
+    deadline_ms: int | None  # when a rule fires if nothing more comes; None for never
+    waiting: str  # why it is still open, in words
+    attempts: int  # that failed to make a file of it
 
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedFile:
-    """A committed file that is not at its final name.
+    """A committed file that is not at its final name."""
 
-    Attributes:
-        version: of its record.
-        query_id: who wrote it; None for a batch write or maintenance.
-        path: its final name.
-        problem: why publishing it would fail now; empty when the next commit publishes it.
-    """
-
-    version: int
-    query_id: str | None
-    path: str
-    problem: str
+    version: int  # of its record
+    query_id: str | None  # None for a batch write or maintenance
+    path: str  # its final name
+    problem: str  # why publishing it would fail now; empty when the next commit publishes it
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStatus:
-    """The result of `Directory.status()`.
+    """The result of `Directory.status()`."""
 
-    Attributes:
-        version: the newest one; -1 when nothing has been committed.
-        time_ms: when it was created, by the store's clock, in milliseconds since 1970 UTC; None for none.
-        oldest_version: the oldest one that is kept.
-        horizon_ms: up to when a vacuum may have deleted what no record needs; 0 when there was none.
-        queries: by query id.
-        open: files that are still open, by query and partition.
-        due: how many jobs that make files of them are waiting for the next batch, a flush or the listener.
-        unpublished: committed files that are not at their final names.
-    """
-
-    version: int
-    time_ms: int | None
-    oldest_version: int
-    horizon_ms: int
-    queries: tuple[QueryStatus, ...]
-    open: tuple[OpenFile, ...]
-    due: int
-    unpublished: tuple[UnpublishedFile, ...]
+    version: int  # the newest one; -1 when nothing has been committed
+    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None for none
+    oldest_version: int  # that is kept
+    horizon_ms: int  # up to when a vacuum may have deleted what no record needs; 0 for never
+    queries: tuple[QueryStatus, ...]  # by query id
+    open: tuple[OpenFile, ...]  # by query and partition
+    due: int  # jobs that wait for the next batch, a flush or the listener
+    unpublished: tuple[UnpublishedFile, ...]  # committed files that are not at their final names
 
 
 def directory_status(log: CommitLog) -> DirectoryStatus:
@@ -199,20 +161,14 @@ def _settings_of(head: LogState, query_id: str) -> RollingSettings:
 
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
-    for entry in _entries(fs, head):
+    hint = read_published(fs)
+    done = hint.version if hint is not None and head.includes(hint.version, hint.nonce) else -1
+    for entry in (entry for version, entry in sorted(head.unpublished.items()) if version > done):
         found = parallel(fs, lambda add: find_part(fs, add), entry.adds)
         for add, where in zip(entry.adds, found, strict=True):
             problem = _problem(add, where)
             if problem is not None and head.is_live(add, entry.version):
                 yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
-
-
-def _entries(fs: FileSystem, head: LogState) -> list[Unpublished]:
-    """Return the unpublished entries beyond the hint."""
-    hint = read_published(fs)
-    known = hint is not None and head.includes(hint.version, hint.nonce)
-    done = hint.version if hint is not None and known else -1
-    return [entry for version, entry in sorted(head.unpublished.items()) if version > done]
 
 
 def _problem(add: Add, where: Whereabouts) -> str | None:

@@ -48,24 +48,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """The result of a vacuum, or of a dry run.
+    """The result of a vacuum, or of a dry run."""
 
-    Attributes:
-        version: of its record; None when there was nothing to do, or in a dry run.
-        horizon_ms: time in milliseconds since 1970 UTC, by the store's clock; younger files stayed. It is never later
-            than the newest record, so that after a long pause the rest goes with the next vacuum.
-        oldest_version: the oldest version that can be read.
-        files: the deleted files, each with the reason.
-        failed: number of files that could not be deleted, which the log names; the next vacuum finds them again.
-        dry_run: nothing was deleted.
-    """
-
-    version: int | None
-    horizon_ms: int
-    oldest_version: int
-    files: tuple[GarbageFile, ...]
-    failed: int = 0
-    dry_run: bool = False
+    version: int | None  # of its record; None in a dry run, or when there was nothing to do
+    horizon_ms: int  # since 1970 UTC, by the store's clock: younger files stayed; at most the newest record's time
+    oldest_version: int  # that can be read
+    files: tuple[GarbageFile, ...]  # deleted, each with the reason
+    failed: int = 0  # files that could not be deleted, which the log names; the next vacuum finds them again
+    dry_run: bool = False  # nothing was deleted
 
     @property
     def size_bytes(self) -> int:
@@ -88,21 +78,13 @@ def vacuum(  # noqa: PLR0913 - all by name
     These are what failed and lost attempts wrote, parts that were replaced, segments that were made into parts, and
     records that a base and ranges stand for. Versions within the retention can be read as they were, older ones cannot.
 
-    Deleted files do not come back, so that by default it only returns what it would delete. A second vacuum finds what
-    the first could not delete, and else nothing.
+    Deleted files do not come back, so that by default, as a dry run, it only returns what it would delete, and writes
+    one hint, to learn the store's time. A second vacuum finds what the first could not delete, and else nothing.
 
     Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
-    refused. So the retention must be longer than the longest batch takes, and than anybody reads a version.
-
-    Args:
-        path: of the directory.
-        dry_run: delete nothing; one hint is written, to learn the store's time.
-        retention: duration with its unit, such as "7d" or "36h", for which files that nothing needs are kept, by the
-            store's clock.
-        force: accept a retention below 24 hours, where nothing is writing or reading.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    refused. So the retention must be longer than the longest batch takes, and than anybody reads a version. It is a
+    duration with its unit, such as "7d" or "36h", by the store's clock; `force` accepts one below 24 hours, where
+    nothing is writing or reading. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
@@ -157,11 +139,7 @@ def _vacuum(log: CommitLog, author: MaintenanceAuthor, retention_ms: int, *, dry
 def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = False) -> tuple[LogState, Findings]:
     """Return the head and the garbage there; look again while another vacuum deletes records that were read.
 
-    Args:
-        log: of the directory.
-        horizon_ms: by the store's clock.
-        now_ms: likewise.
-        recorded: a record has said which records are kept.
+    `recorded` means that the head's record says which records are kept.
     """
     for _ in range(TRIES):
         head = log.read_on(durable=True)
@@ -176,7 +154,6 @@ def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = Fals
 
 
 def _told(findings: Findings) -> tuple[GarbageFile, ...]:
-    """Return all files that the report names."""
     return (*findings.files, *(file for _, file in findings.returned))
 
 
@@ -213,13 +190,7 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
 
 
 def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
-    """Merge the ranges when there are many, when some are lost, or when that is needed.
-
-    Args:
-        log: of the directory.
-        head: its state.
-        needed: ranges hold what is not kept any more; or some are missing or damaged, and keep records from going.
-    """
+    """Merge the ranges when there are many, when some are lost, or when they hold what is not kept any more."""
     try:
         chosen = OwnRanges(log, head, list_ranges(log.fs)).cover()
         # Of ranges that overlap, records tell which log they are of.

@@ -14,12 +14,11 @@ from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData
 from ftfile.encoding.api import LineFormat
-from ftfile.encoding.partitions.columns import bucket_values, columns_in_path, with_path_columns
+from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_file, stream_errors
-from ftfile.filters.decrypted import decrypted_file
+from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
 from ftfile.fs.streams import as_file
 
 if TYPE_CHECKING:

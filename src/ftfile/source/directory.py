@@ -53,36 +53,59 @@ class FinishedFile:
 
     Its state is `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
     `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
+
+    Attributes:
+        path: relative to the directory.
+        size_bytes: on storage.
+        partition: the sub-directory, such as `column=value/…`; empty for the directory itself.
+        query_id: the streaming query that wrote it, or the id of a batch write.
+        batch_id: the micro-batch; 0 for a batch write.
+        checksum: of the bytes on storage.
     """
 
-    path: str  # relative to the directory
+    path: str
     rows: int
-    size_bytes: int  # on storage
-    partition: str  # the sub-directory, such as `column=value/…`; empty for the directory itself
-    query_id: str  # the streaming query that wrote it, or the id of a batch write
-    batch_id: int  # the micro-batch; 0 for a batch write
-    checksum: str  # of the bytes on storage
+    size_bytes: int
+    partition: str
+    query_id: str
+    batch_id: int
+    checksum: str
     state: FileState
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One commit."""
+    """One commit.
+
+    Attributes:
+        operation: `stream`, `batch`, or a maintenance operation.
+        query_id: of a streaming write, else None.
+        batch_id: of a streaming write, else None.
+        job_id: of a batch write or a maintenance operation, else None.
+        time_ms: of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
+        rows: number that it brought, in finished or in open files.
+        size_bytes: of the files added.
+        files: number of files added.
+        overwrite: True if it replaced everything that was there.
+        bad_records: number that could not be written.
+        durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
+        offsets: Spark's offsets of the batch, one for each source, when the checkpoint was known.
+    """
 
     version: int
-    operation: str  # `stream`, `batch`, or a maintenance operation
-    query_id: str | None  # of a streaming write
-    batch_id: int | None  # of a streaming write
-    job_id: str | None  # of a batch write or a maintenance operation
-    time_ms: int  # of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`
-    rows: int  # that it brought, in finished or in open files
-    size_bytes: int  # of the files added
-    files: int  # added
+    operation: str
+    query_id: str | None
+    batch_id: int | None
+    job_id: str | None
+    time_ms: int
+    rows: int
+    size_bytes: int
+    files: int
     files_removed: int
-    overwrite: bool  # it replaced everything that was there
-    bad_records: int  # that could not be written
-    durability: str | None  # of its files before the commit: `hsync`, `close`, `none`; None when it brought none
-    offsets: list[Any] | None  # Spark's offsets of the batch, one for each source, when the checkpoint was known
+    overwrite: bool
+    bad_records: int
+    durability: str | None
+    offsets: list[Any] | None
 
 
 class Directory:

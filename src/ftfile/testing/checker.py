@@ -44,27 +44,16 @@ RowsOf = Callable[[bytes], Iterable[Hashable]]
 
 @dataclass
 class DirectoryReport:
-    """The content of a directory.
+    """The content of a directory."""
 
-    Attributes:
-        records: the bytes of every record that is kept, by version.
-        log_start: version of the oldest of them.
-        authors: who wrote each, in the order of the log.
-        committed: by query, its batches in that order.
-        live: the adds of the newest snapshot.
-        live_rows: how often each row is in them.
-        visible: content of every file that a plain lister sees, by path, without its filters.
-        visible_rows: how often each row is in those.
-    """
-
-    records: dict[int, bytes] = field(default_factory=dict)
-    log_start: int = 0
-    authors: list[Author] = field(default_factory=list)
-    committed: dict[str, list[int]] = field(default_factory=dict)
-    live: dict[str, Add] = field(default_factory=dict)
-    live_rows: Counter[Hashable] = field(default_factory=Counter)
-    visible: dict[str, bytes] = field(default_factory=dict)
-    visible_rows: Counter[Hashable] = field(default_factory=Counter)
+    records: dict[int, bytes] = field(default_factory=dict)  # the bytes of every record that is kept, by version
+    log_start: int = 0  # version of the oldest of them
+    authors: list[Author] = field(default_factory=list)  # in the order of the log
+    committed: dict[str, list[int]] = field(default_factory=dict)  # by query, its batches in that order
+    live: dict[str, Add] = field(default_factory=dict)  # the adds of the newest snapshot
+    live_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in them
+    visible: dict[str, bytes] = field(default_factory=dict)  # files that a plain lister sees, without their filters
+    visible_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in those
 
 
 def check_directory(  # noqa: PLR0913 - all but one have defaults
@@ -109,7 +98,8 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
     _check_rows(log, rows, earlier)
     report.live = log.snapshots[max(log.snapshots)]
     report.live_rows = _sum_of(rows, report.live.keys() - set(damaged))
-    _check_visible(fs, log, report, {*foreign, *_final_paths(log, damaged)}, direct=direct)
+    passed_over = {*foreign, *(add.final_path for add in log.adds() if add.id in damaged)}
+    _check_visible(fs, log, report, passed_over, direct=direct)
     for content in report.visible.values():
         report.visible_rows.update(rows_of(content))
     return report
@@ -229,18 +219,10 @@ def _content_of(fs: FileSystem, add: Add, *, is_vacuumed: bool) -> bytes | None:
 
 
 def rows_of_add(fs: FileSystem, add: Add, rows_of: RowsOf = bytes.splitlines) -> list[Hashable]:
-    """Return the rows of an add, wherever it lies at this moment.
-
-    Raises:
-        InvariantViolation: I5: it is not what was recorded.
-    """
+    """Return the rows of an add, wherever it lies at this moment; it violates I5 if it is not what was recorded."""
     content = _content_of(fs, add, is_vacuumed=False)
     assert content is not None, add
     return list(_rows_of(add, content, rows_of))
-
-
-def _final_paths(log: LogContents, add_ids: Collection[str]) -> set[str]:
-    return {add.final_path for add in log.adds() if add.id in add_ids and add.final_path is not None}
 
 
 def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier: DirectoryReport | None) -> None:
@@ -260,7 +242,7 @@ def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier
 
 
 def _check_visible(
-    fs: FileSystem, log: LogContents, report: DirectoryReport, passed_over: Collection[str], *, direct: bool
+    fs: FileSystem, log: LogContents, report: DirectoryReport, passed_over: Collection[str | None], *, direct: bool
 ) -> None:
     known = {add.final_path: add for add in log.adds() if add.final_path is not None}
     for path in list_plainly(fs):
@@ -285,11 +267,7 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
             heirs = list(record.adds)
             for add in heirs:
                 shown = add.final_path in report.visible
-                require(
-                    not shown,
-                    "I9",
-                    f"{remove.final_path} and what replaced it, {add.final_path}, are visible",
-                )
+                require(not shown, "I9", f"{remove.final_path} and what replaced it, {add.final_path}, are visible")
                 heirs += replaced_by[add.id].adds if add.id in replaced_by else ()
 
 

@@ -13,9 +13,7 @@ _START_MS = 1_700_000_000_000
 class ManualClock:
     """A clock that stands still: `advance` and `sleep` move it, and nobody ever waits.
 
-    Args:
-        now_ms: the first reading of the wall clock.
-        tick_ms: how far each reading of the wall clock moves it, so that later things are younger.
+    Each reading of the wall clock moves it by `tick_ms`, so that later things are younger.
     """
 
     def __init__(self, now_ms: int = _START_MS, *, tick_ms: int = 0) -> None:
@@ -43,11 +41,7 @@ class ManualClock:
 
 
 class SeededIds:
-    """Unique names that are the same in every run with the same seed; safe for threads.
-
-    Args:
-        seed: two sources of different seeds never give the same name.
-    """
+    """Unique names that are the same in every run with the same seed, and never those of another; safe for threads."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM, Context
 from ftfile.fs import registry
-from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock, SeededIds
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ftfile.core.retry import RetryPolicy
     from ftfile.fs.api import FileSystem
 
-__all__ = ("InContext", "current", "open_filesystem", "repeatable")
+__all__ = ("current", "open_filesystem", "repeatable")
 
 _contexts = [SYSTEM]
 
@@ -58,17 +57,3 @@ def open_filesystem(
     return registry.open_filesystem(
         url, replace(context, clock=clock or context.clock, retry=policy or context.retry), settings
     )
-
-
-class InContext(WrapperFileSystem):
-    """A file system that another process might have opened.
-
-    Args:
-        inner: the file system that does the work.
-        clock: instead of that of `inner`.
-        ids: likewise.
-    """
-
-    def __init__(self, inner: FileSystem, clock: Clock | None = None, ids: IdSource | None = None) -> None:
-        super().__init__(inner)
-        self.context = replace(inner.context, clock=clock or inner.context.clock, ids=ids or inner.context.ids)

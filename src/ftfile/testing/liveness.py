@@ -51,18 +51,12 @@ _PAUSE = "a pause"
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """The known facts of one row of an open file, from its writer.
-
-    Attributes:
-        committed_ms: when its batch was committed.
-        event_us: its value in the column of `eventTimeInterval`; None without one.
-        is_final: its value in the column of `finalizeColumn`.
-    """
+    """The known facts of one row of an open file, from its writer."""
 
     batch: int
-    committed_ms: int
-    event_us: int | None = None
-    is_final: bool = False
+    committed_ms: int  # when its batch was committed
+    event_us: int | None = None  # its value in the column of `eventTimeInterval`; None without one
+    is_final: bool = False  # its value in the column of `finalizeColumn`
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +76,15 @@ class Rules:
 
 @dataclass
 class DueWatch:
-    """Counts for how many batches of a query each of its open segments has been due; it knows nothing of planning.
+    """Counts for how many batches of a query each of its open segments has been due; it knows nothing of planning."""
 
-    Attributes:
-        facts_of: the rows of a segment; empty for one that cannot be read.
-        limit: `k`.
-        waited: by id of a segment, the batches for which it has been due.
-        forgotten: ids of segments that were open while the query was away for as many records of others that those no
-            longer repeated its jobs: what is due is found out anew, and of earlier pauses nobody knows.
-    """
-
-    facts_of: Callable[[Add], Sequence[RowFacts]]
-    limit: int = BATCHES_UNTIL_FILE
-    waited: dict[str, int] = field(default_factory=dict)
+    facts_of: Callable[[Add], Sequence[RowFacts]]  # the rows of a segment; empty for one that cannot be read
+    limit: int = BATCHES_UNTIL_FILE  # `k`
+    waited: dict[str, int] = field(default_factory=dict)  # by id of a segment, the batches for which it has been due
     forgotten: frozenset[str] = frozenset()
 
     def after_batch(self, rules: Rules, segments: Iterable[Add], now_ms: int) -> None:
-        """Check L1 after a batch of a query.
-
-        Args:
-            rules: of the query.
-            segments: all of its open segments that are not damaged.
-            now_ms: the time of the batch.
-        """
+        """Check L1 after a batch of a query at `now_ms`; `segments` are all of its open ones that are not damaged."""
         groups: dict[tuple[str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
         for segment in segments:
             groups.setdefault((segment.bucket, segment.encoding), []).append((segment, self.facts_of(segment)))
@@ -171,13 +151,7 @@ def _segment_due(rules: Rules, rows: Sequence[RowFacts], later: Sequence[RowFact
 
 
 def check_flushed(head: LogState, error: BaseException | None, damaged: Collection[str]) -> None:
-    """Check L2 after a flush of everything.
-
-    Args:
-        head: after it.
-        error: that it raised, if it did.
-        damaged: ids of segments that cannot be read.
-    """
+    """Check L2 after a flush of everything, and the error of it; `damaged` are ids of segments nobody can read."""
     for segment in head.segments.values():
         require(segment.id in damaged, "L2", f"{segment.id} of {segment.rows} rows is open after a flush")
         named = error is not None and (segment.path in str(error) or segment.id in str(error))
@@ -210,9 +184,7 @@ def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, A
 def check_vacuumed(log: CommitLog, since_version: int) -> None:
     """Check L4 after two vacuums, each more than the retention after everything else.
 
-    Args:
-        log: of the directory.
-        since_version: the head before the second one.
+    `since_version` is the head before the second one.
     """
     fs, head = log.fs, log.read_on()
     needed = {add.path for add in snapshot_at(log, head).adds.values()}
@@ -233,12 +205,7 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
 
 
 def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
-    """Check L5.
-
-    Args:
-        state: of the log's head.
-        open_segments: ids of those that the records say are open.
-    """
+    """Check L5 of the state at the log's head; `open_segments` are the ids of those that the records say are open."""
     require(state.segments.keys() == set(open_segments), "L5", "the state has other open segments than the records")
     due = [segment.id for job in state.assembly_jobs for segment in job.inputs]
     require(len(due) == len(set(due)), "L5", f"two jobs have one segment: {sorted(due)}")

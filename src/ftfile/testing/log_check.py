@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
-from ftfile.commit.format.columns import decode_adds
 from ftfile.commit.format.model import StreamAuthor
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log.bases import decode_base, list_bases
@@ -18,11 +17,11 @@ from ftfile.commit.log.state import LogState
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound
+from ftfile.maintenance.verify.history import adds_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
     from ftfile.fs.api import FileSystem
 
@@ -30,12 +29,7 @@ __all__ = ("InvariantViolation", "LogContents", "read_log", "require")
 
 
 class InvariantViolation(AssertionError):
-    """One of the invariants does not hold.
-
-    Args:
-        invariant: such as `I5`.
-        found: what contradicts it.
-    """
+    """One of the invariants, such as `I5`, does not hold."""
 
     def __init__(self, invariant: str, found: str) -> None:
         super().__init__(f"{invariant}: {found}")
@@ -50,22 +44,13 @@ def require(holds: bool, invariant: str, found: str) -> None:  # noqa: FBT001 - 
 
 @dataclass
 class LogContents:
-    """The records that are kept, and the snapshots that they make.
+    """The records that are kept, and the snapshots that they make."""
 
-    Attributes:
-        start: version of the oldest.
-        texts: their bytes by version.
-        modified_ms: when the store says they were created.
-        records: what they say, in the order of versions.
-        snapshots: by version, the live adds: before version 0, or else after `start`, and after each later one.
-        bases: by name.
-    """
-
-    start: int = 0
-    texts: dict[int, bytes] = field(default_factory=dict)
-    modified_ms: dict[int, int] = field(default_factory=dict)
-    records: list[Record] = field(default_factory=list)
-    snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)
+    start: int = 0  # version of the oldest
+    texts: dict[int, bytes] = field(default_factory=dict)  # the bytes of records by version
+    modified_ms: dict[int, int] = field(default_factory=dict)  # when the store says they were created
+    records: list[Record] = field(default_factory=list)  # in the order of versions
+    snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)  # live adds after versions; -1 for none yet
     bases: dict[layout.BaseName, LogState] = field(default_factory=dict)
 
     @property
@@ -100,11 +85,7 @@ class LogContents:
 
 
 def read_log(fs: FileSystem) -> LogContents:
-    """Read all of the log, and check what can be checked without looking at parts.
-
-    Raises:
-        InvariantViolation: I1 or I7.
-    """
+    """Read all of the log, and check what can be checked without looking at parts: I1 and I7."""
     log = LogContents()
     found: dict[int, bytes] = {}
     for info in list_or_empty(fs, layout.LOG):
@@ -232,8 +213,7 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> No
     if before is None:
         return
     known = _forgetting({add.id: add for add in log.adds()})
-    kept = [(added, None, add) for added, _, add in _adds_of(content.kept)]
-    brought = [*kept, *_adds_of(content.ended or ())]
+    brought = [*adds_in(content.kept), *adds_in(content.ended or ())]
     strange = [add for _, _, add in brought if known.get(add.id, add) != add]
     require(not strange, "I7", f"{path} says {strange}, which records say otherwise")
     for version in range(max(name.first, content.log_start, log.start), name.last + 1):
@@ -245,17 +225,6 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> No
                 found.add(add.id)
         expected = log.snapshots[version].keys()
         require(found == expected, "I7", f"{path} says {found} of version {version}, records {set(expected)}")
-
-
-def _adds_of(documents: Iterable[Document]) -> list[tuple[int, int | None, Add]]:
-    """Return the adds with the versions that brought and ended them."""
-    found: list[tuple[int, int | None, Add]] = []
-    for document in documents:
-        versions = document.versions()
-        adds = decode_adds(versions.ids, document.rest)
-        removed: list[int | None] = [*versions.removed] or [None] * document.count
-        found += zip(versions.added, removed, adds, strict=True)
-    return found
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:

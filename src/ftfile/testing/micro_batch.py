@@ -48,26 +48,16 @@ class MicroBatch:
         query.run(0, [[{"id": 1}], [{"id": 2}]])   # two tasks
         query.restart()
         query.run(0, [[{"id": 2}, {"id": 1}]])     # the same batch again, partitioned otherwise
-
-    Attributes:
-        path: of the directory.
-        columns: names and types as `spark_schema` takes them.
-        options: the sink's.
-        query_id: stays over restarts.
-        checkpoint: where to keep `metadata`, `offsets/N` and `commits/N` as Spark does; None for nowhere.
-        overwrite: every batch replaces all that is there, as in Spark's complete mode or `mode("overwrite")`.
-        attempts: how often a failing task is tried, as `spark.task.maxFailures` says: 1 on a local master, else 4.
-        run_id: changes with each restart.
     """
 
-    path: str
-    columns: Mapping[str, Any]
-    options: Mapping[str, str] = field(default_factory=dict)
-    query_id: str = "00000000-0000-0000-0000-000000000001"
-    checkpoint: str | None = None
-    overwrite: bool = False
-    attempts: int = 1
-    run_id: str = "run-1"
+    path: str  # of the directory
+    columns: Mapping[str, Any]  # names and types as `spark_schema` takes them
+    options: Mapping[str, str] = field(default_factory=dict)  # the sink's
+    query_id: str = "00000000-0000-0000-0000-000000000001"  # stays over restarts
+    checkpoint: str | None = None  # where to keep `metadata`, `offsets/N` and `commits/N` as Spark does
+    overwrite: bool = False  # every batch replaces all that is there, as in complete mode or `mode("overwrite")`
+    attempts: int = 1  # of a failing task, as `spark.task.maxFailures` says: 1 on a local master, else 4
+    run_id: str = "run-1"  # changes with each restart
     _runs: int = field(default=1, init=False)
 
     def restart(self) -> None:
@@ -89,7 +79,7 @@ class MicroBatch:
             with contextlib.suppress(FtfileError):  # the error that matters is the first one
                 self.abort(batch_id, messages)
             raise
-        self._note_commit(batch_id)
+        self._keep(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
         return done
 
     def write(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
@@ -116,13 +106,8 @@ class MicroBatch:
     ) -> TaskCommit:
         """Run one attempt of one task in the shape Spark runs it and return its message.
 
-        Args:
-            planned: see `plan`.
-            writer: see `identity`.
-            partition: which task.
-            rows: its input.
-            attempt: which attempt of it.
-            error: raised where the input ends: the attempt fails with its rows written.
+        `planned` and `writer` come from `plan` and `identity`. An `error` is raised where the input ends: the attempt
+        fails with its rows written.
         """
         task = TaskIdentity(writer, partition, attempt)
         sink: SinkWriter = pickle.loads(planned)  # noqa: S301 - our own
@@ -145,11 +130,7 @@ class MicroBatch:
         return SinkWriter.plan(self.config(), current()).commit(messages, None, current())
 
     def next_batch(self) -> int:
-        """Return the batch with which a restarted Spark goes on: the first that is not in `commits`.
-
-        Raises:
-            ValueError: there is no checkpoint to look into.
-        """
+        """Return the batch with which a restarted Spark goes on: the first that is not in `commits`."""
         if self.checkpoint is None:
             raise ValueError("this query keeps no checkpoint: give it one, or remember what was committed")
         try:
@@ -179,9 +160,6 @@ class MicroBatch:
         of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": current().clock.now_ms(), "conf": {}})
         self._keep("metadata", metadata)
         self._keep(f"offsets/{batch_id}", f'v1\n{of_batch}\n{{"batch":{batch_id}}}')
-
-    def _note_commit(self, batch_id: int) -> None:
-        self._keep(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
 
     def _keep(self, name: str, content: str) -> None:
         """Write a file of the checkpoint unless it is there: a batch that is run again keeps its offsets."""

@@ -22,21 +22,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class SweepRun(Generic[Result]):
-    """The result of one run with one fault.
+    """The result of one run with one fault."""
 
-    Attributes:
-        fault: with its position in `at`.
-        call: the one that failed.
-        file_system: as the run left it, free of faults: recover on it and check.
-        error: what the scenario raised; None means that it survived the fault.
-        result: what the scenario returned if it survived.
-    """
-
-    fault: Fault
-    call: Call
-    file_system: FileSystem
-    error: FtfileError | None
-    result: Result | None
+    fault: Fault  # with its position in `at`
+    call: Call  # that failed
+    file_system: FileSystem  # as the run left it, free of faults: recover on it and check
+    error: FtfileError | None  # raised by the scenario; None means that it survived the fault
+    result: Result | None  # returned by a scenario that survived
 
     def __str__(self) -> str:
         outcome = "survived" if self.error is None else f"raised {self.error!r}"

@@ -17,8 +17,8 @@ from ftfile.core.errors import ConfigError, NameCollision, NotPublished
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.conftest import Driver
+from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

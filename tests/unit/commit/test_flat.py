@@ -13,8 +13,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.conftest import Driver
+from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

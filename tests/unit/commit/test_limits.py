@@ -39,10 +39,11 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.context import InContext, open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.commit.conftest import Driver
+from tests.wrappers import InContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from ftfile.core.errors import CorruptData
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.conftest import Driver
+from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -44,8 +44,8 @@ from ftfile.core.errors import (
     UnknownQuery,
 )
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.context import InContext
 from tests.unit.commit.conftest import rows
+from tests.wrappers import InContext
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem

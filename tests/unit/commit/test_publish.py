@@ -21,8 +21,8 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NameCollision, NotPublished, PermissionDenied, StorageError, Unavailable
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
-from ftfile.testing.context import InContext
 from ftfile.testing.fs.faulty import Call, Fault, FaultyFileSystem
+from tests.wrappers import InContext
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add

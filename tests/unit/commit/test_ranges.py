@@ -30,8 +30,8 @@ from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance import ranges as merging_all
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.metered import MeteredFileSystem
 from tests.unit.commit.random_log import RandomLog, forgetting, plain_record
+from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

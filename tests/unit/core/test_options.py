@@ -11,6 +11,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import OPTIONS, parse_options
 from ftfile.core.options.document import to_markdown
 from ftfile.core.options.kinds import FORMATS
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.registry import format_from_options
 
 ROOT = Path(__file__).parents[3]
@@ -88,3 +89,24 @@ def test_formats_have_the_defaults_of_the_table(name: str) -> None:
         assert format_from_options(name, {"timeZone": "UTC", option.name: option.default}) == without, (
             f"{option.name} has another default in the format than in the table"
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "other"),
+    [
+        ("json", "ignoreNullFields", False),
+        ("json", "timestampFormat", "yyyy"),
+        ("csv", "dateFormat", "yyyy"),
+        ("csv", "sep", ";"),
+        ("text", "lineSep", "\r\n"),
+        ("binary", "delimiter", b";"),
+        ("avro", "recordName", "row"),
+    ],
+)
+def test_formats_take_defaults_from_the_table(
+    name: str, option: str, other: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, by_default = format_from_options(name, {option: other}), format_from_options(name, {})
+    assert chosen != by_default
+    monkeypatch.setitem(DEFAULTS, option, other)
+    assert format_from_options(name, {}) == chosen

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData
-from ftfile.encoding.base.segments import RowSegments
+from ftfile.encoding.base.columnar import RowSegments
 from ftfile.encoding.registry import format_from_options
 from tests.unit.damage import damaged
 from tests.unit.encoding.rows import Target

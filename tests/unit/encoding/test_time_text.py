@@ -12,7 +12,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.encoding.base.time_formats import TimeFormats
 from tests.unit.encoding.rows import DATE, DAY_US, FIRST_US, LAST_US, TIMESTAMP, TIMESTAMP_NTZ
 
-ISO = TimeFormats()
+ISO = TimeFormats.from_options({})
 
 
 @given(st.lists(st.none() | st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999))))  # noqa: DTZ001

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftfile.arrays.base64_text import base64_text, from_base64
 from ftfile.arrays.float_text import float_text
+from ftfile.encoding.json.text import base64_text, from_base64
 
 
 @given(st.lists(st.none() | st.binary(max_size=10)), st.integers(0, 3))

@@ -19,7 +19,7 @@ from ftfile.filters import aes_gcm
 from ftfile.filters.aes_gcm import CHUNK_BYTES, AesGcm, PieceCipher
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain, chain_from_options
-from ftfile.filters.decrypted import decrypted_file
+from ftfile.filters.decoded import decrypted_file
 from ftfile.keys.keys import Keys, forget_keys
 from ftfile.parts.filtered_file import FilteredFile
 from tests.unit.encoding.rows import Target

@@ -24,11 +24,12 @@ from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.keys.keys import Keys, forget_keys
-from ftfile.maintenance.repair.quarantine import set_aside
+from ftfile.maintenance.repair.mending import set_aside
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.clock import SeededIds
-from ftfile.testing.context import InContext, current, repeatable
+from ftfile.testing.context import current, repeatable
 from ftfile.testing.micro_batch import MicroBatch
+from tests.wrappers import InContext
 
 GOLDEN = Path(__file__).parent / "golden"
 KEY = f"golden {base64.b64encode(bytes(range(32))).decode()}"

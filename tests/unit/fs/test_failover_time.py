@@ -193,7 +193,7 @@ def test_a_batch_by_webhdfs_ends_within_the_promised_time(
 
 
 class NativeNode:
-    """What one NameNode knows; it falls silent with the others of its name."""
+    """One of two NameNodes: `nn1` is active until it falls silent, and then the other one."""
 
     def __init__(self, names: Names, name: str, silent: Mapping[str, threading.Event]) -> None:
         self._names, self._name, self._silent = names, name, silent
@@ -204,6 +204,8 @@ class NativeNode:
     def ask(self, text: str) -> None:
         if self._name in self._silent:
             self._silent[self._name].wait()
+        elif self._name != "nn1" and not self._silent:
+            raise RuntimeError("StandbyException")
         self._names.ask(text)
 
 

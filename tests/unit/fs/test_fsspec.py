@@ -29,8 +29,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs.fsspec.client import BLOCK_BYTES
-from ftfile.fs.fsspec.errors import remote_error
+from ftfile.fs.fsspec.client import BLOCK_BYTES, remote_error
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract

@@ -27,8 +27,6 @@ from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import NoThreadError
 from ftfile.fs.hdfs import base as hadoop
 from ftfile.fs.hdfs.errors import remote_error
-from ftfile.fs.hdfs.native import close as hdfs_native_close
-from ftfile.fs.hdfs.native import files as hdfs_native_files
 from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.tokens import Token
@@ -77,7 +75,7 @@ def opened(url: str, **settings: str) -> FileSystem:
 def native(names: Names, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
     install(monkeypatch, names)
     # Closing is quick here, on however slow a machine.
-    monkeypatch.setattr(hdfs_native_close, "WAITS_S", (60.0,))
+    monkeypatch.setattr(native_driver, "WAITS_S", (60.0,))
     return opened("hdfs://namenode:8020/out")
 
 
@@ -228,7 +226,7 @@ class TestNativeStreams:
         assert names.asked.count("create /out/file True") == 0
 
     def test_many_bytes_have_more_time(self, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(hdfs_native_files, "SMALL_TIMEOUT_S", 0.1)
+        monkeypatch.setattr(native_driver, "SMALL_TIMEOUT_S", 0.1)
         content = b"x" * (16 << 20)
         names.takes_s = 0.2
         with native.create("file") as stream:
@@ -255,8 +253,8 @@ class TestNativeStreams:
         names.errors["hsync"] = [LOST]
         stream.hsync()
         assert limits == [
-            hdfs_native_files.SMALL_TIMEOUT_S,
-            hdfs_native_files.SMALL_TIMEOUT_S * 3,
+            native_driver.SMALL_TIMEOUT_S,
+            native_driver.SMALL_TIMEOUT_S * 3,
         ]  # once more, with 2 MiB
 
     @pytest.mark.parametrize("make", ["create", "create_exclusive"])
@@ -395,7 +393,6 @@ def test_a_process_without_threads_has_done_nothing(native: FileSystem, monkeypa
     monkeypatch.setattr(native_driver, "start", refuse)
     with pytest.raises(Unavailable, match="can't start new thread"):
         native.put("hint", b"content")
-    monkeypatch.setattr(hdfs_native_close, "start", refuse)
     with pytest.raises(Unavailable, match="can't start new thread"):
         native.create_exclusive("log", b"content")
 

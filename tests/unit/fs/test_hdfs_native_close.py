@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.core.errors import OutcomeUnknown
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs.hdfs.native import close as hdfs_native_close
+from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, install
 
@@ -32,7 +32,7 @@ def names() -> Names:
 @pytest.fixture
 def fs(names: Names, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
     install(monkeypatch, names)
-    monkeypatch.setattr(hdfs_native_close, "WAITS_S", (0.001,) * 3)
+    monkeypatch.setattr(native_driver, "WAITS_S", (0.001,) * 3)
     return open_filesystem("hdfs://namenode:8020/out", settings={"patience": "0"}, policy=RetryPolicy(attempts=1))
 
 
@@ -126,7 +126,7 @@ def test_what_the_library_says_is(fs: FileSystem, names: Names) -> None:
 def test_so_many_threads_are_left_behind_and_no_more(
     fs: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hdfs_native_close, "LEFT_BEHIND_MAX", 0)
+    monkeypatch.setattr(native_driver, "LEFT_BEHIND_MAX", 0)
     with noticed(names):
         write(fs)
     assert (count(names, "summary"), count(names, "closed")) == (0, 1)

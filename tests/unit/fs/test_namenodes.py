@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.fs.calls import deadline
-from ftfile.fs.hdfs.name_services import NameService
 from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.native.nodes import NameNodes, NoNameNodeError, SilentError
+from ftfile.fs.hdfs.settings import NameService
 from ftfile.fs.hdfs.webhdfs import nodes as webhdfs_nodes
 from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError, WebNodes
 

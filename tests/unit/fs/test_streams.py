@@ -11,7 +11,7 @@ import pytest
 from ftfile.core.errors import StreamClosed
 from ftfile.fs.streams import as_file
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.metered import MeteredFileSystem
+from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.encoding.base.segments import RowSegments
+from ftfile.encoding.base.columnar import RowSegments
 from ftfile.encoding.registry import format_from_options
 from ftfile.keys.keys import forget_keys
 from ftfile.sink.writer import forget_logs

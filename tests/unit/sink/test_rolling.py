@@ -21,7 +21,7 @@ from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
 from ftfile.encoding.api import Taken
-from ftfile.encoding.base.segments import RowJoiner
+from ftfile.encoding.base.columnar import RowJoiner
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.rolling import plan

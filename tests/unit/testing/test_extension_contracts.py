@@ -17,10 +17,9 @@ from ftfile.core.errors import ConfigError
 from ftfile.encoding import arrow_format
 from ftfile.encoding.api import Joiner
 from ftfile.encoding.arrow_format import ArrowFormat
-from ftfile.encoding.base import segments
-from ftfile.encoding.base.columnar import CollectingEncoder
-from ftfile.encoding.base.lines import LineEncoder, Lines
-from ftfile.encoding.base.segments import LineJoiner, LineSegments, RowJoiner, RowSegments
+from ftfile.encoding.base import columnar
+from ftfile.encoding.base.columnar import CollectingEncoder, RowJoiner, RowSegments
+from ftfile.encoding.base.lines import LineEncoder, LineJoiner, Lines, LineSegments
 from ftfile.encoding.csv.format import CsvLines
 from ftfile.encoding.json.format import JsonLines
 from ftfile.encoding.registry import format_from_options
@@ -152,7 +151,7 @@ def closing(encoder: LineEncoder) -> None:
 
 
 encoders: list[Any] = []
-real_arrow_encoder, real_row_take = ArrowFormat.encoder, RowJoiner.take
+real_arrow_encoder, real_row_take, real_csv_ends = ArrowFormat.encoder, RowJoiner.take, CsvLines.row_ends
 JSON, CSV, ARROW = "json", "csv", "arrow"
 
 FORMATS: list[tuple[str, str, Changes]] = [
@@ -160,7 +159,7 @@ FORMATS: list[tuple[str, str, Changes]] = [
     ("formats_are_values", JSON, {(JsonLines, "__setattr__"): object.__setattr__}),
     ("names", JSON, {(JsonLines, "extension"): "json"}),
     ("the_definition", JSON, {(JsonLines, "definition"): lambda *_: {"lineSep": {"\n"}}}),
-    ("the_definition", CSV, {(CsvLines, "from_definition"): classmethod(lambda cls, _: cls())}),
+    ("the_definition", CSV, {(CsvLines, "from_definition"): classmethod(lambda cls, _: cls.from_options({}))}),
     ("the_schema", JSON, {(JsonLines, "check_schema"): lambda *_: None}),
     ("rows_come_back", JSON, {(LineEncoder, "write"): without_the_last}),
     ("rows_come_back", ARROW, {(CollectingEncoder, "write"): twice}),
@@ -180,10 +179,10 @@ FORMATS: list[tuple[str, str, Changes]] = [
     ("damage_is_corrupt", ARROW, {(arrow_format, "corrupt"): lambda *_: ValueError()}),
     ("segments_come_back", JSON, {(LineSegments, "encode"): all_in_the_first}),
     ("segments_come_back", ARROW, {(RowSegments, "encode"): reversed_segments}),
-    ("segments_come_back", ARROW, {(segments, "batch_as"): in_own_types}),
+    ("segments_come_back", ARROW, {(columnar, "batch_as"): in_own_types}),
     ("damaged_segments", ARROW, {(RowSegments, "batch"): batch_unchecked}),
     ("line_segments", JSON, {(Lines, "row_ends"): lambda _, data: [len(data)]}),
-    ("line_segments", CSV, {(CsvLines, "row_ends"): lambda fmt, data: fmt.dialect.row_ends(data)[1:]}),
+    ("line_segments", CSV, {(CsvLines, "row_ends"): lambda fmt, data: real_csv_ends(fmt, data)[1:]}),
     ("parts_are_made", JSON, {(LineJoiner, "_has_room"): lambda *_: True}),
     ("parts_are_made", JSON, {(LineJoiner, "is_full"): lambda _: False}),
     ("parts_are_made", ARROW, {(RowJoiner, "take"): skips_nothing}),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from ftfile.core.options import kinds
 from ftfile.core.options.kinds import FORMATS, Option, one_of
 
-__all__ = ("RECORDS",)
+__all__ = ("AVRO_CODEC", "CODEC", "RECORDS")
+
+# The codecs of formats that compress within the file; deflate is the one that every reader of Avro knows.
+CODEC, AVRO_CODEC = "zstd", "deflate"
 
 RECORDS: tuple[Option, ...] = (
     Option(
@@ -14,7 +17,7 @@ RECORDS: tuple[Option, ...] = (
         "The codec: of lines and binary records, that of the whole file (see [compression](compression.md)); of other "
         "formats, that within the file (see [formats](formats/README.md#compression)).",
         formats=FORMATS,
-        default_text="`zstd` for parquet, orc, arrow; `deflate` for avro; else `none`",
+        default_text=f"`{CODEC}` for parquet, orc, arrow; `{AVRO_CODEC}` for avro; else `none`",
     ),
     Option(
         "compressionLevel",

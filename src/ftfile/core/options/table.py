@@ -9,7 +9,7 @@ from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
 from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
 
-__all__ = ("ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
+__all__ = ("DEFAULTS", "ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
 
 WHERE: tuple[Option, ...] = (
     Option(
@@ -147,6 +147,7 @@ GROUPS = {
     "Reading": READING,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)
+DEFAULTS = {option.name: option.default for option in OPTIONS}
 
 SPARK_KEYS = frozenset(
     {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import pyarrow as pa
 from isal import isal_zlib
 
-from ftfile.arrays.varints import varint
+from ftfile.arrays.varints import read_varint, varint
 from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ _VARINT_BYTES_MAX = 10
 
 
 def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:
-    """Return the start of a file; `codec` by its name in the file."""
+    """Return the start of a file; `codec` by its name in Avro."""
     entries = {"avro.schema": json.dumps(schema, separators=(",", ":")).encode(), "avro.codec": codec.encode()}
     described = b"".join(_text(key.encode()) + _text(value) for key, value in entries.items())
     return _MAGIC + _long(len(entries)) + described + _long(0) + marker
 
 
 def block(rows: int, data: bytes | memoryview, marker: bytes) -> bytes:
-    """Return a block of this number of rows from their compressed bytes."""
+    """Return a block of rows from their compressed bytes."""
     return b"".join([_long(rows), _long(len(data)), data, marker])
 
 
 def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memoryview:
-    """Return the data of a block; `codec` by its name in the file, `level` as its library takes it."""
+    """Return the data of a block; `codec` by its name in Avro."""
     if codec == "deflate":
         used = level or 1
         library = isal_zlib if used <= _ISAL_LEVEL_MAX else zlib
@@ -58,11 +58,7 @@ def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memor
 
 
 def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
-    """Return the schema, the codec by its name in the file, and the marker; the file is then at its first block.
-
-    Raises:
-        CorruptData: the file does not begin with a header.
-    """
+    """Return the schema, the codec by its name in Avro, and the marker, or raise `CorruptData`; blocks follow."""
     entries: dict[bytes, bytes] = {}
     try:
         _expect(file, _MAGIC)
@@ -77,11 +73,7 @@ def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
 
 
 def blocks(file: BinaryIO, codec: str, marker: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of rows and the bytes of each block from the file's position on.
-
-    Raises:
-        CorruptData: what follows is no whole blocks.
-    """
+    """Yield the number of rows and the bytes of each block from the position on; `CorruptData` if one is not whole."""
     start = file.tell()
     end = file.seek(0, os.SEEK_END)
     file.seek(start)
@@ -105,7 +97,7 @@ def _decompressed(data: bytes, codec: str) -> bytes:
         return plain
     if codec == "snappy":
         packed, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "big")
-        plain = pa.Codec("snappy").decompress(packed, _leading_number(packed), asbytes=True)
+        plain = pa.Codec("snappy").decompress(packed, read_varint(packed)[0], asbytes=True)
         if isal_zlib.crc32(plain) != crc:
             raise ValueError("a block with another checksum than it says")
         return plain
@@ -114,15 +106,6 @@ def _decompressed(data: bytes, codec: str) -> bytes:
     if codec == "null":
         return data
     raise ValueError(f"codec {codec!r}")
-
-
-def _leading_number(data: bytes) -> int:
-    found = 0
-    for place, byte in enumerate(data[:_VARINT_BYTES_MAX]):
-        found |= (byte & 0x7F) << 7 * place
-        if byte <= 0x7F:  # noqa: PLR2004 - the last one
-            return found
-    raise ValueError("a number without an end")
 
 
 def _long(number: int) -> bytes:
@@ -134,12 +117,10 @@ def _text(data: bytes) -> bytes:
 
 
 def _read_long(file: BinaryIO) -> int:
-    data = b""
-    while not data or data[-1] > 0x7F:  # noqa: PLR2004 - there is more
+    data = _read(file, 1)
+    while data[-1] > 0x7F and len(data) < _VARINT_BYTES_MAX:  # noqa: PLR2004 - there is more
         data += _read(file, 1)
-        if len(data) > _VARINT_BYTES_MAX:
-            break
-    number = _leading_number(data)
+    number, _ = read_varint(data)
     return (number >> 1) ^ -(number & 1)
 
 

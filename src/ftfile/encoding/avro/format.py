@@ -13,19 +13,12 @@ from ftfile.arrays.buffers import from_numpy, is_valid, string_parts
 from ftfile.arrays.nested import rebuild
 from ftfile.core.errors import ConfigError
 from ftfile.core.ids import random_bytes
+from ftfile.core.options.records import AVRO_CODEC
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.avro.container import block, blocks, compressed, header, read_header
 from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
-from ftfile.encoding.avro.schema import (
-    arrow_type,
-    avro_schema,
-    is_name,
-    is_namespace,
-    is_type_name,
-    raw_schema,
-    schema_problems,
-)
-from ftfile.encoding.base.codecs import CODECS, codec_from_options
-from ftfile.encoding.base.columnar import CollectingEncoder, ColumnarFormat, check_text, encoding_errors
+from ftfile.encoding.avro.schema import arrow_type, avro_schema, check_record_name, raw_schema, schema_problems
+from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
 from ftfile.encoding.base.reading import batch_as, corrupt, refuse
 
 if TYPE_CHECKING:
@@ -38,65 +31,44 @@ __all__ = ("AvroFormat",)
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat(ColumnarFormat):
-    """Avro.
-
-    Attributes:
-        record_name: what the schema calls a row.
-        record_namespace: of that name.
-    """
+    """Avro."""
 
     name: ClassVar[str] = "avro"
-    codecs = CODECS["avro"]
+    extension = ".avro"  # whatever the codec: readers go by it
+    codecs: ClassVar[Mapping[str, Codec]] = {
+        "none": Codec("null"),
+        "deflate": Codec("deflate", 1),
+        "snappy": Codec("snappy"),
+        "zstd": Codec("zstandard", 1),
+    }
     open_files_max: ClassVar[int] = 200
 
-    compression: str = "deflate"  # which every reader must know
-    record_name: str = "topLevelRecord"
-    record_namespace: str = ""
-
-    @property
-    def extension(self) -> str:
-        """Return `.avro`, whatever the codec: readers go by it."""
-        return ".avro"
+    compression: str = AVRO_CODEC
+    record_name: str = DEFAULTS["recordName"]
+    record_namespace: str = DEFAULTS["recordNamespace"]
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> AvroFormat:
-        """See `Format.from_options`."""
-        compression, level = codec_from_options(cls.name, cls.codecs, options, "deflate")
-        name, namespace = options.get("recordName", "topLevelRecord"), options.get("recordNamespace", "")
-        if not is_name(name):
-            raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
-        if is_type_name(name):
-            raise ConfigError(f"option recordName={name!r} is a type of Avro's, and records may not be called so")
-        if not is_namespace(namespace):
-            raise ConfigError(
-                f"option recordNamespace={namespace!r}: it takes names with dots between them, as in `a.b`"
-            )
+        compression, level = cls.codec_from_options(options)
+        name, namespace = (options.get(option, DEFAULTS[option]) for option in ("recordName", "recordNamespace"))
+        check_record_name(name, namespace)
         return cls(compression, level, name, namespace)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
-        """See `Format.definition`."""
         names = {"recordName": self.record_name, "recordNamespace": self.record_namespace}
         return ColumnarFormat.definition(self, schema) | names
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
-        """See `ColumnarFormat.check_rows`."""
         check_text(batch)
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; names must be Avro's, and map keys strings."""
         ColumnarFormat.check_schema(self, schema)
         refuse(self.name, schema_problems(schema))
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
         return _AvroEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`.
-
-        Raises:
-            ConfigError: the package that reads Avro is missing.
-        """
         avro, codec, marker = read_header(file)
         try:
             in_file = arrow_type(avro)
@@ -119,7 +91,7 @@ class _AvroEncoder(CollectingEncoder):
     group_bytes_max = 1 << 20
 
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: AvroFormat) -> None:
-        super().__init__(schema, target, check_text)
+        super().__init__(schema, target, options.check_rows)
         self._codec = options.codecs[options.compression].label
         self._level = options.used_level
         self._marker = random_bytes(16)
@@ -134,15 +106,13 @@ class _AvroEncoder(CollectingEncoder):
 
     def _block(self, rows: pa.Table) -> bytes:
         with encoding_errors("Avro"):
-            batch = rows.combine_chunks().to_batches()[0]
-            encoded = encode_rows(batch)
-            offsets, data = string_parts(encoded)
+            offsets, data = string_parts(encode_rows(rows.combine_chunks().to_batches()[0]))
             plain = data[offsets[0] : offsets[-1]].data
-            return block(batch.num_rows, compressed(plain, self._codec, self._level), self._marker)
+            return block(rows.num_rows, compressed(plain, self._codec, self._level), self._marker)
 
 
 def _reader(avro: Any) -> Callable[[int, bytes], pa.Array]:  # noqa: ANN401 - JSON
-    """Return a reader of the rows of a block, in the types of `raw_schema`."""
+    """Return a function that reads the rows of a block in the types of `raw_schema`."""
     try:
         import fastavro  # noqa: PLC0415 - needed for reading alone
     except ImportError as error:

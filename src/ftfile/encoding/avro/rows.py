@@ -1,6 +1,6 @@
-"""Rows in Avro's binary encoding, a column at a time: each becomes a column of bytes, and these are joined row by row.
+"""Rows in Avro's binary encoding: each column becomes a column of bytes, and these are joined row by row.
 
-Every value may be null and is a union of null and its type: a byte says which.
+Every value may be null and is a union of null and its type: a byte names the branch.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def encode_rows(batch: pa.RecordBatch) -> pa.BinaryArray:
 
 
 def decimal_bytes(precision: int) -> int:
-    """Return how many bytes every decimal of a precision has."""
+    """Return the length of decimals of a precision."""
     return int(10**precision).bit_length() // 8 + 1
 
 
 def _joined(pieces: list[pa.Array]) -> pa.BinaryArray:
-    """Return the bytes of columns, one after the other in each row; null has none."""
+    """Return the bytes of columns in sequence for each row; null has none."""
     nothing = text_scalar(b"", pa.binary())
     return pc.binary_join_element_wise(*pieces, nothing, null_handling="replace", null_replacement="")
 
@@ -58,7 +58,7 @@ def _pieces(array: pa.Array) -> list[pa.Array]:
 
 
 def _list_pieces(array: pa.Array, valid: NDArray[np.bool_]) -> list[pa.Array]:
-    """Return counts, elements, and what ends them; maps have entries of key and value."""
+    """Return counts, elements, and their ends; maps have entries of key and value."""
     starts, values = list_parts(array)
     offsets = values_of(starts, np.int32)
     counts = np.diff(offsets).astype(np.int64)
@@ -85,7 +85,7 @@ def _numbers(values: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.BinaryAr
 
 
 def _fixed(array: pa.Array) -> NDArray[np.uint8]:
-    """Return the bytes of values that all have as many, one row a value."""
+    """Return the bytes of values of fixed width, one row a value."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return values_of(array.cast(pa.uint8()), np.uint8).reshape(-1, 1)
@@ -100,7 +100,7 @@ def _fixed(array: pa.Array) -> NDArray[np.uint8]:
 def _with_branch(
     matrix: NDArray[np.uint8], sizes: NDArray[np.integer] | int, valid: NDArray[np.bool_]
 ) -> pa.BinaryArray:
-    """Return the branch of each value and, if it is present, this number of bytes of its row."""
+    """Return the branch of each value and, if it is present, the first bytes of its row."""
     with_branch = np.empty((len(valid), 1 + matrix.shape[1]), np.uint8)
     with_branch[:, 0] = np.where(valid, _PRESENT, _NULL)
     with_branch[:, 1:] = matrix

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.core.errors import ConfigError
 from ftfile.encoding.base.reading import columns_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ("arrow_type", "avro_schema", "is_name", "is_namespace", "is_type_name", "raw_schema", "schema_problems")
+__all__ = ("arrow_type", "avro_schema", "check_record_name", "raw_schema", "schema_problems")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TYPE_NAMES = frozenset(
@@ -50,26 +51,25 @@ _ARROW = {
 }
 
 
-def is_name(text: str) -> bool:
-    """Return True if Avro takes a text for a name."""
+def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def is_type_name(text: str) -> bool:
-    """Return True if Avro has a type of that name: records, in whichever namespace, may not be called so."""
-    return text in _TYPE_NAMES
-
-
-def is_namespace(text: str) -> bool:
-    """Return True if Avro takes a text for a namespace: nothing, or names with dots between them."""
-    return not text or all(map(is_name, text.split(".")))
+def check_record_name(name: str, namespace: str) -> None:
+    """Raise `ConfigError` if Avro does not take the name or the namespace of a record; the latter may be empty."""
+    if not _is_name(name):
+        raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
+    if name in _TYPE_NAMES:
+        raise ConfigError(f"option recordName={name!r} is a type of Avro's, and records may not be called so")
+    if namespace and not all(map(_is_name, namespace.split("."))):
+        raise ConfigError(f"option recordNamespace={namespace!r}: it takes names with dots between them, as in `a.b`")
 
 
 def schema_problems(schema: pa.Schema) -> Iterator[str]:
-    """Yield what Avro cannot hold: a sentence for each column or part of one."""
+    """Yield a sentence for each column, or part of one, that Avro cannot hold."""
     for column in schema:
         for name in {column.name, *_field_names(column.type)}:
-            if not is_name(name):
+            if not _is_name(name):
                 where = f"column `{column.name}`" + (f", field `{name}`" if name != column.name else "")
                 yield f"{where}: names in Avro are letters, digits and _; rename it, or use parquet"
     for path, arrow in columns_within(schema):
@@ -85,48 +85,31 @@ def _field_names(arrow: pa.DataType) -> Iterator[str]:
             yield from _field_names(arrow.field(index).type)
 
 
-def avro_schema(schema: pa.Schema, name: str, namespace: str) -> dict[str, Any]:
-    """Return the record that rows are; every value may be null, and is by default.
-
-    Args:
-        schema: of rows that Avro can hold.
-        name: of the record.
-        namespace: of its name; empty for none.
-    """
-    return _record(list(schema), name, namespace)
-
-
-def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]:
+def avro_schema(fields: Iterable[pa.Field], name: str, namespace: str) -> dict[str, Any]:
+    """Return the record of rows, or of structs; every value may be null, and is by default."""
     below = f"{namespace}.{name}" if namespace else name
     described = [
-        {"name": field.name, "type": _nullable(field.type, field.name, below), "default": None} for field in fields
+        {"name": field.name, "type": ["null", _type(field.type, field.name, below)], "default": None}
+        for field in fields
     ]
     return {"type": "record", "name": name, **({"namespace": namespace} if namespace else {}), "fields": described}
-
-
-def _nullable(arrow: pa.DataType, name: str, namespace: str) -> list[Any]:
-    return ["null", _type(arrow, name, namespace)]
 
 
 def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401 - JSON
     if pa.types.is_struct(arrow):
         # `string` becomes `string_`, and so `string_` must become `string__`.
-        return _record(list(arrow), f"{name}_" if is_type_name(name.rstrip("_")) else name, namespace)
+        return avro_schema(arrow, f"{name}_" if name.rstrip("_") in _TYPE_NAMES else name, namespace)
     if pa.types.is_list(arrow):
-        return {"type": "array", "items": _nullable(arrow.value_type, name, namespace)}
+        return {"type": "array", "items": ["null", _type(arrow.value_type, name, namespace)]}
     if pa.types.is_map(arrow):
-        return {"type": "map", "values": _nullable(arrow.item_type, name, namespace)}
+        return {"type": "map", "values": ["null", _type(arrow.item_type, name, namespace)]}
     if pa.types.is_decimal(arrow):
         return {"type": "bytes", "logicalType": "decimal", "precision": arrow.precision, "scale": arrow.scale}
     return _LEAVES[arrow]
 
 
 def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
-    """Return the Arrow type of what `avro_schema` describes.
-
-    Raises:
-        ValueError, KeyError, TypeError: it does not describe this.
-    """
+    """Return the Arrow type of a schema as `avro_schema` makes it; others raise ValueError, KeyError or TypeError."""
     if isinstance(avro, list):
         _, avro = avro
     described: dict[str, Any] = {"type": avro} if isinstance(avro, str) else avro
@@ -143,13 +126,9 @@ def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
 
 
 def raw_schema(avro: Any, path: str = "") -> tuple[Any, pa.DataType]:  # noqa: ANN401 - JSON
-    """Return another schema of the same bytes, which is read faster, and the Arrow type of what is read.
+    """Return another schema of the same bytes, which is read faster, and its Arrow type; `path` names records.
 
     Strings are bytes, times numbers, and maps arrays of entries.
-
-    Args:
-        avro: what `avro_schema` describes.
-        path: where in the schema it stands.
     """
     if isinstance(avro, list):
         raw, arrow = raw_schema(avro[1], path)

@@ -1,4 +1,7 @@
-"""Columnar formats: rows are collected and encoded many at once, and a file ends about where it should."""
+"""Columnar formats: rows are collected and encoded many at once, and a file ends about where it should.
+
+Their segments are Arrow batches in a spool, which are encoded once, when a part is made of them.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,45 @@ import math
 from abc import abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.core.errors import EncodingError, UnencodableRows
-from ftfile.encoding.api import Encoder, Format
-from ftfile.encoding.base.codecs import Codec, codec_from_options
-from ftfile.encoding.base.segments import RowJoiner, RowSegments
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
+from ftfile.core.options.records import CODEC
+from ftfile.encoding.api import Encoder, Format, Joiner, SegmentCodec, Taken
+from ftfile.encoding.base.reading import batch_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ftfile.encoding.api import ByteWriter, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.api import ByteWriter, Limits
 
-__all__ = ("CollectingEncoder", "ColumnarFormat", "as_sink", "check_text", "encoding_errors")
+__all__ = (
+    "Codec",
+    "CollectingEncoder",
+    "ColumnarFormat",
+    "RowJoiner",
+    "RowSegments",
+    "as_sink",
+    "check_text",
+    "encoding_errors",
+)
 
+_LENGTH_BYTES = 8
+_SEGMENT_CODEC = "lz4"
+_LZ4_RATIO_MAX = 255
 _SAMPLE_ROWS = 10_000
-_MARK_BYTES = 8  # of a format's name at the start of a file, at most
+_MARK_BYTES = 8  # of a format's name at the start of a file, or less
 _RATIO_GUESS = 0.4  # of the length in the file to that in memory, while no limit asks for more
+
+
+class Codec(NamedTuple):
+    """A codec within files of a format."""
+
+    label: str = ""  # in file names; in Avro, within the file
+    level: int | None = None  # one that costs little, used by default; None where the format's writer takes none
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +55,7 @@ class ColumnarFormat(Format):
     """A format that encodes many rows at once, and compresses them within the file.
 
     Attributes:
-        codecs: that the format knows.
+        codecs: by the values of the option `compression`.
         compression: one of `codecs`.
         level: of the codec; None for one that costs little.
     """
@@ -41,31 +63,47 @@ class ColumnarFormat(Format):
     open_files_max: ClassVar[int] = 32
     codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}
 
-    compression: str = "zstd"
+    compression: str = CODEC
     level: int | None = None
 
     @property
     def extension(self) -> str:
-        """Return the ending that Spark gives such files, as in `.zstd.parquet`."""
+        """Return the ending that Spark gives such files, such as `.zstd.parquet`."""
         return f"{self.codecs[self.compression].label}.{self.name}"
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
-        """See `Format.from_options`."""
-        return cls(*codec_from_options(cls.name, cls.codecs, options, cls().compression))
+        return cls(*cls.codec_from_options(options))
+
+    @classmethod
+    def codec_from_options(cls, options: Mapping[str, Any]) -> tuple[str, int | None]:
+        """Return the codec and its level, None if not given; `ConfigError` if there is no such codec or level."""
+        compression, level = options.get("compression") or cls().compression, options.get("compressionLevel")
+        if compression not in cls.codecs:
+            raise ConfigError(f"option compression={compression!r}: for {cls.name} it takes {', '.join(cls.codecs)}")
+        if level is None:
+            return compression, None
+        if cls.codecs[compression].level is None:
+            leveled = [name for name, codec in cls.codecs.items() if codec.level is not None]
+            advice = f"only {', '.join(leveled)} have levels" if leveled else f"no codec of {cls.name} has levels"
+            raise ConfigError(f"compressionLevel={level} with compression={compression}: {advice}")
+        name = "gzip" if compression == "deflate" else compression  # pyarrow's name for the same levels
+        low, high = pa.Codec.minimum_compression_level(name), pa.Codec.maximum_compression_level(name)
+        if not low <= level <= high:
+            raise ConfigError(f"option compressionLevel={level}: for {compression} it takes {low} to {high}")
+        return compression, level
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
-        """See `Format.definition`; a reader needs nothing, but another codec is another encoding."""
+        # A reader needs none of it, but another codec is another encoding.
         return {"compression": self.compression, "compressionLevel": self.level}
 
     @property
     def used_level(self) -> int | None:
-        """Return the level asked for, or the one that costs little."""
+        """Return the level that is set, or the one that costs little."""
         return self.level or self.codecs[self.compression].level
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; every type that Spark sends is held."""
-        spark_schema_json(schema)
+        spark_schema_json(schema)  # every type that Spark sends is held
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
         """Refuse rows that no file could hold; by default a file holds all.
@@ -75,29 +113,20 @@ class ColumnarFormat(Format):
         """
 
     def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
         return RowSegments(schema, self.check_rows)
 
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
         return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
 
 
 class CollectingEncoder(Encoder):
     """Writes rows in groups; subclasses define what a group is in the file.
 
-    Args:
-        schema: of the rows.
-        target: where the file goes.
-        check: see `ColumnarFormat.check_rows`.
-
-    Attributes:
-        group_rows_max: how many rows are collected.
-        group_bytes_max: how much memory they take.
+    `check` is `ColumnarFormat.check_rows`, if the format has it.
     """
 
     group_rows_max: int = 250_000
-    group_bytes_max: int = 64 << 20
+    group_bytes_max: int = 64 << 20  # of memory
 
     def __init__(
         self, schema: pa.Schema, target: ByteWriter, check: Callable[[pa.RecordBatch], None] | None = None
@@ -116,25 +145,20 @@ class CollectingEncoder(Encoder):
 
     @abstractmethod
     def _write_group(self, rows: pa.Table) -> None:
-        """Write rows to the target.
-
-        Raises:
-            EncodingError: they cannot be encoded.
-        """
+        """Write rows to the target; `EncodingError` if they cannot be encoded."""
 
     @abstractmethod
     def _sample_bytes(self, rows: pa.Table) -> int:
-        """Return how long a file of these rows would be."""
+        """Return the length of a file of these rows."""
 
     def _footer_bytes(self, groups: int) -> int:  # noqa: ARG002 - for those that have one
-        """Return about how much a file with this number of groups needs beside its rows."""
+        """Return about how many bytes a file with this number of groups needs beside its rows."""
         return 0
 
     def _end(self) -> None:
         """Write the end of the file."""
 
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
-        """See `Encoder.write`."""
         if not batch.num_rows:
             return 0
         if self._check is not None:
@@ -150,21 +174,15 @@ class CollectingEncoder(Encoder):
 
     @property
     def size_bytes(self) -> int:
-        """See `Encoder.size_bytes`; what is buffered counts as if it shrank like what is written."""
+        # Buffered rows count as if they shrank like those written.
         return self._estimate(self._ratio or _RATIO_GUESS)
 
     @property
     def buffered_bytes(self) -> int:
-        """See `Encoder.buffered_bytes`."""
         return self._buffer_bytes
 
-    def flush(self) -> None:
-        """See `Encoder.flush`: ends the group."""
-        self._end_group()
-
     def finish(self) -> None:
-        """See `Encoder.finish`."""
-        self._end_group()
+        self.flush()
         self._end()
 
     def _estimate(self, ratio: float) -> int:
@@ -188,16 +206,16 @@ class CollectingEncoder(Encoder):
             batch = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in batch.columns], schema=batch.schema)
         if self._buffer_bytes + batch.nbytes > 2 * self.group_bytes_max:
             # A row much larger than those beside it: a group must be one batch, and its strings below 2 GiB.
-            self._end_group()
+            self.flush()
         self._buffer.append(batch)
         self._buffer_rows += batch.num_rows
         self._buffer_bytes += batch.nbytes
         if self._buffer_rows >= self.group_rows_max or self._buffer_bytes >= self.group_bytes_max:
-            self._end_group()
+            self.flush()
 
     def _reaches(self, limit_bytes: int) -> bool:
         if self._ratio is None and self._estimate(1) >= limit_bytes:
-            # Only now does it matter how well these rows compress: encode a sample for nothing.
+            # Only now does it matter how well these rows compress: encode a sample, and drop it.
             self._ratio = self._ratio_of(pa.Table.from_batches(self._buffer))
         return self.size_bytes >= limit_bytes
 
@@ -206,7 +224,7 @@ class CollectingEncoder(Encoder):
         memory_bytes: int = sample.nbytes
         return self._sample_bytes(sample) / max(1, memory_bytes)
 
-    def _end_group(self) -> None:
+    def flush(self) -> None:
         if not self._buffer:
             return
         rows, before = pa.Table.from_batches(self._buffer), self._target.position
@@ -217,18 +235,78 @@ class CollectingEncoder(Encoder):
             self._held_bytes = 0
             self._ratio = (self._target.position - self._start_bytes) / max(1, self._encoded_bytes)
         else:
-            # A library may hold back what is little for each column, and then it is in none of the sizes.
+            # A library may hold back little data of each column, which is then in no size.
             self._held_bytes += self._buffer_bytes
             self._ratio = self._ratio or self._ratio_of(rows)
         self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
 
 
-def check_text(batch: pa.RecordBatch) -> None:
-    """Look for strings that are none: Spark's may hold any bytes, and readers of a format want UTF-8.
+class RowSegments(SegmentCodec):
+    """Segments that are one Arrow batch in one LZ4 frame: they live for a few batches, so speed counts more than size.
 
-    Raises:
-        UnencodableRows: names the column.
+    `check` raises `UnencodableRows` for rows that no part could hold.
     """
+
+    def __init__(self, schema: pa.Schema, check: Callable[[pa.RecordBatch], None] | None = None) -> None:
+        self._schema = schema
+        self._check = check
+
+    def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+        if self._check is not None:
+            self._check(batch)
+        codec, start = pa.Codec(_SEGMENT_CODEC), 0
+        for number, count in enumerate(counts):
+            message = batch.slice(start, count).serialize()
+            yield number, message.size.to_bytes(_LENGTH_BYTES, "little") + codec.compress(message, asbytes=True)
+            start += count
+
+    def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield batch_as(self.batch(data, path), schema)
+
+    def batch(self, data: bytes, path: str) -> pa.RecordBatch:
+        """Return all rows of a segment."""
+        size_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
+        if size_bytes > _LZ4_RATIO_MAX * len(data):
+            raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
+        try:
+            message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
+            return pa.ipc.read_record_batch(message, self._schema)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptData(path, "an Arrow batch in an LZ4 frame", str(error)) from error
+
+
+class RowJoiner(Joiner):
+    """Encodes the rows of segments as one file; a rest skips rows. Sizes are estimates, `strict` or not."""
+
+    def __init__(self, encoder: Encoder, segments: RowSegments, limits: Limits) -> None:
+        self.rows = 0
+        self._encoder = encoder
+        self._segments = segments
+        self._limits = limits
+
+    @property
+    def size_bytes(self) -> int:
+        return self._encoder.size_bytes
+
+    def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
+        batch = self._segments.batch(data, "a segment").slice(skip_rows)
+        room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)
+        taken = self._encoder.write(batch.slice(0, room), self._limits.max_bytes)
+        self.rows += taken
+        return Taken(taken, 0)
+
+    def is_full(self) -> bool:
+        max_bytes, max_rows = self._limits.max_bytes, self._limits.max_rows
+        return (max_rows is not None and self.rows >= max_rows) or (
+            max_bytes is not None and self._encoder.size_bytes >= max_bytes
+        )
+
+    def finish(self) -> None:
+        self._encoder.finish()
+
+
+def check_text(batch: pa.RecordBatch) -> None:
+    """Raise `UnencodableRows` for strings that are not UTF-8: Spark's may hold any bytes."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             column.validate(full=True)
@@ -238,11 +316,7 @@ def check_text(batch: pa.RecordBatch) -> None:
 
 @contextmanager
 def encoding_errors(format_name: str) -> Iterator[None]:
-    """Turn Arrow's errors into ours.
-
-    Raises:
-        EncodingError: rows cannot be encoded.
-    """
+    """Turn Arrow's errors into `EncodingError`."""
     try:
         yield
     except pa.ArrowException as error:
@@ -250,7 +324,7 @@ def encoding_errors(format_name: str) -> Iterator[None]:
 
 
 def as_sink(target: ByteWriter) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return a target as pyarrow wants a file."""
+    """Return a target as a file for pyarrow."""
     return pa.PythonFile(_Sink(target), mode="w")
 
 
@@ -267,7 +341,7 @@ class _Sink:
         return self._target.position
 
     def flush(self) -> None:
-        """The maker of the target is responsible for durability."""
+        """The target's maker makes it durable."""
 
     def close(self) -> None:
-        """So is closing it."""
+        """The target's maker closes it."""

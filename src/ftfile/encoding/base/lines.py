@@ -1,10 +1,16 @@
-"""Line formats: rows become bytes slice by slice, files end after the right row, and whole lines are read back."""
+"""Line formats: rows become bytes slice by slice, and files end after the right row.
+
+Their segments are bytes of a file without its head: parts are made by joining them.
+"""
 
 from __future__ import annotations
 
+import io
 import re
 from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
@@ -12,21 +18,23 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import string_parts
 from ftfile.core.errors import EncodingError, UnencodableRows
-from ftfile.encoding.api import Encoder, LineFormat
+from ftfile.core.options.table import DEFAULTS
+from ftfile.encoding.api import Encoder, Joiner, LineFormat, SegmentCodec, Taken
 from ftfile.encoding.base.reading import corrupt
-from ftfile.encoding.base.segments import EncodedRows, LineJoiner, LineSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.encoding.api import ByteWriter, Joiner, Limits, SegmentCodec
+    from ftfile.encoding.api import ByteWriter, Format, Limits
 
 __all__ = (
     "Encode",
     "EncodedRows",
     "LineEncoder",
+    "LineJoiner",
+    "LineSegments",
     "Lines",
     "ends_as_it_begins",
     "naming",
@@ -42,7 +50,15 @@ _SLICE_ROWS_MAX = 65_536
 _SLICE_BYTES_MAX = 8 << 20
 
 
-Encode: TypeAlias = "Callable[[pa.RecordBatch], EncodedRows]"
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """The text of some rows."""
+
+    data: bytes | memoryview  # with line ends
+    ends: Callable[[], NDArray[np.integer]]  # the offset after each row; called only where a file ends among them
+
+
+Encode: TypeAlias = Callable[[pa.RecordBatch], EncodedRows]
 
 
 def rows_of(lines: pa.StringArray) -> EncodedRows:
@@ -54,11 +70,7 @@ def rows_of(lines: pa.StringArray) -> EncodedRows:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Turn errors about values into errors that name where they are.
-
-    Raises:
-        EncodingError: a value has no text.
-    """
+    """Turn errors about values into `EncodingError` that names where they are."""
     try:
         yield
     except (ValueError, pa.ArrowException) as error:
@@ -72,7 +84,7 @@ class Lines(LineFormat):
         line_sep: stands after each row, and nowhere else.
     """
 
-    line_sep: str = "\n"
+    line_sep: str = DEFAULTS["lineSep"]
 
     @abstractmethod
     def rows(self, schema: pa.Schema) -> Encode:
@@ -90,34 +102,23 @@ class Lines(LineFormat):
         return self
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
         return LineEncoder(target, self.rows(schema), self.head(schema))
 
     def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """See `Format.segments`."""
-        encode = self.rows(schema)
-        return LineSegments(lambda batch: _encoded_rows(encode, batch), self.without_head(schema))
+        return LineSegments(self.rows(schema), self.without_head(schema))
 
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """See `Format.joiner`."""
         head = self.head(schema)
         return LineJoiner(target, target.write(head) if head else 0, self.row_ends, limits)
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        """See `LineFormat.row_ends`."""
         return separator_ends(data, self.line_sep.encode())
 
 
 class LineEncoder(Encoder):
-    """Writes rows as text.
+    """Writes rows as text, exact to the row; the head of the file is written at once."""
 
-    Args:
-        target: where the file goes.
-        encode: see `Lines.rows`.
-        head: of the file; written at once.
-    """
-
-    def __init__(self, target: ByteWriter, encode: Encode, head: bytes = b"") -> None:
+    def __init__(self, target: ByteWriter, encode: Encode, head: bytes) -> None:
         self._target = target
         self._encode = encode
         self._rows = 0
@@ -126,7 +127,6 @@ class LineEncoder(Encoder):
             target.write(head)
 
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
-        """See `Encoder.write`; exact to the row."""
         taken = 0
         while taken < batch.num_rows:
             rows = self._slice_rows(batch.slice(taken), limit_bytes)
@@ -151,14 +151,13 @@ class LineEncoder(Encoder):
 
     @property
     def size_bytes(self) -> int:
-        """See `Encoder.size_bytes`; exact."""
         return self._target.position - self._start_bytes
 
     def finish(self) -> None:
-        """See `Encoder.finish`; nothing is buffered and there is no footer."""
+        """Nothing is buffered and there is no footer."""
 
     def _slice_rows(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
-        """Return how many rows to encode at once: memory is bounded, and few are in vain near a limit."""
+        """Return how many rows to encode at once: within bounds of memory, and few beyond the limit."""
         rows = _slice_rows(batch)
         if limit_bytes is not None:
             encoded = self.size_bytes / self._rows if self._rows else _row_bytes(batch)
@@ -166,27 +165,119 @@ class LineEncoder(Encoder):
         return rows
 
 
+class LineSegments(SegmentCodec):
+    """Segments whose data is that of the file; `headless` reads them."""
+
+    def __init__(self, encode: Encode, headless: Format) -> None:
+        self._encode = encode
+        self._headless = headless
+
+    def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+        bounds = np.cumsum([0, *counts])
+        row = 0
+        while row < batch.num_rows:
+            rows = _slice_rows(batch.slice(row))
+            encoded = _encoded(self._encode, batch.slice(row, rows))
+            first = int(np.searchsorted(bounds, row, side="right")) - 1
+            last = int(np.searchsorted(bounds, row + rows, side="left")) - 1
+            ends = encoded.ends() if last > first else None
+            start = 0
+            for number in range(first, last + 1):
+                done = int(bounds[number + 1]) - row
+                end = int(ends[done - 1]) if ends is not None and done < rows else len(encoded.data)
+                yield number, encoded.data[start:end]
+                start = end
+            row += rows
+
+    def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        file = io.BytesIO(data)
+        file.name = path  # what errors call it
+        return self._headless.decode(file, schema)
+
+
+class LineJoiner(Joiner):
+    """Joins segments byte by byte, exact to the row; a rest begins later in the data.
+
+    Args:
+        target: where the file goes, with its head written.
+        head_bytes: length of the head.
+        row_ends: returns the offset after each row of some data; called only where a part ends within it.
+        limits: when the part is full.
+    """
+
+    def __init__(
+        self, target: ByteWriter, head_bytes: int, row_ends: Callable[[bytes], NDArray[np.integer]], limits: Limits
+    ) -> None:
+        self.rows = 0
+        self._target = target
+        self._size_bytes = head_bytes
+        self._row_ends = row_ends
+        self._limits = limits
+        self._is_full = False
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
+        assert not skip_rows, "the rest of a line segment starts later in the spool"
+        taken = rows
+        if not self._has_room(len(data), rows):
+            ends = self._row_ends(data)
+            taken = min(self._fitting(ends), rows)
+            data = data[: int(ends[taken - 1])] if taken else b""
+            self._is_full = taken < rows or not self._limits.strict
+        self._target.write(data)
+        self._count(len(data), taken)
+        return Taken(taken, len(data))
+
+    def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:
+        if not self._has_room(size_bytes, rows):
+            return False
+        append()
+        self._count(size_bytes, rows)
+        return True
+
+    def _has_room(self, size_bytes: int, rows: int) -> bool:
+        """Return True if that much more passes no limit; a limit of rows may be reached, one of bytes if strict."""
+        limits, end = self._limits, self._size_bytes + size_bytes
+        if limits.max_rows is not None and self.rows + rows > limits.max_rows:
+            return False
+        return limits.max_bytes is None or (end <= limits.max_bytes if limits.strict else end < limits.max_bytes)
+
+    def _count(self, size_bytes: int, rows: int) -> None:
+        self._size_bytes += size_bytes
+        self.rows += rows
+        if self._limits.max_rows is not None and self.rows >= self._limits.max_rows:
+            self._is_full = True
+
+    def _fitting(self, ends: NDArray[np.integer]) -> int:
+        limits, count = self._limits, len(ends)
+        if limits.max_bytes is not None:
+            room = limits.max_bytes - self._size_bytes
+            # A record that is longer than any part makes one of its own.
+            first = int(not self.rows)
+            if limits.strict:
+                count = min(count, max(int(np.searchsorted(ends, room, side="right")), first))
+            else:
+                count = min(count, int(np.searchsorted(ends, room)) + 1)
+        return count if limits.max_rows is None else min(count, limits.max_rows - self.rows)
+
+    def is_full(self) -> bool:
+        return self._is_full
+
+    def finish(self) -> None:
+        """Nothing follows the last row."""
+
+
 def _row_bytes(batch: pa.RecordBatch) -> float:
-    """Return the memory that a row takes on average, at least 1."""
+    """Return the average memory of a row, at least 1."""
     return float(batch.nbytes / batch.num_rows + 1)
 
 
 def _slice_rows(batch: pa.RecordBatch) -> int:
     rows: int = min(batch.num_rows, _SLICE_ROWS_MAX, int(_SLICE_BYTES_MAX / _row_bytes(batch)) + 1)
     return rows
-
-
-def _encoded_rows(encode: Encode, batch: pa.RecordBatch) -> Iterator[tuple[EncodedRows, int]]:
-    """Yield the text of all rows, some at a time, with their number.
-
-    Raises:
-        UnencodableRows: a value cannot be encoded; names the column.
-    """
-    done = 0
-    while done < batch.num_rows:
-        rows = _slice_rows(batch.slice(done))
-        yield _encoded(encode, batch.slice(done, rows)), rows
-        done += rows
 
 
 def _encoded(encode: Encode, batch: pa.RecordBatch) -> EncodedRows:
@@ -201,7 +292,7 @@ def _encoded(encode: Encode, batch: pa.RecordBatch) -> EncodedRows:
 
 
 def ends_as_it_begins(separator: bytes | str) -> bool:
-    """Return True if a separator would be found too early after a record that ends so, too, as `||` in `a|||`."""
+    """Return True if a separator can be found too early, as `||` in `a|||`."""
     return any(separator[start:] == separator[: len(separator) - start] for start in range(1, len(separator)))
 
 

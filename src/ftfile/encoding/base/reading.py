@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData, SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "refuse")
+__all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "refuse", "refuse_all_but_one_text")
 
 
 def corrupt(file: BinaryIO, expected: str, found: object) -> CorruptData:
@@ -43,30 +43,29 @@ def batch_as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch_of(columns, schema, batch.num_rows)
 
 
-def columns_within(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
     """Yield path and type of every column and of every part of nested ones, as in `a` and `a.element.b`."""
-    for column in schema:
-        yield from _within(column.name, column.type)
+    for field in fields:
+        path, kind = prefix + field.name, field.type
+        yield path, kind
+        if pa.types.is_struct(kind):
+            yield from columns_within(kind, f"{path}.")
+        elif pa.types.is_list(kind):
+            yield from columns_within([pa.field("element", kind.value_type)], f"{path}.")
+        elif pa.types.is_map(kind):
+            yield from columns_within([pa.field("key", kind.key_type), pa.field("value", kind.item_type)], f"{path}.")
 
 
-def _within(path: str, arrow: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    yield path, arrow
-    if pa.types.is_struct(arrow):
-        for child in arrow:
-            yield from _within(f"{path}.{child.name}", child.type)
-    elif pa.types.is_list(arrow):
-        yield from _within(f"{path}.element", arrow.value_type)
-    elif pa.types.is_map(arrow):
-        yield from _within(f"{path}.key", arrow.key_type)
-        yield from _within(f"{path}.value", arrow.item_type)
+def refuse_all_but_one_text(format_name: str, schema: pa.Schema, advice: str, cast: str) -> None:
+    """Raise `SchemaError` unless a schema is one column of strings or binary values."""
+    if len(schema) != 1:
+        refuse(format_name, [f"columns {', '.join(schema.names)}: {format_name} has exactly one column; {advice}"])
+    name, kind = schema.names[0], schema.types[0]
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        refuse(format_name, [f"column `{name}`: {kind}; use cast(`{name}` AS {cast})"])
 
 
 def refuse(format_name: str, problems: Iterable[str]) -> None:
-    """Raise if a format cannot hold a schema.
-
-    Raises:
-        SchemaError: lists the problems.
-    """
-    lines = list(problems)
-    if lines:
+    """Raise `SchemaError` with the reasons why a format cannot hold a schema, if there are any."""
+    if lines := list(problems):
         raise SchemaError(f"fileFormat={format_name} cannot hold this schema:\n  " + "\n  ".join(lines))

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError
 from ftfile.encoding.base.lines import EncodedRows, Lines
-from ftfile.encoding.base.reading import batch_as, corrupt, refuse
-from ftfile.encoding.binary.framing import Framing, framing_from_definition, framing_from_options
+from ftfile.encoding.base.reading import batch_as, corrupt, refuse_all_but_one_text
+from ftfile.encoding.binary.framing import Framing, framing_from_options
 from ftfile.encoding.binary.user_encoder import UserEncoder
 
 if TYPE_CHECKING:
@@ -28,79 +28,54 @@ _EXTENSION = ".bin"
 
 @dataclass(frozen=True, slots=True)
 class BinaryRecords(Lines):
-    """Records that are the values of one column, or what a class of the user's makes of rows.
-
-    Attributes:
-        framing: how records are told apart.
-        user: the class; None for the values of the column.
-        column: for reading, the name of the column in the file; None for that of the schema.
-    """
+    """Records that are the values of one column, or that a class of the user's makes of rows."""
 
     name: ClassVar[str] = "binary"
 
     framing: Framing
     user: UserEncoder | None = None
-    column: str | None = None
+    column: str | None = None  # for reading, its name in the file; None for that of the schema
 
     @property
     def extension(self) -> str:
-        """Return `.bin`, or what the class says."""
+        """Return `.bin`, or the extension of the user's class."""
         return _EXTENSION if self.user is None else self.user.extension
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> BinaryRecords:
-        """See `Format.from_options`; the user's class is loaded."""
         framing = framing_from_options(options.get("delimiter"), options.get("lengthPrefix"))
         name, own = options.get("encoder"), options.get("encoder.", {})
         return cls(framing, None if name is None else UserEncoder.checked(name, own, _EXTENSION))
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
-        """See `Format.definition`; records do not say what their column is called."""
         if self.user is not None:
             return {**self.framing.definition(), "encoder": self.user.definition()}
         return {**self.framing.definition(), "column": schema.names[0]}
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> BinaryRecords:
-        """See `Format.from_definition`."""
-        described = definition.get("encoder")
+        described, delimiter = definition.get("encoder"), definition.get("delimiter")
         user = None if described is None else UserEncoder.from_definition(described)
-        return cls(framing_from_definition(definition), user, definition.get("column"))
+        delimiter = None if delimiter is None else bytes.fromhex(delimiter)
+        return cls(framing_from_options(delimiter, definition.get("lengthPrefix")), user, definition.get("column"))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; without a class there is one column, of binary values or strings.
-
-        Raises:
-            ConfigError: the class cannot encode such rows.
-        """
         if self.user is not None:
             self.user.check_schema(schema)
             return
-        if len(schema) != 1:
-            advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
-            refuse(self.name, [f"columns {', '.join(schema.names)}: binary has exactly one column; {advice}"])
-        column = schema.field(0)
-        if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-            refuse(self.name, [f"column `{column.name}`: {column.type}; use cast(`{column.name}` AS BINARY)"])
+        advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
+        refuse_all_but_one_text(self.name, schema, advice, "BINARY")
 
     def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - batches say what they are
-        """See `Lines.rows`."""
         return self._encode
 
     def without_head(self, schema: pa.Schema) -> BinaryRecords:
-        """See `Lines.without_head`: there is none, and the column is that of the schema."""
         return self if self.user is not None else replace(self, column=schema.names[0])
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        """See `LineFormat.row_ends`."""
         return self.framing.ends(data)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`.
-
-        Raises:
-            ConfigError, UserCodeError: see `UserEncoder.decode`.
-        """
         for values in self.framing.read(file):
             if self.user is not None:
                 rows = self.user.decode(values, schema)

@@ -1,10 +1,9 @@
-"""Where one record of bytes ends and the next one begins: a delimiter after each, or its length before it."""
+"""The bounds of records: a delimiter after each, or its length before it."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,60 +12,29 @@ import pyarrow.compute as pc
 from ftfile.arrays.buffers import string_parts, text_scalar
 from ftfile.arrays.varints import ragged, varints
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, ends_as_it_begins, rows_of, separator_ends, whole_lines
 from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ("Framing", "framing_from_definition", "framing_from_options")
+__all__ = ("Framing", "framing_from_options")
 
 _BLOCK_BYTES = 4 << 20
 _MORE = 0x80
 _VARINT_BYTES_MAX = 5  # of a length below 2**31
 
 
-class Framing(ABC):
-    """Puts records into a file one after the other, and finds them again: immutable, picklable, comparable."""
-
-    @abstractmethod
-    def definition(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-
-    @abstractmethod
-    def frame(self, values: pa.BinaryArray) -> EncodedRows:
-        """Return records without nulls as bytes of the file.
-
-        Raises:
-            EncodingError: a record would not be found again.
-        """
-
-    @abstractmethod
-    def ends(self, data: bytes) -> NDArray[np.integer]:
-        """Return the offset after each record of whole ones."""
-
-    @abstractmethod
-    def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
-        """Yield the records of a file, some megabytes at a time.
-
-        Raises:
-            CorruptData: the last one is not whole.
-        """
-
-
 def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
-    """Return the framing of the options `delimiter` and `lengthPrefix`; by default a line feed after each record.
-
-    Raises:
-        ConfigError: both are given, or the delimiter cannot be found again.
-    """
+    """Return the framing of two options; `ConfigError` if both are given, or the delimiter cannot be found again."""
     if length_prefix is not None:
         if delimiter is not None:
             raise ConfigError("delimiter and lengthPrefix are both given: records have the one or the other")
         return _Prefixed(length_prefix)
-    used = b"\n" if delimiter is None else delimiter
+    used = DEFAULTS["delimiter"] if delimiter is None else delimiter
     if not used:
         raise ConfigError("option delimiter='': it takes at least one byte; records of any bytes want a lengthPrefix")
     if ends_as_it_begins(used):
@@ -74,20 +42,16 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
     return _Delimited(used)
 
 
-def framing_from_definition(definition: Mapping[str, Any]) -> Framing:
-    """Return the framing that `definition()` described."""
-    delimiter, prefix = definition.get("delimiter"), definition.get("lengthPrefix")
-    return framing_from_options(None if delimiter is None else bytes.fromhex(delimiter), prefix)
-
-
 @dataclass(frozen=True, slots=True)
-class _Delimited(Framing):
+class _Delimited:
     delimiter: bytes
 
     def definition(self) -> dict[str, Any]:
+        """Return the framing as plain JSON."""
         return {"delimiter": self.delimiter.hex()}
 
     def frame(self, values: pa.BinaryArray) -> EncodedRows:
+        """Return records without nulls as bytes of the file; `EncodingError` if one cannot be framed."""
         if pc.any(pc.match_substring(values, self.delimiter)).as_py():
             raise EncodingError(
                 f"a record contains the delimiter {self.delimiter!r} and would be read as two. Choose a delimiter that "
@@ -97,9 +61,11 @@ class _Delimited(Framing):
         return rows_of(pc.binary_join_element_wise(values, empty, delimiter))
 
     def ends(self, data: bytes) -> NDArray[np.integer]:
+        """Return the offset after each whole record."""
         return separator_ends(data, self.delimiter)
 
     def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
+        """Yield the records of a file, some megabytes at a time; `CorruptData` if the last is not whole."""
         for block in whole_lines(file, self.delimiter):
             yield pa.array(block.split(self.delimiter)[:-1], pa.binary())
 
@@ -108,7 +74,7 @@ _SIZES: dict[str, tuple[str, Literal["big", "little"]]] = {"int32": (">u4", "big
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefixed(Framing):
+class _Prefixed:
     prefix: str
 
     def definition(self) -> dict[str, Any]:
@@ -137,13 +103,13 @@ class _Prefixed(Framing):
                 pieces = [rest[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
                 yield pa.array(pieces, pa.binary())
                 rest = rest[int(ends[-1]) :]
-            # A record longer than a block is not looked at again until it may be whole.
+            # A record longer than a block is parsed again only when it may be whole.
             wanted = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
         if rest:
             raise corrupt(file, "whole records", f"{len(rest)} bytes of one that is not")
 
     def _bounds(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where each whole record starts, after its length, and where it ends."""
+        """Return the start of each whole record, after its length, and its end."""
         starts, ends, position = [], [], 0
         while position < len(data):
             start, position = self._next(data, position)
@@ -154,7 +120,7 @@ class _Prefixed(Framing):
         return np.array(starts, np.int64), np.array(ends, np.int64)
 
     def _next(self, data: bytes, position: int) -> tuple[int, int]:
-        """Return start and end of the record whose length is at a position; zeros if the length is not whole."""
+        """Return start and end of the record at a position; zeros if its length is not whole."""
         if self.prefix != "varint":
             start = position + 4
             length = int.from_bytes(data[position:start], _SIZES[self.prefix][1])
@@ -166,3 +132,6 @@ class _Prefixed(Framing):
             if data[start] < _MORE:
                 return start + 1, start + 1 + length
         return 0, 0
+
+
+Framing: TypeAlias = _Delimited | _Prefixed

@@ -26,30 +26,15 @@ _PAGE = "see docs/formats/binary.md"
 
 @dataclass(frozen=True, slots=True)
 class UserEncoder:
-    """The class by name, and what its constructor is given.
+    """The class by name, and the options for its constructor."""
 
-    Attributes:
-        name: `module:Class`, or the name of an entry point.
-        options: the options `encoder.<name>`, without that prefix, sorted.
-        extension: how it wants names of files to end.
-    """
-
-    name: str
-    options: tuple[tuple[str, str], ...] = field(repr=False)
+    name: str  # `module:Class`, or that of an entry point
+    options: tuple[tuple[str, str], ...] = field(repr=False)  # `encoder.<name>` without the prefix, sorted
     extension: str
 
     @classmethod
     def checked(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
-        """Load the class and make one.
-
-        Args:
-            name: as the user wrote it.
-            options: for its constructor.
-            extension: what names of files end in if the class does not say.
-
-        Raises:
-            ConfigError: either failed, or it lacks a method.
-        """
+        """Return the encoder, checked by loading it; `extension` is used if the class has none."""
         settled = tuple(sorted(options.items()))
         instance = _made(name, settled)
         if not callable(getattr(instance, "encode", None)):
@@ -61,36 +46,23 @@ class UserEncoder:
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> UserEncoder:
-        """Return the encoder that `definition()` described; nothing is loaded."""
+        """Return the encoder of a `definition()`; nothing is loaded."""
         return cls(definition["name"], tuple(sorted(definition["options"].items())), definition["extension"])
 
     def definition(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the encoder as plain JSON."""
         return {"name": self.name, "options": dict(self.options), "extension": self.extension}
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Ask it for the bytes of no rows.
-
-        Raises:
-            ConfigError: it cannot encode such rows.
-        """
+        """Raise `ConfigError` if the class cannot encode rows of a schema; it encodes no rows."""
         try:
             self.encode(pa.RecordBatch.from_pylist([], schema=schema))
         except UserCodeError as error:
             raise ConfigError(f"asked to encode no rows, {error}") from error
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the bytes, or the text, of each row.
-
-        Raises:
-            EncodingError: it gives null for a row.
-            UserCodeError: it raised, or returned something else; names the class.
-        """
-        instance = _made(self.name, self.options)
-        try:
-            values = instance.encode(batch)
-        except Exception as error:
-            raise UserCodeError(f"{_OPTION}={self.name!r} raised {error!r}") from error
+        """Return the bytes, or the text, of each row; `EncodingError` for null, `UserCodeError` for other mistakes."""
+        values = self._call("encode", batch)
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
         if isinstance(values, pa.NullArray):  # as `pa.array([])` is
@@ -107,38 +79,32 @@ class UserEncoder:
         return values
 
     def decode(self, values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
-        """Return the rows of records; columns by name, as many and of such types as it likes.
-
-        Raises:
-            ConfigError: it is not to be loaded for reading, or does not read.
-            UserCodeError: it raised, or returned something else; names the class.
-        """
+        """Return the rows of records, with columns and types that the class chooses; `UserCodeError` if it fails."""
         if is_name_of_code(self.name):
             raise ConfigError(
                 f"the records were encoded by {self.name!r}, and the log of a directory must not say which module its "
                 f"readers import: give the class an entry point of the group {ENTRY_POINT_GROUP!r}, and write with its "
                 f"name as {_OPTION}"
             )
-        instance = _made(self.name, self.options)
-        if not callable(getattr(instance, "decode", None)):
+        if not callable(getattr(_made(self.name, self.options), "decode", None)):
             raise ConfigError(f"{_OPTION}={self.name!r} has no method decode(values, schema), so ftfile cannot read it")
-        try:
-            rows = instance.decode(values, schema)
-        except Exception as error:
-            raise UserCodeError(f"{_OPTION}={self.name!r} raised {error!r}") from error
+        rows = self._call("decode", values, schema)
         if not isinstance(rows, pa.RecordBatch) or rows.num_rows != len(values):
             found = f"{rows.num_rows} rows" if isinstance(rows, pa.RecordBatch) else type(rows)
             raise UserCodeError(f"{_OPTION}={self.name!r} returned {found} for {len(values)} records")
         return rows
 
+    def _call(self, method: str, *given: object) -> Any:  # noqa: ANN401 - the user's own
+        instance = _made(self.name, self.options)
+        try:
+            return getattr(instance, method)(*given)
+        except Exception as error:
+            raise UserCodeError(f"{_OPTION}={self.name!r} raised {error!r}") from error
+
 
 @lru_cache(maxsize=16)
 def _made(name: str, options: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN401 - the user's own
-    """Return the process's instance.
-
-    Raises:
-        ConfigError: it cannot be loaded or made.
-    """
+    """Return the process's instance; `ConfigError` if it cannot be loaded or made."""
     found = load(_OPTION, name if is_name_of_code(name) else _installed(name))
     try:
         return found(dict(options))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import arro3.io
@@ -11,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.arrays.base64_text import base64_text, from_base64
 from ftfile.arrays.float_text import all_finite
 from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.arrays.time_text import check_range
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of, whole_lines
 from ftfile.encoding.base.reading import batch_of, columns_within, corrupt, refuse
 from ftfile.encoding.base.time_formats import TimeFormats
-from ftfile.encoding.json.text import object_text
+from ftfile.encoding.json.text import base64_text, from_base64, object_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,46 +38,29 @@ _NEWLINE = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class JsonLines(Lines):
-    """JSON lines.
-
-    Attributes:
-        ignore_null_fields: leave null fields out, as Spark's own writer does.
-    """
+    """JSON lines."""
 
     name: ClassVar[str] = "json"
+    extension = ".json"
 
-    times: TimeFormats = field(default_factory=TimeFormats)
-    ignore_null_fields: bool = True
-    line_sep: str = "\n"
-
-    @property
-    def extension(self) -> str:
-        """Return `.json`."""
-        return ".json"
+    times: TimeFormats
+    ignore_null_fields: bool
+    line_sep: str
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> JsonLines:
-        """See `Format.from_options`."""
-        line_sep = options.get("lineSep", "\n")
+        line_sep, ignore_null_fields = (options.get(name, DEFAULTS[name]) for name in ("lineSep", "ignoreNullFields"))
         # JSON escapes every control character, so a separator with one never occurs within a record.
         if not any(character < " " for character in line_sep):
             raise ConfigError(
                 f"option lineSep={line_sep!r}: for json it needs a control character, such as \\n or \\r\\n"
             )
-        return cls(TimeFormats.from_options(options), options.get("ignoreNullFields", True), line_sep)
+        return cls(TimeFormats.from_options(options), ignore_null_fields, line_sep)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the lines name their columns
-        """See `Format.definition`."""
-        settled = {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep}
-        return settled | self.times.definition()
-
-    @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> JsonLines:
-        """See `Format.from_definition`."""
-        return cls.from_options(definition)
+        return {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep} | self.times.definition()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """See `Format.check_schema`; JSON has names of members only, so map keys must be strings."""
         refuse(
             self.name,
             (
@@ -87,11 +71,11 @@ class JsonLines(Lines):
         )
 
     def rows(self, schema: pa.Schema) -> Encode:
-        """See `Lines.rows`."""
-        return _JsonRows(schema, self).encode
+        # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
+        rebuilt = [pa.types.is_nested(kind) or any(map(self._is_text, leaf_types(kind))) for kind in schema.types]
+        return partial(self._encode, rebuilt=rebuilt)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`."""
         line_sep = self.line_sep.encode()
         as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
         for block in whole_lines(file, line_sep):
@@ -110,23 +94,55 @@ class JsonLines(Lines):
             if rows != (expected := lines.count(b"\n")):
                 raise corrupt(file, f"{expected} JSON objects, one a line", rows)
 
-    def is_text(self, arrow: pa.DataType) -> bool:
-        """Return True if values of this type become strings before the encoder sees them."""
+    def _encode(self, batch: pa.RecordBatch, rebuilt: list[bool]) -> EncodedRows:
+        """Encode by arro3, but values that it gets wrong by Arrow's kernels."""
+        names, columns, is_plain = batch.schema.names, [], True
+        for name, array, is_rebuilt in zip(names, batch.columns, rebuilt, strict=True):
+            with naming(f"column `{name}`"):
+                column = _with_text(array, self._is_text, self._text) if is_rebuilt else array
+                is_plain = _is_plain(column) and is_plain
+            columns.append(column)
+        return self._by_arro3(names, columns) if is_plain else self._by_kernels(names, columns)
+
+    def _by_arro3(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
+        sink = io.BytesIO()
+        batch = pa.RecordBatch.from_arrays(columns, names=names)
+        try:
+            arro3.io.write_ndjson(batch, sink, explicit_nulls=not self.ignore_null_fields)
+        except Exception as error:  # arro3 raises nothing more special
+            raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
+        data, line_sep = sink.getbuffer(), self.line_sep.encode()
+        longer = len(line_sep) - 1
+
+        def ends() -> NDArray[np.integer]:
+            # JSON escapes newlines within values: each one ends a row.
+            newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+            return newlines + longer * np.arange(1, len(newlines) + 1)
+
+        replaced = data if line_sep == b"\n" else sink.getvalue().replace(b"\n", line_sep)
+        return EncodedRows(replaced, ends)
+
+    def _by_kernels(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
+        text = []
+        for name, column in zip(names, columns, strict=True):
+            with naming(f"column `{name}`"):
+                text.append(_with_text(column, pa.types.is_temporal, self._text))
+        objects = object_text(names, text, ignore_nulls=self.ignore_null_fields)
+        return rows_of(pc.binary_join_element_wise(objects, "", self.line_sep))
+
+    def _is_text(self, arrow: pa.DataType) -> bool:
+        """Return True if values of this type become strings before arro3 encodes them."""
         return pa.types.is_binary(arrow) or (pa.types.is_temporal(arrow) and not self.times.is_default(arrow))
 
-    def text(self, array: pa.Array) -> pa.StringArray:
-        """Return binary values, dates and timestamps as strings.
-
-        Raises:
-            ValueError: a value has no text.
-        """
+    def _text(self, array: pa.Array) -> pa.StringArray:
+        """Return binary values, dates and timestamps as strings; `ValueError` if one has no text."""
         if pa.types.is_binary(array.type):
             return base64_text(array)
         return self.times.pattern(array.type).format(array, self.times.zone)
 
     def _read_type(self, arrow: pa.DataType) -> pa.DataType:
         iso = pa.types.is_temporal(arrow) and self.times.is_iso(arrow)
-        return arrow if iso or not self.is_text(arrow) else pa.string()
+        return arrow if iso or not self._is_text(arrow) else pa.string()
 
     def _read_leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
         if array.type == target:
@@ -137,7 +153,7 @@ class JsonLines(Lines):
 
 
 def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
-    # arro3 ends the process where what it says of an error has a NUL in it.
+    # arro3 ends the process where the text of an error has a NUL in it.
     if b"\0" in lines:
         raise ValueError("a zero byte")
     if _ESCAPED_NUL in lines:
@@ -151,54 +167,6 @@ def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_stream(reader)
 
 
-class _JsonRows:
-    """arro3 for every batch, but those with values that it gets wrong."""
-
-    def __init__(self, schema: pa.Schema, options: JsonLines) -> None:
-        self._names = schema.names
-        self._options = options
-        self._line_sep = options.line_sep.encode()
-        # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
-        self._rebuilt = [
-            pa.types.is_nested(column.type) or any(map(options.is_text, leaf_types(column.type))) for column in schema
-        ]
-
-    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        columns, is_plain = [], True
-        for name, array, is_rebuilt in zip(self._names, batch.columns, self._rebuilt, strict=True):
-            with naming(f"column `{name}`"):
-                column = _with_text(array, self._options.is_text, self._options.text) if is_rebuilt else array
-                is_plain = _is_plain(column) and is_plain
-            columns.append(column)
-        return self._by_arro3(columns) if is_plain else self._by_kernels(columns)
-
-    def _by_arro3(self, columns: list[pa.Array]) -> EncodedRows:
-        sink = io.BytesIO()
-        batch = pa.RecordBatch.from_arrays(columns, names=self._names)
-        try:
-            arro3.io.write_ndjson(batch, sink, explicit_nulls=not self._options.ignore_null_fields)
-        except Exception as error:  # arro3 raises nothing more special
-            raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
-        data = sink.getbuffer()
-        longer = len(self._line_sep) - 1
-
-        def ends() -> NDArray[np.integer]:
-            # JSON escapes newlines within values: each one ends a row.
-            newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
-            return newlines + longer * np.arange(1, len(newlines) + 1)
-
-        replaced = data if self._line_sep == b"\n" else sink.getvalue().replace(b"\n", self._line_sep)
-        return EncodedRows(replaced, ends)
-
-    def _by_kernels(self, columns: list[pa.Array]) -> EncodedRows:
-        text = []
-        for name, column in zip(self._names, columns, strict=True):
-            with naming(f"column `{name}`"):
-                text.append(_with_text(column, pa.types.is_temporal, self._options.text))
-        objects = object_text(self._names, text, ignore_nulls=self._options.ignore_null_fields)
-        return rows_of(pc.binary_join_element_wise(objects, "", self._options.line_sep))
-
-
 def _with_text(
     array: pa.Array, is_text: Callable[[pa.DataType], bool], text: Callable[[pa.Array], pa.StringArray]
 ) -> pa.Array:
@@ -208,13 +176,9 @@ def _with_text(
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Return True if arro3 writes a column as Spark does.
+    """Return True if arro3 writes a column as Spark does; `ValueError` if a year has more than four digits.
 
-    It writes NaN and infinities as null, leaves out map entries without a value, and writes an error message
-    for a year of five digits.
-
-    Raises:
-        ValueError: a date or timestamp is outside the years 0001 to 9999.
+    It writes NaN and infinities as null, and leaves out map entries without a value.
     """
     for leaf in leaves(column):
         if pa.types.is_temporal(leaf.type):

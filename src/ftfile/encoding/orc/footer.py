@@ -1,7 +1,7 @@
-"""The end of an ORC file as Arrow's writer leaves it, with what it does not say: the calendar, and Spark's types.
+"""The end of an ORC file with the calendar and Spark's types, which Arrow's writer leaves out.
 
-A footer is a Protobuf message; after it come a postscript, which is one, too, and the length of that in a byte. Where
-files are compressed, a footer is made of chunks, each with its length and whether it is compressed.
+A footer is a Protobuf message; the postscript, another one, follows, and its length in a byte. In compressed files, a
+footer is made of chunks, each with its length and a flag for one that is not compressed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.arrays.varints import varint
+from ftfile.arrays.varints import read_varint, varint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 __all__ = ("amended",)
 
-# Numbers of fields, and what may stand in them.
+# Numbers of fields, and their values.
 _FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
 _TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2
 _POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE = 1, 2, 3
@@ -28,11 +28,9 @@ _CHUNK_HEAD_BYTES = 3
 
 
 def amended(tail: bytes, wall_clocks: Collection[int]) -> bytes:
-    """Return the end of a file with its footer amended.
+    """Return the end of a file, with the whole footer, amended.
 
-    Args:
-        tail: of the file, with the whole footer.
-        wall_clocks: types, by their number, that are Spark's TIMESTAMP_NTZ, which it stores as numbers.
+    `wall_clocks` are the numbers of types that are Spark's TIMESTAMP_NTZ, which it stores as numbers.
     """
     postscript = tail[-1 - tail[-1] : -1]
     known = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
@@ -50,7 +48,7 @@ def amended(tail: bytes, wall_clocks: Collection[int]) -> bytes:
 
 
 def _amended(footer: bytes, wall_clocks: Collection[int]) -> bytes:
-    """Say that dates before 1582 are those of today's calendar: readers take them for Julian ones otherwise."""
+    # Without a calendar, readers take dates before 1582 for Julian ones.
     attribute = _text(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + _text(_ATTRIBUTE_VALUE, b"timestamp_ntz")
     kept, types = [], 0
     for number, value, raw in _fields(footer):
@@ -68,22 +66,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
     position = 0
     while position < len(message):
         start = position
-        key, position = _varint(message, position)
-        number, position = _varint(message, position)
+        key, position = read_varint(message, position)
+        number, position = read_varint(message, position)
         value: int | bytes = number
         if key & 7 == _BYTES:
             value = message[position : position + number]
             position += number
         yield key >> 3, value, message[start:position]
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    found, shift, byte = 0, 0, 0x80
-    while byte & 0x80:
-        byte = data[position]
-        found |= (byte & 0x7F) << shift
-        shift, position = shift + 7, position + 1
-    return found, position
 
 
 def _number(field: int, value: int) -> bytes:
@@ -111,7 +100,7 @@ def _decompressed(chunk: bytes, codec: int) -> bytes:
     if codec == _ZLIB:
         return zlib.decompress(chunk, -zlib.MAX_WBITS)
     if codec == _SNAPPY:
-        size, _ = _varint(chunk, 0)
+        size, _ = read_varint(chunk)
         plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
         return plain
     assert codec == _ZSTD, f"codec {codec}"

@@ -12,15 +12,12 @@ from pyarrow import orc
 from ftfile.arrays.buffers import is_valid, values_of
 from ftfile.arrays.nested import leaf_types, leaves, map_leaf_types, rebuild
 from ftfile.core.errors import UnencodableRows
-from ftfile.encoding.base.codecs import CODECS
-from ftfile.encoding.base.columnar import CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
 from ftfile.encoding.base.reading import batch_as, columns_within, corrupt
 from ftfile.encoding.orc.footer import amended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Mapping
 
     from ftfile.encoding.api import ByteWriter, Encoder
 
@@ -34,30 +31,11 @@ _SECOND_US = 1_000_000
 _WALL_CLOCK = pa.timestamp("us")
 _RANGE = "ORC takes those from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 whole seconds only"
 
-# Of the writer's own memory: a reference to a value, its length, and whether it is null.
+# The writer's memory for a group, and for a value: a reference, a length, and a flag for null.
 _GROUP_BYTES, _VALUE_BYTES = 32 << 20, 17
 
 _DISTINCT_MAX = 0.8  # of the strings of a stripe, as Spark's own writer has it
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 200, 20, 10
-
-
-def _check_rows(batch: pa.RecordBatch) -> None:
-    """Refuse values that would not come back.
-
-    Raises:
-        UnencodableRows: names the column.
-    """
-    check_text(batch)
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        for leaf in leaves(column):
-            if pa.types.is_timestamp(leaf.type) and leaf.type.tz and not _all_within(values_of(leaf, np.int64), leaf):
-                raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
-
-
-def _all_within(microseconds: NDArray[np.int64], column: pa.Array) -> bool:
-    # Before 1970, Arrow writes fractions of a second as negative ones, and Spark fails at them.
-    within = (np.abs(microseconds) <= _LAST_US) & ((microseconds >= 0) | (microseconds % _SECOND_US == 0))
-    return bool((within | ~is_valid(column)).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +43,35 @@ class OrcFormat(ColumnarFormat):
     """ORC."""
 
     name: ClassVar[str] = "orc"
-    codecs = CODECS["orc"]
+    # Arrow's writer knows lz4, too, and then stores everything as it is.
+    codecs: ClassVar[Mapping[str, Codec]] = {
+        "none": Codec(),
+        "snappy": Codec(".snappy"),
+        "zlib": Codec(".zlib"),
+        "zstd": Codec(".zstd"),
+    }
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
-        """See `ColumnarFormat.check_rows`."""
-        _check_rows(batch)
+        check_text(batch)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for leaf in leaves(column):
+                if not pa.types.is_timestamp(leaf.type) or leaf.type.tz is None:
+                    continue
+                instants_us = values_of(leaf, np.int64)
+                # Before 1970, Arrow writes fractions of a second as negative ones, and Spark fails at them.
+                within = (np.abs(instants_us) <= _LAST_US) & ((instants_us >= 0) | (instants_us % _SECOND_US == 0))
+                if not (within | ~is_valid(leaf)).all():
+                    raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
-        return _OrcEncoder(schema, target, self.compression)
+        return _OrcEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`."""
         try:
             opened = orc.ORCFile(file)
             present = opened.schema.names
             wanted = [name for name in schema.names if name in present] or present[:1]
-            # A name with a dot in it is taken for a field of a struct.
+            # pyarrow takes a name with a dot for a field of a struct.
             names = None if any("." in name for name in present) else wanted
             for number in range(opened.nstripes):
                 stripe = opened.read_stripe(number, columns=names)
@@ -95,23 +85,25 @@ class OrcFormat(ColumnarFormat):
 class _OrcEncoder(CollectingEncoder):
     """A group is a stripe."""
 
-    def __init__(self, schema: pa.Schema, target: ByteWriter, codec: str) -> None:
-        super().__init__(schema, target, _check_rows)
-        self._codec = codec
+    def __init__(self, schema: pa.Schema, target: ByteWriter, options: OrcFormat) -> None:
+        super().__init__(schema, target, options.check_rows)
+        self._codec = options.compression.replace("none", "uncompressed")
         self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
-        # The writer takes memory for a whole group of values of every column, however few rows come.
+        # The writer takes memory for a whole group of values of every column from the start.
         self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
-        self._stored = pa.schema([(column.name, map_leaf_types(column.type, _stored_as)) for column in schema])
+        # Local times are stored as numbers, as by Spark's own writer.
+        stored = (
+            map_leaf_types(kind, lambda leaf: pa.int64() if leaf == _WALL_CLOCK else leaf) for kind in schema.types
+        )
+        self._stored = pa.schema(zip(schema.names, stored, strict=True))
         self._sink = _Tail(target)
         self._writer = self._open(as_sink(self._sink))
 
     def _open(self, sink: Any) -> orc.ORCWriter:  # noqa: ANN401 - pyarrow has no types
-        # Every batch that it is given is more than a stripe may be, and so a stripe.
-        codec = self._codec.replace("none", "uncompressed")
         return orc.ORCWriter(
             sink,
-            compression=codec,
-            stripe_size=1,
+            compression=self._codec,
+            stripe_size=1,  # so that every batch is a stripe
             batch_size=self.group_rows_max,
             dictionary_key_size_threshold=_DISTINCT_MAX,
         )
@@ -136,17 +128,15 @@ class _OrcEncoder(CollectingEncoder):
         with encoding_errors("ORC"):
             if not self._groups:
                 self._writer.write(self._laid_out(pa.Table.from_batches([], self._schema)))
-            self._sink.hold()
+            self._sink.is_holding = True
             self._writer.close()
-        types = (arrow for column in self._schema for _, arrow in columns_within(pa.schema([column])))
-        wall_clocks = {number for number, arrow in enumerate(types, start=1) if arrow == _WALL_CLOCK}
+        types = enumerate(columns_within(self._schema), start=1)
+        wall_clocks = {number for number, (_, arrow) in types if arrow == _WALL_CLOCK}
         self._target.write(amended(bytes(self._sink.held), wall_clocks))
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
-        """Return rows as they are stored, nested columns laid out anew.
-
-        Within these, the writer takes slices for what they are slices of, and a value under a null for one more.
-        """
+        """Return rows as they are stored."""
+        # Nested columns are copied: within them, the writer ignores slicing, and counts a value under a null.
         columns = []
         for kind, column in zip(self._stored.types, rows.columns, strict=True):
             leaf = _copied if pa.types.is_nested(kind) else _viewed
@@ -155,11 +145,11 @@ class _OrcEncoder(CollectingEncoder):
 
 
 class _Tail:
-    """Where a file goes; keeps the end of it from where it is told to."""
+    """Passes a file on to its target, and holds its end back."""
 
     def __init__(self, target: ByteWriter) -> None:
         self._target = target
-        self._is_holding = False
+        self.is_holding = False
         self.held = bytearray()
 
     @property
@@ -167,19 +157,10 @@ class _Tail:
         return self._target.position + len(self.held)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        if not self._is_holding:
+        if not self.is_holding:
             return self._target.write(data)
         self.held += data
         return len(data)
-
-    def hold(self) -> None:
-        """Pass nothing on any more."""
-        self._is_holding = True
-
-
-def _stored_as(arrow: pa.DataType) -> pa.DataType:
-    """Return the type in the file: local times are numbers, as in Spark's own writer."""
-    return pa.int64() if arrow == _WALL_CLOCK else arrow
 
 
 def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:

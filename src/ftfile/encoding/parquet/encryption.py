@@ -1,7 +1,7 @@
-"""Parquet's own encryption, with the keys of ftfile: what the tools of parquet-hadoop read, if they have them, too.
+"""Parquet's own encryption, with the keys of ftfile: parquet-hadoop reads the files, given the keys.
 
 Keys are wrapped as parquet-hadoop wraps them itself (`KeyToolkit.encryptKeyLocally`): base64 of a random nonce of 12
-bytes, and of the key under AES-GCM with the master key, the master key's id being associated data.
+bytes, and of the key under AES-GCM with the master key, whose id is associated data.
 """
 
 from __future__ import annotations
@@ -19,38 +19,27 @@ from ftfile.core.ids import random_bytes
 from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ftfile.keys.keys import Keys
 
 __all__ = ("IDENTITY", "MAGIC", "Decryption", "check_algorithm", "check_library", "encryption")
 
-# Where the encrypted footer says which file it belongs to.
-IDENTITY = "ftfile.identity"
-# With which files begin and end that have an encrypted footer.
-MAGIC = b"PARE"
-# The length of the footer, and `MAGIC`.
-_TAIL_BYTES = 8
-# How `FileCryptoMetaData` begins: field 1, a union; of that field 1, `AesGcmV1`.
-_AES_GCM_V1 = b"\x1c\x1c"
+IDENTITY = "ftfile.identity"  # key of the file's identity in the encrypted footer
+MAGIC = b"PARE"  # at both ends of files with an encrypted footer
+_TAIL_BYTES = 8  # the length of the footer, and `MAGIC`
+_AES_GCM_V1 = b"\x1c\x1c"  # the start of `FileCryptoMetaData`: field 1, a union, with its field 1, `AesGcmV1`
 _NONCE_BYTES = 12
 _KEY_BITS = 256
-# What stands for a service where there is none.
 _NO_SERVICE = "DEFAULT"
 
 
 def check_library() -> None:
-    """Refuse a pyarrow that cannot encrypt all of a file.
-
-    Raises:
-        ConfigError: it is too old.
-    """
+    """Raise `ConfigError` if this pyarrow cannot encrypt all of a file."""
     if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
         raise ConfigError("encryption=parquet needs a newer pyarrow than this one, which is " + pa.__version__)
 
 
 def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return how a file is encrypted: all of it, with a random key of its own."""
+    """Return pyarrow's properties to encrypt all of a file with a random key of its own."""
     settings = pe.EncryptionConfiguration(
         footer_key=key_id, uniform_encryption=True, data_key_length_bits=_KEY_BITS, double_wrapping=False
     )
@@ -58,15 +47,9 @@ def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no
 
 
 def check_algorithm(file: BinaryIO) -> None:
-    """Refuse files whose pages would be decrypted without being authenticated, as those of AES_GCM_CTR_V1 are.
+    """Raise `CorruptData` for a file of another algorithm, as of AES_GCM_CTR_V1, whose pages are not authenticated.
 
-    Nothing authenticates what says which algorithm it is.
-
-    Args:
-        file: that ends in `MAGIC`; where it stands afterwards does not matter.
-
-    Raises:
-        CorruptData: it is encrypted by another algorithm than `encryption` takes.
+    Nothing authenticates the name of the algorithm. The position of the file changes.
     """
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - _TAIL_BYTES))
@@ -81,40 +64,36 @@ def check_algorithm(file: BinaryIO) -> None:
 
 
 class Decryption:
-    """How one file is decrypted.
-
-    Attributes:
-        properties: what pyarrow takes. It believes files in the clear all the same.
-        has_key: whether the file had a key; only then its footer was authenticated.
-    """
+    """The decryption of one file, by pyarrow's `properties`; pyarrow reads files in the clear all the same."""
 
     def __init__(self, keys: Keys) -> None:
-        def connect(connection: Any) -> _Client:  # noqa: ANN401 - pyarrow has no types
-            service = connection.kms_instance_id
-            if service != _NO_SERVICE:
-                raise ConfigError(f"a Parquet file has its key from the service {service!r}, and ftfile uses none")
-            return _Client(keys, self._found)
-
-        self.has_key = False
-        self._factory = pe.CryptoFactory(connect)
+        self._client = _Client(keys)
+        self._factory = pe.CryptoFactory(self._connect)
         self.properties = self._factory.file_decryption_properties(
             pe.KmsConnectionConfig(), pe.DecryptionConfiguration()
         )
 
-    def _found(self) -> None:
-        self.has_key = True
+    @property
+    def has_key(self) -> bool:
+        """Return True once the file had a key: only then its footer was authenticated."""
+        return self._client.has_unwrapped
+
+    def _connect(self, connection: Any) -> _Client:  # noqa: ANN401 - pyarrow has no types
+        service = connection.kms_instance_id
+        if service != _NO_SERVICE:
+            raise ConfigError(f"a Parquet file has its key from the service {service!r}, and ftfile uses none")
+        return self._client
 
 
 class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
-    """Wraps with keys that have no form of their own: only such master keys other tools can be given."""
+    """Wraps with keys of a key ring: other tools can be given such master keys alone."""
 
-    def __init__(self, keys: Keys, found: Callable[[], None] | None = None) -> None:
+    def __init__(self, keys: Keys) -> None:
         pe.KmsClient.__init__(self)
         self._keys = keys
-        self._found = found
+        self.has_unwrapped = False
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
-        """Return a key wrapped with a master key."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce, master = random_bytes(_NONCE_BYTES), self._keys.key_to_use(master_key_identifier).key
@@ -122,11 +101,6 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
         return base64.b64encode(nonce + sealed)
 
     def unwrap_key(self, wrapped_key: bytes | str, master_key_identifier: str) -> bytes:
-        """Return the unwrapped key.
-
-        Raises:
-            ConfigError: the master key is not there, or is another one of this name, or the wrapped key was changed.
-        """
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -140,6 +114,5 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
                 f"a data key in a Parquet file was not wrapped with the key {master_key_identifier!r}: it was changed, "
                 "or the key is another one of this name"
             ) from None
-        if self._found is not None:
-            self._found()
+        self.has_unwrapped = True
         return key

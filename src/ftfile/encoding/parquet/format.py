@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ftfile.core.errors import ConfigError
-from ftfile.encoding.base.codecs import CODECS
-from ftfile.encoding.base.columnar import ColumnarFormat
+from ftfile.arrays.nested import leaf_types, map_entries
+from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
 from ftfile.encoding.base.reading import batch_as, corrupt
-from ftfile.encoding.parquet.writer import ParquetEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,64 +23,65 @@ if TYPE_CHECKING:
 __all__ = ("ParquetFormat",)
 
 _READ_BATCH_ROWS = 65_536
+_SAMPLE_ROWS = 10_000
+_DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
+
+# A footer has a part for each column, and one for each column of each row group.
+_FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 100, 40, 130
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat(ColumnarFormat):
-    """Parquet.
-
-    Attributes:
-        key_id: of the key that files are encrypted with, by Parquet itself; None for files in the clear.
-        keys: where keys come from.
-        identity: of the file that is written or read.
-    """
+    """Parquet."""
 
     name: ClassVar[str] = "parquet"
-    codecs = CODECS["parquet"]
+    # lz4 is LZ4_RAW, which is what today's readers mean by it.
+    codecs: ClassVar[Mapping[str, Codec]] = {
+        "none": Codec(),
+        "snappy": Codec(".snappy"),
+        "gzip": Codec(".gz", 6),
+        "zstd": Codec(".zstd", 1),
+        "lz4": Codec(".lz4raw"),
+        "brotli": Codec(".br", 4),
+    }
 
-    key_id: str | None = None
+    key_id: str | None = None  # of Parquet's own encryption; None for files in the clear
     keys: Keys | None = None
-    identity: str = ""
+    identity: str = ""  # of the file that is written or read
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
-        """See `Format.definition`."""
         key = {} if self.key_id is None else {"encryptionKeyId": self.key_id}
         return ColumnarFormat.definition(self, schema) | key
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> ParquetFormat:
-        """See `Format.from_definition`."""
         found: ParquetFormat = cls.from_options(definition)
         return replace(found, key_id=definition.get("encryptionKeyId"))
 
     def encrypted(self, key_id: str, keys: Keys) -> ParquetFormat:
-        """See `Format.encrypted`."""
         from ftfile.encoding.parquet.encryption import check_library  # noqa: PLC0415 - not every pyarrow has it
 
         check_library()
         return replace(self, key_id=key_id, keys=keys)
 
     def with_keys(self, keys: Keys | None) -> ParquetFormat:
-        """See `Format.with_keys`."""
         return replace(self, keys=keys)
 
     def for_file(self, identity: str) -> ParquetFormat:
-        """See `Format.for_file`."""
         return replace(self, identity=identity)
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """See `Format.encoder`."""
+        codec = {"compression": self.compression, "compression_level": self.used_level}
         if self.key_id is None:
-            return ParquetEncoder(schema, target, self.compression, self.used_level)
+            return _ParquetEncoder(schema, target, codec)
         from ftfile.encoding.parquet.encryption import IDENTITY, encryption  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         assert self.identity, "an encrypted file is bound to its place"
-        encrypted = encryption(self.keys, self.key_id)
-        return ParquetEncoder(schema, target, self.compression, self.used_level, encrypted, {IDENTITY: self.identity})
+        encrypted = {"encryption_properties": encryption(self.keys, self.key_id)}
+        return _ParquetEncoder(schema, target, codec, encrypted, {IDENTITY: self.identity})
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """See `Format.decode`; page checksums are verified."""
         try:
             parquet = self._open(file)
             present = set(parquet.schema_arrow.names)
@@ -109,3 +110,87 @@ class ParquetFormat(ColumnarFormat):
         if found != self.identity:
             raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {found!r}")
         return parquet
+
+
+class _ParquetEncoder(CollectingEncoder):
+    """A group is a row group; `metadata` goes into the footer."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        target: ByteWriter,
+        codec: dict[str, Any],
+        encryption: dict[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(schema, target)
+        self._codec = codec
+        self._encryption = encryption or {}
+        self._metadata = metadata
+        self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
+        self._writer: pq.ParquetWriter | None = None
+
+    def _end(self) -> None:
+        with encoding_errors("Parquet"):
+            writer = self._open(pa.Table.from_batches([], self._schema))
+            if self._metadata is not None:
+                writer.add_key_value_metadata(self._metadata)
+            writer.close()
+
+    def _footer_bytes(self, groups: int) -> int:
+        return _FOOTER_BYTES + self._leaf_columns * (_FOOTER_COLUMN_BYTES + _FOOTER_CHUNK_BYTES * groups)
+
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        sink = pa.BufferOutputStream()
+        with encoding_errors("Parquet"), pq.ParquetWriter(sink, self._schema, **self._settings(rows)) as writer:
+            writer.write_table(rows)
+            size_bytes: int = sink.tell()
+        return size_bytes
+
+    def _write_group(self, rows: pa.Table) -> None:
+        # Older pyarrow writes nulls in columns that Parquet calls required, and readers fail.
+        for column, values in zip(rows.schema, rows.columns, strict=True):
+            if not column.nullable and values.null_count:
+                raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
+        with encoding_errors("Parquet"):
+            self._open(rows).write_table(rows, row_group_size=len(rows))
+
+    def _open(self, rows: pa.Table) -> pq.ParquetWriter:
+        """Return the writer; which columns get dictionaries is decided when the first rows come."""
+        if self._writer is None:
+            settings = self._settings(rows) | self._encryption
+            self._writer = pq.ParquetWriter(as_sink(self._target), self._schema, **settings)
+        return self._writer
+
+    def _settings(self, rows: pa.Table) -> dict[str, Any]:
+        sample = rows.slice(0, _SAMPLE_ROWS)
+        return {
+            **self._codec,
+            "use_dictionary": [
+                path
+                for path, leaf in _leaf_columns(sample)
+                if len(leaf) and pc.count_distinct(leaf).as_py() <= len(leaf) * _DISTINCT_MAX
+            ],
+            "write_page_checksum": True,
+            "store_schema": False,  # the Parquet types say all about Spark's
+        }
+
+
+def _leaf_columns(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """Yield each column of the file with its path in Parquet."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        yield from _leaves_within(name, column.combine_chunks())
+
+
+def _leaves_within(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for child, values in zip(kind, array.flatten(), strict=True):
+            yield from _leaves_within(f"{path}.{child.name}", values)
+    elif pa.types.is_list(kind):
+        yield from _leaves_within(f"{path}.list.element", array.flatten())
+    elif pa.types.is_map(kind):
+        for part, values in zip(("key", "value"), map_entries(array).flatten(), strict=True):
+            yield from _leaves_within(f"{path}.key_value.{part}", values)
+    else:
+        yield path, array

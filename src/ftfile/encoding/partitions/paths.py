@@ -1,21 +1,33 @@
 """Bucket paths as Spark and Hive write them: `column=value/column=value`, and back to typed values.
 
-The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in
-Spark, the empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that some
-reader overlooks or takes for null, get one escape more, which readers undo: a string that spells the name of null, a
-value ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string that holds NUL.
+The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in Spark, the
+empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that a reader overlooks or
+takes for null, get one more escape, which readers undo: a string that spells the name of null, a value ending in
+`._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
 """
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.encoding.partitions.values import UTC, has_text, value_of, value_texts
 
-__all__ = ("NULL_NAME", "bucket_names", "check_partition_column", "parse_bucket_path")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = (
+    "NULL_NAME",
+    "bucket_names",
+    "bucket_values",
+    "check_partition_column",
+    "columns_in_path",
+    "parse_bucket_path",
+    "with_path_columns",
+)
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 
@@ -27,11 +39,7 @@ _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 
 def check_partition_column(field: pa.Field) -> None:
-    """Check that a column can be made part of a path.
-
-    Raises:
-        SchemaError: its type has no text that is read back as the same value, or it has no name.
-    """
+    """Raise `SchemaError` if a column cannot be part of a path."""
     if not field.name:
         raise SchemaError("partitionBy: a column without a name cannot be part of a path; give it a name")
     if not has_text(_value_type(field.type)):
@@ -42,16 +50,7 @@ def check_partition_column(field: pa.Field) -> None:
 
 
 def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
-    """Return the directory name `column=value` of each value; give it distinct values.
-
-    Args:
-        column: the name of a column that was checked.
-        values: some of its values, or null.
-        time_zone: whose clocks show timestamps that are instants.
-
-    Raises:
-        EncodingError: a value has no text, or one that is too long for a name; names the column.
-    """
+    """Return the directory names `column=value` of distinct values or null; `EncodingError` if one has no name."""
     values = values.cast(_value_type(values.type))
     try:
         texts = iter(value_texts(values.drop_null(), time_zone))
@@ -62,33 +61,52 @@ def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[st
     prefix = _escaped_column(column) + "="
     names = []
     for present in values.is_valid().to_pylist():
-        names.append(prefix + (_escaped_value(next(texts)) if present else NULL_NAME))
-        _check_length(column, names[-1])
+        name = prefix + (_escaped_value(next(texts)) if present else NULL_NAME)
+        if (size_bytes := len(name.encode())) > _NAME_BYTES_MAX:
+            raise EncodingError(
+                f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
+                f"file system takes {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten it, or take another column"
+            )
+        names.append(name)
     return names
 
 
-def _check_length(column: str, name: str) -> None:
-    size_bytes = len(name.encode())
-    if size_bytes > _NAME_BYTES_MAX:
-        raise EncodingError(
-            f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
-            f"file system takes {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten it, or take another column"
-        )
-
-
 def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
-    """Return the values of the columns of `schema`, typed as there, from the path of a bucket.
-
-    Partition columns are outermost: directories below them may look alike and mean nothing.
-
-    Raises:
-        CorruptData: the path lacks a column, or has a text that is no value of the column's type.
-    """
+    """Return the values of the columns of `schema`, typed as there, from a path; `CorruptData` if it has none."""
     texts: dict[str, str] = {}
     for name in path.split("/"):
         column, _, text = name.partition("=")
-        texts.setdefault(_unescaped(column), text)
+        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
+
+
+def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
+    """Return the columns that files of an encoding, by its definition in the log, do not have."""
+    file_name = encoding.get("fileName")
+    return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
+
+
+def bucket_values(encoding: Mapping[str, Any], directory: str, stem: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of those columns of `schema` that are in the path of a bucket, typed as there.
+
+    `stem` is the start of its file names, where a column chooses them; `encoding` is as in the log.
+    """
+    partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
+    values = parse_bucket_path(directory, partition, encoding["timeZone"]) if len(partition) else {}
+    file_name = encoding.get("fileName")
+    if file_name and file_name["column"] in schema.names:
+        below = directory.split("/")[file_name["directoriesAbove"] :] if directory else []
+        values[file_name["column"]] = pa.scalar("/".join([*below, stem]), schema.field(file_name["column"]).type)
+    return values
+
+
+def with_path_columns(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a file with the columns that are in its path, in the order of `schema`."""
+    columns = [
+        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:

@@ -1,4 +1,4 @@
-"""Connections of `urllib3` that can be cut while a thread waits on them: libraries show none of those they use."""
+"""Connections of `urllib3` that one thread cuts while another waits on them: libraries show none of those they use."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import contextlib
 import http.client
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from typing import Any
 
 __all__ = ("CancellableConnection", "cancellable_pools", "hasten")
 
@@ -35,13 +32,11 @@ class CancellableConnection:
     def __enter__(self) -> None:
         _this_thread.line = self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         del _this_thread.line
 
     def cut(self) -> None:
-        """Hang up: who waits on it fails, and nothing more is sent."""
+        """Hang up: the waiting thread fails, and nothing more is sent."""
         self.is_cut = True
         if self.socket is not None:
             with contextlib.suppress(OSError):
@@ -49,7 +44,7 @@ class CancellableConnection:
 
 
 class _Reader:
-    """Hands on lines, and remembers the last one."""
+    """Reads lines of a file, and remembers the last one."""
 
     def __init__(self, file: Any) -> None:  # noqa: ANN401
         self._file = file
@@ -64,7 +59,7 @@ class _Reader:
 
 
 class _Answer(http.client.HTTPResponse):
-    """Headers that end with the connection are no headers: Python takes those that came for all."""
+    """Refuses headers that end with the connection, which Python takes for whole."""
 
     def begin(self) -> None:
         known: Any = self.headers
@@ -131,10 +126,9 @@ def hasten(first_word_s: float) -> None:
 
 
 def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:
-    """Return pool classes for each scheme, from those of a pool manager, whose connections can be cancelled."""
-    return {scheme: _pool_of_cuttable(kind) for scheme, kind in pool_classes.items()}
-
-
-def _pool_of_cuttable(kind: Any) -> Any:  # noqa: ANN401
-    connection = type(kind.ConnectionCls.__name__, (_Cuttable, kind.ConnectionCls), {})
-    return type(kind.__name__, (kind,), {"ConnectionCls": connection})
+    """Return the pool classes of a pool manager, by scheme, with connections that can be cut."""
+    made = {}
+    for scheme, kind in pool_classes.items():
+        connection = type(kind.ConnectionCls.__name__, (_Cuttable, kind.ConnectionCls), {})
+        made[scheme] = type(kind.__name__, (kind,), {"ConnectionCls": connection})
+    return made

@@ -22,11 +22,9 @@ Result = TypeVar("Result")
 
 # Bytes that may take as long as a call without data: the slowest connection that is waited for.
 DATA_BYTES = 1 << 20
-
-# In seconds, how often a wait is interrupted to find out whether it is in vain.
+# Seconds from one `look` of a waiting caller to the next.
 LOOK_S = 3.0
-
-# A call that returns from compiled code while the interpreter ends may abort the process.
+# Seconds: a call that returns from compiled code while the interpreter ends may abort the process.
 EXIT_WAIT_S = 5.0
 
 
@@ -38,41 +36,32 @@ class _Worker:
     """A thread that runs one call after the other, and never keeps the process from ending."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self.calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         threading.Thread(target=self._work, name="ftfile-call", daemon=True).start()
-
-    def do(self, call: Callable[[], Any], future: Future[Any]) -> None:
-        self._calls.put((call, future))
 
     def _work(self) -> None:
         while True:
-            call, future = self._calls.get()
+            call, future = self.calls.get()
             try:
                 answer = functools.partial(future.set_result, call())
             except BaseException as error:  # whatever it is, the caller's thread raises it
                 answer = functools.partial(future.set_exception, error)
-            # Idle before its caller hears of it, so that one call after the other takes one thread.
+            # Idle before the caller sees the answer, so that its next call takes the same thread.
             _idle.append(self)
             answer()
             del call, future, answer
 
 
-# Those that wait for a call; one that hangs is not among them until it returns.
+# Workers without a call; one whose call hangs is missing until it returns.
 _idle: deque[_Worker] = deque()
-
-# At the end of the process it waits for these.
+# The end of the process waits for these.
 _running: set[Future[Any]] = set()
-
-
-def _forget() -> None:
-    _idle.clear()
-    _running.clear()
-
-
 # Threads do not survive a fork.
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_idle.clear)
+os.register_at_fork(after_in_child=_running.clear)
 
 
+@atexit.register
 def _wait_at_exit() -> None:
     deadline_s = SYSTEM.clock.monotonic_s() + EXIT_WAIT_S
     # Calls may begin others.
@@ -80,18 +69,10 @@ def _wait_at_exit() -> None:
         wait([*_running], deadline_s - SYSTEM.clock.monotonic_s())
 
 
-atexit.register(_wait_at_exit)
-
-
 def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
-    """Run a call in a thread of its own and return the future of its outcome.
+    """Run a call in a thread and return its future, or raise `NoThreadError`.
 
-    Args:
-        call: what to run.
-        awaited: the process waits for it a while before it ends, as for calls of compiled code.
-
-    Raises:
-        NoThreadError: nothing was begun.
+    The end of the process waits a while for an awaited call, as compiled code needs.
     """
     try:
         worker = _idle.pop()
@@ -104,12 +85,12 @@ def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]
     if awaited:
         _running.add(future)
         future.add_done_callback(_running.discard)
-    worker.do(call, future)
+    worker.calls.put((call, future))
     return future
 
 
 def limit_s(timeout_s: float, data_bytes: int) -> float:
-    """Return how long a call may take that carries data; `timeout_s`: what one without may."""
+    """Return the seconds for a call that carries data, where one without data has `timeout_s`."""
     return timeout_s * (1 + data_bytes / DATA_BYTES)
 
 
@@ -120,18 +101,18 @@ def run_within(
     cut: Callable[[], object] | None = None,
     look: Callable[[], object] | None = None,
 ) -> Result:
-    """Run a call and return its result; one that takes longer is left to itself.
+    """Run a call and return its result; the thread of one that takes longer is abandoned.
 
     Args:
-        timeout_s: how long it may take.
-        call: what to run.
-        forget: is given what it returns too late.
-        cut: ends one that takes longer; the end of the process does not wait for what can be cut.
-        look: is called every `LOOK_S` while the call runs; what it raises ends the wait at once.
+        timeout_s: the time limit.
+        call: runs in another thread.
+        forget: takes a result that comes too late.
+        cut: ends a call that takes longer; the end of the process does not wait for a call that can be cut.
+        look: is called every `LOOK_S` while the call runs; an error of it ends the wait.
 
     Raises:
-        TimeoutError: it took longer, and may yet take effect.
-        NoThreadError: nothing was begun.
+        TimeoutError: the call took longer, and may yet take effect.
+        NoThreadError: the call was not begun.
     """
     future = start(call, awaited=cut is None)
     try:

@@ -23,6 +23,11 @@ class PerProcess(Generic[Key, Made]):
         self._begin_anew()
         os.register_at_fork(after_in_child=self._begin_anew)
 
+    def _begin_anew(self) -> None:
+        # A thread of the parent may have held the lock.
+        self._lock = threading.Lock()
+        self._made: dict[Key, Made] = {}
+
     def of(self, key: Key) -> Made:
         """Return the object of a key in this process."""
         with self._lock:
@@ -31,11 +36,6 @@ class PerProcess(Generic[Key, Made]):
             return self._made[key]
 
     def forget(self, key: Key) -> None:
-        """Make the object anew when it is asked for again."""
+        """Make the next `of` make a new object."""
         with self._lock:
             self._made.pop(key, None)
-
-    def _begin_anew(self) -> None:
-        # A thread that is not here may have held the lock.
-        self._lock = threading.Lock()
-        self._made: dict[Key, Made] = {}

@@ -1,4 +1,4 @@
-"""Faults of a configured connection that no request gets through, so that waiting cannot help."""
+"""Faults of a connection that waiting cannot help, such as TLS on one side only."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ if TYPE_CHECKING:
 __all__ = ("endpoint_fault", "speaks_tls", "tls_fault")
 
 _PROBE_TIMEOUT_S = 3.0
-
-# What OpenSSL calls an answer that is no TLS, which depends on its version and on the bytes that came.
+# OpenSSL's reasons for an answer that is no TLS, which differ by version and by the bytes of the answer.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
 
 
 def tls_fault(error: BaseException, bundle: str) -> str | None:
-    """Return why a connection was given up before a request was sent, and what to do; None if that is not known.
-
-    `bundle` names the variable that tells the library which certificates to trust.
-    """
+    """Return the fault of TLS behind an error and its remedy, or None; `bundle`: variable that names certificates."""
     for each in _causes(error):
-        # Classes of libraries that derive from these have none of their attributes.
+        # Libraries derive classes from these, without their attributes.
         said = getattr(each, "verify_message", None)
         if isinstance(each, ssl.SSLCertVerificationError) and said:
             return (
@@ -37,14 +33,14 @@ def tls_fault(error: BaseException, bundle: str) -> str | None:
 
 
 def speaks_tls(url: str) -> bool:
-    """Return True if the server of an `http` URL completes a TLS handshake, so that it takes no plain HTTP."""
+    """Return True if the server of an `http` URL completes a TLS handshake: it takes no plain HTTP."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent by it
     return url.startswith("http://") and _handshake_error(url, context) is None
 
 
 def endpoint_fault(url: str, bundle: str) -> str | None:
-    """Return why no request reaches an endpoint that never answered, and what to do, or None; see `tls_fault`."""
+    """Return the fault of an endpoint that never answered, with its remedy, or None; see `tls_fault`."""
     if speaks_tls(url):
         return "the server speaks TLS at this port: write https://"
     error = _handshake_error(url, ssl.create_default_context()) if url.startswith("https://") else None
@@ -65,7 +61,7 @@ def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that libraries wrap into it: as its cause, context, an argument, or an attribute."""
+    """Yield an error and all errors in its cause, context, arguments and attributes."""
     waiting, seen = [error], set[int]()
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""The driver of stores that only fsspec knows, if a probe shows that they keep what commits stand on."""
+"""The driver of stores that only fsspec knows, if a probe shows that commits can rely on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
-from ftfile.fs.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, client_of
+from ftfile.fs.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, clients
 from ftfile.fs.fsspec.probe import PROBES, Probe, is_unclear
 from ftfile.fs.fsspec.settings import FsspecSettings
 from ftfile.fs.paths import room_below
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ("FsspecFileSystem", "open_location")
 
-# Of the object stores it may be, the one that takes least.
+# The smallest limit of the object stores that fsspec knows.
 KEY_BYTES_MAX = 1023
-
 _STREAM_CAPABILITIES = frozenset({"abort"})
 
 
 class FsspecFileSystem(FileSystem):
-    """The files below a URL of a store that only makes whole new files, as object stores do."""
+    """The files below a URL of an object store."""
 
     def __init__(self, url: str, settings: FsspecSettings, context: Context) -> None:
         self.context = context
@@ -55,22 +54,12 @@ class FsspecFileSystem(FileSystem):
     @property
     def client(self) -> FsspecClient:
         """Return this process's client."""
-        return client_of(self._url, self._settings)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Return the capabilities that the probe shows; a rename is a copy and a deletion."""
-        return self._capabilities
+        return clients.of((self._url, self._settings))
 
     def prove(self, directory: str) -> None:
-        """Try all that commits stand on, once per process.
-
-        Raises:
-            Unsupported: the implementation, or the store, does not keep it.
-        """
-        client = self.client
+        """Probe the store, once per process."""
+        client, tried = self.client, 0
         with client.proving:
-            tried = 0
             while not client.proven:
                 tried += 1
                 try:
@@ -81,7 +70,6 @@ class FsspecFileSystem(FileSystem):
                         raise
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file for writing; whether the name is free turns out at the latest when it is closed."""
         return _FsspecStream(path, self.client, "close")
 
     def open(self, path: str) -> InputFile:
@@ -98,18 +86,13 @@ class FsspecFileSystem(FileSystem):
         return found
 
     def make_directories(self, path: str) -> None:
-        """Do nothing: a directory is there when something is in it."""
         self.client.name("make_directories", path)
 
     def sync_directory(self, path: str) -> None:
-        """Do nothing: what is answered is durable."""
         self.client.name("sync_directory", path)
 
     def rename(self, source: str, target: str) -> None:
-        """Copy a file through this process, never over anything, then delete the source.
-
-        Who dies in between leaves both.
-        """
+        """Copy a file through this process, then delete the source; a crash in between leaves both."""
         self.client.name("rename", target)
         size_bytes = self.client.file_info("rename", source).size_bytes
         if source == target:
@@ -128,33 +111,25 @@ class FsspecFileSystem(FileSystem):
             stream.write(content)
 
     def put(self, path: str, content: bytes) -> None:
-        client = self.client
-        name = client.name("put", path)
-        client.call("put", path, lambda store: store.pipe_file(name, content))
+        self.client.call("put", path, lambda store, name: store.pipe_file(name, content))
 
     def delete(self, path: str) -> None:
         self.client.file_info("delete", path)
         self.client.delete("delete", path)
 
     def remove_directory(self, path: str) -> bool:
-        """Return True if nothing is in the directory, which is then not there."""
         return not self.client.children("remove_directory", path)
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open a URL of a scheme that fsspec knows.
-
-    Raises:
-        ConfigError: a setting is wrong, or the implementation is not installed.
-        Unavailable: it does not come to an end.
-    """
+    """Open a URL; raises `ConfigError` for wrong settings or a missing package, and `Unavailable`."""
     fs = FsspecFileSystem(location.url, FsspecSettings.of(location), location.context)
     _ = fs.client
     return fs
 
 
 class _FsspecStream(OutputStream):
-    """Sends a small file by one call when it is closed, and a large one part by part, of which nothing is seen."""
+    """Sends a small file by one call in `close`, and a large one part by part."""
 
     def __init__(self, path: str, client: FsspecClient, operation: str) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)
@@ -170,9 +145,6 @@ class _FsspecStream(OutputStream):
             part, self._buffer = self._buffer, bytearray()
             self._file.send(part)
         self._buffer += data
-
-    def _hsync(self) -> None:
-        """Never reached: the capability is missing."""
 
     def _close(self) -> None:
         part, self._buffer = self._buffer, bytearray()

@@ -1,4 +1,4 @@
-"""The trial that an implementation of fsspec must pass before anything is committed by it."""
+"""The probe that an implementation of fsspec must pass before anything is committed by it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ __all__ = ("PROBES", "Probe", "is_unclear")
 
 RACERS = 4
 ROUNDS = 5
-# Trials until one that was unclear each time counts as failed.
+# After this many unclear probes the store is refused.
 PROBES = 4
-
 _SO_THAT = "so that two writers could undo each other's commits"
 
 _INSTEAD = (
@@ -41,17 +40,14 @@ _INSTEAD = (
 )
 
 
-class _UnclearTrialError(Unsupported):
-    """The store may have said so because a reply was lost, and a library sent a request again."""
+class _UnclearProbeError(Unsupported):
+    """Perhaps a reply was lost, and the library sent a request again."""
 
 
 class Probe:
-    """Makes, races for, lists, moves and deletes files in a directory of its own.
+    """Makes, races for, lists, moves and deletes files in a temporary directory.
 
-    Args:
-        fs: the driver.
-        clients: the driver's, and another one, which has seen nothing of what the first does.
-        directory: the probe's files are in a directory in it, and gone at the end.
+    Of the two clients, one is the driver's; the other has cached nothing of its work.
     """
 
     def __init__(self, fs: FileSystem, clients: tuple[FsspecClient, FsspecClient], directory: str) -> None:
@@ -60,15 +56,9 @@ class Probe:
         self._directory = join(directory, f".{fs.context.ids.unique()}.tmp")
 
     def run(self) -> None:
-        """Try everything.
-
-        Raises:
-            Unsupported: something went otherwise than it must.
-            StorageError: it could not be tried.
-        """
+        """Probe everything; raises `Unsupported` for a defect, another `StorageError` if a call failed."""
         try:
             self._new_file()
-            self._nothing_is_written_over()
             for name, size_bytes in (("two", 1), ("two-large", BLOCK_BYTES + 1)):
                 self._of_two_one_wins(name, size_bytes)
             for number in range(ROUNDS):
@@ -90,14 +80,12 @@ class Probe:
                 raise self._lacks(what, error, is_unclear=True) from error
             raise self._lacks("makes no files where there are none (mode 'xb')", error, is_unclear=True) from error
         self._holds("one", b"one")
-
-    def _nothing_is_written_over(self) -> None:
         if self._is_made(lambda: self._fs.create_exclusive(self._path("one"), b"over")):
             raise self._lacks(f"writes over a file where it was told to make one (mode 'xb'), {_SO_THAT}")
         self._holds("one", b"one")
 
     def _of_two_one_wins(self, name: str, size_bytes: int) -> None:
-        """Have two open at once: an implementation that looks first, and then writes, lets both go on."""
+        """Write one file by two clients at once: an implementation that only checks first lets both win."""
         path = self._path(name)
         contents = [letter * size_bytes for letter in (b"a", b"b")]
         files = [NewFile(client, "create_exclusive", path) for client in self._clients]
@@ -124,7 +112,7 @@ class Probe:
             start.wait()
             return self._is_made(partial(file.finish, contents[racer]))
 
-        # Each waits for the others: as many calls as racers are made at once.
+        # The barrier takes a thread for each racer, so the store has at least as much concurrency.
         self._one_won(name, parallel(self._fs, race, range(RACERS)), contents)
 
     def _given_up(self) -> None:
@@ -154,7 +142,7 @@ class Probe:
         self._is_gone("other")
 
     def _is_made(self, make: Callable[[], object]) -> bool:
-        """Return True if a file was made; a loser is told by one error, and by no other."""
+        """Return True if a file was made; the loser's error is `AlreadyExists`, and no other."""
         try:
             make()
         except AlreadyExists:
@@ -173,7 +161,7 @@ class Probe:
         self._holds(name, contents[won.index(True)])
 
     def _holds(self, name: str, content: bytes) -> None:
-        """Look at a file in every way there is."""
+        """Check length, content, time and listing of a file, by both clients."""
         path = self._path(name)
         for client in self._clients:
             try:
@@ -208,12 +196,9 @@ class Probe:
     def _lacks(self, what: str, error: StorageError | None = None, *, is_unclear: bool = False) -> Unsupported:
         reason = f" ({error.detail})" if error is not None else ""
         client = self._clients[0]
-        kind = _UnclearTrialError if is_unclear else Unsupported
-        return kind(
-            "prove",
-            self._directory,
-            f"{client.implementation} of {client.where} {what}{reason}; commits cannot stand on that: {_INSTEAD}",
-        )
+        kind = _UnclearProbeError if is_unclear else Unsupported
+        detail = f"{client.implementation} of {client.where} {what}{reason}; commits cannot stand on that: {_INSTEAD}"
+        return kind("prove", self._directory, detail)
 
     def _clean(self) -> None:
         client = self._clients[0]
@@ -224,14 +209,14 @@ class Probe:
 
 
 def is_unclear(error: StorageError) -> bool:
-    """Return True if a probe that ended with this error proves nothing, and another one may."""
-    return isinstance(error, _UnclearTrialError) or (
+    """Return True if a probe that ended with this error proves nothing."""
+    return isinstance(error, _UnclearProbeError) or (
         isinstance(error, AlreadyExists | OutcomeUnknown) and not _may_pass(error)
     )
 
 
 def _may_pass(error: StorageError) -> bool:
-    """Return True if the store did not answer, or not to this user: that proves nothing."""
+    """Return True if the store did not answer, or refuses this user."""
     return isinstance(error, PermissionDenied | OutOfSpace) or isinstance(
         error.__cause__, TimeoutError | ConnectionError
     )

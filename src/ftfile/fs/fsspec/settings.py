@@ -1,4 +1,4 @@
-"""Settings of a location for the constructor of a file system of fsspec. Secrets are named only."""
+"""Settings for the constructor of a file system of fsspec; secrets are in environment variables."""
 
 from __future__ import annotations
 
@@ -16,43 +16,33 @@ if TYPE_CHECKING:
 
 __all__ = ("FsspecSettings",)
 
-# Not an argument of any constructor: how long one call may take.
+# The time limit of a call; no argument of the constructor.
 TIMEOUT = "callTimeout"
-
 _REFERENCE = "env:"
-# By these gcsfs is told where to look for credentials, and not what they are.
+# Values of gcsfs that say where credentials are.
 _WAYS = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
-# A text that is shorter is no secret, and may be a part of any other.
+# A shorter text may be part of any other.
 _SECRET_LENGTH_MIN = 4
 _REFERENCED = re.compile(rf"{_REFERENCE}(\w+)")
 _SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|connection_?string")
-# What makes a URL, or a text of many settings, a credential: those of uploads, of signed URLs, of connection strings.
+# Parts of upload URLs, signed URLs and connection strings that are credentials.
 _SIGNED = re.compile(
     r"\b(upload_id|sig|signature|x-goog-signature|x-amz-signature|accountkey|sharedaccesssignature)=[^&;,\s'\")]+", re.I
 )
-# What is more than a text: a number, a word, an object, an array, or a text in quotes.
+# A JSON number, word, object, array or quoted text.
 _JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class FsspecSettings:
-    """The settings, checked.
+    """The settings, checked."""
 
-    Attributes:
-        texts: names and texts of the constructor's arguments, in which secrets are references.
-        timeout_s: no call takes longer.
-    """
-
-    texts: tuple[tuple[str, str], ...]
-    timeout_s: float
+    texts: tuple[tuple[str, str], ...]  # names and texts of the constructor's arguments; secrets are references
+    timeout_s: float  # of a call
 
     @classmethod
     def of(cls, location: Location) -> FsspecSettings:
-        """Read the settings of a location.
-
-        Raises:
-            ConfigError: one is a secret itself, or the time is none.
-        """
+        """Read the settings of a location; raises `ConfigError`, also for a secret in plain text."""
         texts = dict(location.settings)
         name = next((name for name in texts if name.lower() == TIMEOUT.lower()), "")
         given = {TIMEOUT: texts.pop(name)} if name else {}
@@ -61,15 +51,11 @@ class FsspecSettings:
         return cls(tuple(sorted(texts.items())), read_seconds(given, TIMEOUT, "60"))
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments, in which references are replaced by what they name.
-
-        Raises:
-            ConfigError: a variable is not set in this process.
-        """
+        """Return the arguments with references resolved; raises `ConfigError` for an unset variable."""
         return {name: _resolved(name, _parsed(text)) for name, text in self.texts}
 
     def hidden(self, text: str) -> str:
-        """Return a text of an error or a log without the secrets that the settings name, and those in URLs."""
+        """Return a text without the secrets of the settings and of URLs."""
         for name in _REFERENCED.findall(" ".join(text for _, text in self.texts)):
             secret = os.environ.get(name, "")
             text = text.replace(secret, "...") if len(secret) >= _SECRET_LENGTH_MIN else text
@@ -92,17 +78,17 @@ def _refuse_secrets(option: str, name: str, value: object) -> None:
     elif isinstance(value, list):
         for inner in value:
             _refuse_secrets(option, name, inner)
-    elif _SECRET.search(name.lower()) and not _is_harmless(value) and not (name == "token" and value in _WAYS):
+    elif (
+        _SECRET.search(name.lower())
+        and not (value is None or isinstance(value, bool) or (isinstance(value, str) and value.startswith(_REFERENCE)))
+        and not (name == "token" and value in _WAYS)
+    ):
         inside = "" if option == name else f" (in it, {name})"
         raise ConfigError(
             f"storage.{option}{inside}: options are shown by explain() and in logs, so they are not for secrets. "
             f"Write {_REFERENCE}NAME with the name of an environment variable that the driver and every executor have, "
             "or leave it out where the library finds its credentials by itself"
         )
-
-
-def _is_harmless(value: object) -> bool:
-    return value is None or isinstance(value, bool) or (isinstance(value, str) and value.startswith(_REFERENCE))
 
 
 def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ftfile.core.errors import (
     AlreadyExists,
     NotADirectory,
@@ -15,80 +13,64 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
+from ftfile.fs.api import READING
 from ftfile.fs.hdfs.tokens import lack_of_tokens
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ("READING", "NotEmpty", "expired", "no_ticket", "remote_error")
+__all__ = ("NotEmpty", "expired", "no_ticket", "remote_error")
 
 
 class NotEmpty(StorageError):
     """A directory has something in it; for the drivers alone."""
 
 
-# A call of these that failed has changed nothing.
-READING = frozenset({"open", "read", "read_at", "stat", "list"})
-
+_IN_THE_WAY = "a file is where a directory is needed; move it"
 _NO_PERMISSION = "HDFS refuses it to this user; grant the permission, or run as a user who has it"
+_NOT_BELIEVED = "HDFS does not believe who this is; get a ticket or a token"
+_BAD_NAME = "HDFS does not take this name; choose another"
+_DATANODES = "look whether they run and have space (hdfs dfsadmin -report)"
+_FULL = "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items); use buckets"
 _NO_QUOTA = "a quota is used up; free space or raise it (hdfs dfsadmin -setSpaceQuota, -setQuota)"
 _NOT_NOW = "the NameNode takes no changes yet; it may be tried again"
-_BAD_NAME = "HDFS does not take this name; choose another"
+_SAFE_MODE = f"{_NOT_NOW}: it is in safe mode (hdfs dfsadmin -safemode get)"
 
-_MEANINGS: Mapping[str, tuple[type[StorageError], str]] = {
-    "FileNotFoundException": (NotFound, "nothing is there"),
-    "PathIsNotFileException": (NotFound, "a directory is there, and a file was asked for"),
-    "FileAlreadyExistsException": (AlreadyExists, "something is there already; nothing is ever overwritten"),
-    "AlreadyBeingCreatedException": (AlreadyExists, "somebody is writing it; nothing is ever overwritten"),
-    "RecoveryInProgressException": (AlreadyExists, "a file whose writer died is there; nothing is ever overwritten"),
-    "LeaseExpiredException": (NotFound, "the file was deleted or taken over while it was being written"),
-    "ParentNotDirectoryException": (NotADirectory, "a file is where a directory is needed; move it"),
-    "PathIsNotDirectoryException": (NotADirectory, "a file is where a directory is needed; move it"),
-    "PathIsNotEmptyDirectoryException": (NotEmpty, "the directory is not empty"),
-    "AccessControlException": (PermissionDenied, _NO_PERMISSION),
-    "AuthorizationException": (PermissionDenied, _NO_PERMISSION),
-    "AuthenticationException": (PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
-    "SecurityException": (PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
-    "SaslException": (PermissionDenied, "HDFS does not take the delegation token, or the ticket; get a new one"),
-    "InvalidToken": (PermissionDenied, "the delegation token is not valid, or not any more; get a new one"),
-    "DSQuotaExceededException": (OutOfSpace, _NO_QUOTA),
-    "NSQuotaExceededException": (OutOfSpace, _NO_QUOTA),
-    "QuotaByStorageTypeExceededException": (OutOfSpace, _NO_QUOTA),
-    "MaxDirectoryItemsExceededException": (
-        OutOfSpace,
-        "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items); use buckets",
-    ),
-    "SafeModeException": (Unavailable, f"{_NOT_NOW}: it is in safe mode (hdfs dfsadmin -safemode get)"),
-    "RetriableException": (Unavailable, _NOT_NOW),
-    "StandbyException": (Unavailable, "the NameNode is in standby, and no active one was found"),
-    "PathComponentTooLongException": (Unsupported, "a name is too long for HDFS; shorten it"),
-    "InvalidPathException": (Unsupported, _BAD_NAME),
-    "HadoopIllegalArgumentException": (Unsupported, _BAD_NAME),
-    "IllegalArgumentException": (Unsupported, "HDFS refuses a parameter"),
-    "UnsupportedOperationException": (Unsupported, "HDFS cannot do this"),
-}
+_CLASSES: tuple[tuple[type[StorageError], str, str], ...] = (
+    (NotFound, "nothing is there", "FileNotFoundException"),
+    (NotFound, "a directory is there, and a file was asked for", "PathIsNotFileException"),
+    (NotFound, "the file was deleted or taken over while it was being written", "LeaseExpiredException"),
+    (AlreadyExists, "something is there already; nothing is ever overwritten", "FileAlreadyExistsException"),
+    (AlreadyExists, "somebody is writing it; nothing is ever overwritten", "AlreadyBeingCreatedException"),
+    (AlreadyExists, "a file whose writer died is there; nothing is ever overwritten", "RecoveryInProgressException"),
+    (NotADirectory, _IN_THE_WAY, "ParentNotDirectoryException PathIsNotDirectoryException"),
+    (NotEmpty, "the directory is not empty", "PathIsNotEmptyDirectoryException"),
+    (PermissionDenied, _NO_PERMISSION, "AccessControlException AuthorizationException"),
+    (PermissionDenied, _NOT_BELIEVED, "AuthenticationException SecurityException"),
+    (PermissionDenied, "HDFS does not take the delegation token, or the ticket; get a new one", "SaslException"),
+    (PermissionDenied, "the delegation token is not valid, or not any more; get a new one", "InvalidToken"),
+    (OutOfSpace, _NO_QUOTA, "DSQuotaExceededException NSQuotaExceededException QuotaByStorageTypeExceededException"),
+    (OutOfSpace, _FULL, "MaxDirectoryItemsExceededException"),
+    (Unavailable, _SAFE_MODE, "SafeModeException"),
+    (Unavailable, _NOT_NOW, "RetriableException"),
+    (Unavailable, "the NameNode is in standby, and no active one was found", "StandbyException"),
+    (Unsupported, "a name is too long for HDFS; shorten it", "PathComponentTooLongException"),
+    (Unsupported, _BAD_NAME, "InvalidPathException HadoopIllegalArgumentException"),
+    (Unsupported, "HDFS refuses a parameter", "IllegalArgumentException"),
+    (Unsupported, "HDFS cannot do this", "UnsupportedOperationException"),
+)
+_MEANINGS = {name: (kind, advice) for kind, advice, names in _CLASSES for name in names.split()}
 
-# Some of what is plain IOException, by what it says.
+# By parts of the texts of plain IOExceptions.
 _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
     ("must both be directories", AlreadyExists, "a directory is there already; nothing is ever overwritten"),
-    (
-        "could only be written to",
-        Unavailable,
-        "no DataNode took the block: look whether they run and have space (hdfs dfsadmin -report)",
-    ),
-    (
-        "Failed to find datanode",
-        Unavailable,
-        "no DataNode takes data: look whether they run and have space (hdfs dfsadmin -report)",
-    ),
-    ("Authentication failure", PermissionDenied, "HDFS does not believe who this is; get a ticket or a token"),
+    ("could only be written to", Unavailable, f"no DataNode took the block: {_DATANODES}"),
+    ("Failed to find datanode", Unavailable, f"no DataNode takes data: {_DATANODES}"),
+    ("Authentication failure", PermissionDenied, _NOT_BELIEVED),
     ("block size", Unsupported, "set another blockSize, or none for that of HDFS"),
     ("replication", Unsupported, "set another replication, or none for that of HDFS"),
 )
 
 
 def expired(where: str, text: str) -> str:
-    """Return the error text for a Kerberos ticket that has ended; `text`: of the library."""
+    """Return the error text for a Kerberos ticket that has expired; `text`: of the library."""
     return f"the ticket of this process has expired, and {where} asks for one: renew it (kinit -R) or get one: {text}"
 
 
@@ -101,15 +83,7 @@ def no_ticket(where: str, text: str) -> str:
 
 
 def remote_error(operation: str, path: str, where: str, java_class: str, message: str) -> StorageError:
-    """Return the port's error for an exception of a server.
-
-    Args:
-        operation: the port's method.
-        path: what it was asked to act on.
-        where: the root below which the path is.
-        java_class: name of the exception, with or without its package.
-        message: its text; a stack trace behind it is left out.
-    """
+    """Return the port's error for an exception of a server; a stack trace in the message is left out."""
     name = java_class.rpartition(".")[2].rpartition("$")[2]
     reason = message.partition("\n")[0].partition("\\n")[0].strip()
     kind, advice = _MEANINGS.get(name, (None, ""))

@@ -1,7 +1,7 @@
-"""The checksum that HDFS has of a whole file, computed while the file is written.
+"""HDFS's checksum of a whole file, computed while the file is written.
 
-DataNodes keep a CRC-32C of each chunk of 512 bytes. That of a block is the MD5 of its chunks' CRCs, that of a file the
-MD5 of its blocks' MD5s, in a buffer that Hadoop fills up with zeros.
+DataNodes keep a CRC-32C of each chunk of 512 bytes. The checksum of a block is the MD5 of its chunks' CRCs, that of a
+file the MD5 of its blocks' MD5s, in a buffer that Hadoop fills up with zeros.
 """
 
 from __future__ import annotations
@@ -22,26 +22,21 @@ CHUNK_BYTES = 512
 BUFFER_BYTES = 32
 # Chunks taken apart at once; more are not faster.
 PIECE_CHUNKS = 512
-
-# As in "MD5-of-0MD5-of-512CRC32C": of a block's CRCs, where there is more than one block, and of a chunk's bytes.
+# Such as "MD5-of-0MD5-of-512CRC32C"; the first number counts the CRCs of a block if there are several blocks.
 _KIND = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
-# 4 bytes for the chunk, and 8 for the block.
+# After 4 bytes for the chunk's length, and 8 for the block's CRCs.
 _DIGEST_AT = 12
 
 
 def digest_of(answer: Mapping[str, object]) -> bytes | None:
-    """Return the digest in a `FileChecksum` of WebHDFS, or None where it is one of another kind."""
+    """Return the digest in a `FileChecksum` of WebHDFS, or None for another algorithm."""
     if not _KIND.fullmatch(str(answer["algorithm"])):
         return None
     return bytes.fromhex(str(answer["bytes"]))[_DIGEST_AT : _DIGEST_AT + hashlib.md5(usedforsecurity=False).digest_size]
 
 
 class HadoopChecksum:
-    """Takes a file's content, piece by piece.
-
-    Args:
-        block_bytes: length of the file's blocks, a multiple of that of a chunk.
-    """
+    """Computes the checksum of content that comes piece by piece; `block_bytes` is a multiple of a chunk's length."""
 
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
@@ -51,7 +46,7 @@ class HadoopChecksum:
         self._rest = bytearray()
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what comes next."""
+        """Take the next bytes."""
         view = memoryview(data)
         if self._rest:
             missing = CHUNK_BYTES - len(self._rest)
@@ -66,7 +61,7 @@ class HadoopChecksum:
         self._rest += view[whole:]
 
     def digest(self) -> bytes:
-        """Return the checksum of all that was taken, at least one byte."""
+        """Return the checksum of at least one byte."""
         block, blocks = self._block.copy(), self._blocks.copy()
         if self._rest:
             block.update(google_crc32c.value(bytes(self._rest)).to_bytes(4, "big"))
@@ -92,10 +87,7 @@ class HadoopChecksum:
 
 
 def checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
-    """Return a computation of a file's checksum by its status, or None if HDFS has one of other bytes.
-
-    Those of an encryption zone are of the encrypted content, those of erasure coding of stripes.
-    """
+    """Return a computation for a file with this status; None if HDFS sums encrypted or erasure-coded bytes."""
     if status.get("encBit") or status.get("ecBit") or status.get("ecPolicy"):
         return None
     return HadoopChecksum(int(status["blockSize"]))

@@ -1,13 +1,23 @@
-"""Settings of both HDFS drivers: of the location, and of the environment that Spark's driver hands over."""
+"""Settings of both HDFS drivers, and the environment of Hadoop's clients: configuration, NameNodes, user, token.
+
+Spark's driver hands its environment over to executors, whose hosts may have another one, or none. Spark does the same
+for its own Hadoop client.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
 import re
+import socket
+import urllib.parse
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 from ftfile.core.errors import ConfigError, Unsupported
-from ftfile.fs.hdfs.environment import HANDED_OVER, Surroundings
+from ftfile.fs.hdfs.tokens import FILE_VARIABLE as TOKEN_FILE
 from ftfile.fs.location import read_seconds
 from ftfile.fs.paths import require_valid
 
@@ -16,58 +26,64 @@ if TYPE_CHECKING:
 
     from ftfile.fs.location import Location
 
-__all__ = ("FORBIDDEN", "SETTINGS", "HadoopSettings", "require_hdfs_name")
+__all__ = (
+    "FORBIDDEN",
+    "HANDED_OVER",
+    "USER",
+    "HadoopSettings",
+    "NameService",
+    "current_user",
+    "find_service",
+    "hand_over",
+    "is_kerberos",
+    "read_configuration",
+    "require_hdfs_name",
+)
 
-SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
-
+_SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
+# The setting that carries the driver's environment.
+HANDED_OVER = "handedOver"
+USER = "HADOOP_USER_NAME"
+# Properties that say where a cluster is and how it is asked; all but those with secrets are handed over.
+_HANDED_PREFIXES = ("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
+_SECRETS = re.compile("oauth|password|secret|credential|token|keystore|truststore", re.IGNORECASE)
+_AUTHENTICATION = "hadoop.security.authentication"
+_RPC, _HTTP, _HTTPS = "dfs.namenode.rpc-address", "dfs.namenode.http-address", "dfs.namenode.https-address"
+_MEMBERS = "dfs.ha.namenodes"
+_RESOLVED = "dfs.client.failover.resolve-needed"
 # HDFS has no way to store a name with a colon.
 FORBIDDEN = ":"
 _RESERVED = ".snapshot"
-
 _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
 _MODE = re.compile("0?[01]?[0-7]{3}")
 
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """The settings, checked.
+    """The settings, checked; the server decides what is None."""
 
-    Attributes:
-        user: who is asking, where no ticket or token says it; None for the one of this process.
-        timeout_s: no single call takes longer, without the data it carries.
-        patience_s: how long a NameNode that is away, in standby or in safe mode is waited for.
-        replication: of new files; None for the server's default.
-        block_size: of new files, in bytes; None for the server's default.
-        file_mode: permissions of new files.
-        directory_mode: permissions of new directories.
-        surroundings: see there.
-    """
-
-    user: str | None = None
-    timeout_s: float = 60.0
-    patience_s: float = 30.0
+    user: str | None = None  # without ticket and token; None: that of the environment
+    timeout_s: float = 60.0  # of a call without data
+    patience_s: float = 30.0  # for a NameNode that is away, in standby or in safe mode
     replication: int | None = None
-    block_size: int | None = None
+    block_size: int | None = None  # in bytes
     file_mode: int = _FILE_MODE
     directory_mode: int = _DIRECTORY_MODE
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    handed: Mapping[str, str] = field(default_factory=dict)  # the driver's properties; they override this host's
+    handed_user: str | None = None  # the driver's user
 
     @property
     def of_files(self) -> tuple[int | None, int | None, int] | None:
-        """Return the setting for new files, or None if none was given."""
+        """Return replication, block size and permissions for new files, or None if none was given."""
         asked = self.replication, self.block_size, self.file_mode
         return None if asked == (None, None, _FILE_MODE) else asked
 
     @classmethod
     def of(cls, location: Location) -> HadoopSettings:
-        """Read the settings of a location.
-
-        Raises:
-            ConfigError: one is unknown or malformed; or see `Surroundings.from_text`.
-        """
+        """Read the settings of a location, or raise `ConfigError`, also if only the driver has a token."""
         settings = dict(location.settings)
-        handed_over = settings.pop(HANDED_OVER, None)
-        given = replace(location, settings=settings).known_settings(*SETTINGS)
+        handed, handed_user = _take_over(settings.pop(HANDED_OVER, None))
+        given = replace(location, settings=settings).known_settings(*_SETTINGS)
         return cls(
             user=given.get("user"),
             timeout_s=read_seconds(given, "timeout", "60"),
@@ -76,7 +92,8 @@ class HadoopSettings:
             block_size=_count(given, "blockSize"),
             file_mode=_mode(given, "filePermission", _FILE_MODE),
             directory_mode=_mode(given, "directoryPermission", _DIRECTORY_MODE),
-            surroundings=Surroundings() if handed_over is None else Surroundings.from_text(handed_over),
+            handed=handed,
+            handed_user=handed_user,
         )
 
 
@@ -97,13 +114,119 @@ def _mode(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def require_hdfs_name(operation: str, path: str) -> None:
-    """Accept what every driver accepts and HDFS can store.
-
-    Raises:
-        Unsupported: see `require_valid`; or a name has a colon, or is `.snapshot`.
-    """
+    """Raise `Unsupported` for a path that no driver takes (`require_valid`), or that HDFS cannot store."""
     require_valid(operation, path)
     if FORBIDDEN in path:
         raise Unsupported(operation, path, "HDFS has no names with a colon; replace it")
     if _RESERVED in path.split("/"):
         raise Unsupported(operation, path, f"{_RESERVED!r} is a name that HDFS keeps for itself; choose another")
+
+
+def hand_over(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with the environment of this process, the driver, for executors."""
+    configuration = read_configuration({})
+    handed = {
+        name: text
+        for name, text in configuration.items()
+        if name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
+    }
+    # With Kerberos, the ticket or the token names the user.
+    user = None if is_kerberos(configuration) else current_user()
+    return {**settings, HANDED_OVER: json.dumps([handed, user, bool(os.environ.get(TOKEN_FILE))])}
+
+
+def _take_over(text: str | None) -> tuple[dict[str, str], str | None]:
+    """Return properties and user in a text of `hand_over`."""
+    if text is None:
+        return {}, None
+    try:
+        handed, user, has_token = json.loads(text)
+        handed = dict(handed)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"storage.{HANDED_OVER} is what ftfile hands over itself: leave it out") from error
+    if has_token and not os.environ.get(TOKEN_FILE):
+        raise ConfigError(
+            f"the driver has delegation tokens ({TOKEN_FILE}), and an executor on the host "
+            f"{socket.gethostname()!r} has none: send the file along (spark-submit --files /…/tokens) and set "
+            f"spark.executorEnv.{TOKEN_FILE}=./tokens"
+        )
+    return handed, user
+
+
+def is_kerberos(configuration: Mapping[str, str]) -> bool:
+    """Return True if the cluster asks for Kerberos."""
+    return configuration.get(_AUTHENTICATION, "simple").lower() == "kerberos"
+
+
+def current_user() -> str | None:
+    """Return the user that Hadoop's own clients would name; None for a user id without a name."""
+    if named := os.environ.get(USER):
+        return named
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return None
+
+
+def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties in core-site.xml and hdfs-site.xml of this host and, before them, those handed over."""
+    home = os.environ.get("HADOOP_HOME")
+    directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
+    found: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml") if directory else ():
+        path = os.path.join(str(directory), name)
+        if not os.path.exists(path):
+            continue
+        try:
+            root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
+        except (ElementTree.ParseError, OSError) as error:
+            raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
+        pairs = ((each.findtext("name"), each.findtext("value")) for each in root.iter("property"))
+        found |= {name.strip(): (value or "").strip() for name, value in pairs if name}
+    return found | dict(handed)
+
+
+class NameService:
+    """One NameNode, or the NameNodes of one name; an empty authority is that of the default file system."""
+
+    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
+        # Of the service, or `host:port`; empty if there is none.
+        self.name = authority or urllib.parse.urlsplit(configuration.get("fs.defaultFS", "")).netloc
+        self._configuration = configuration
+        listed = configuration.get(f"{_MEMBERS}.{self.name}", "").split(",") if self.name else ()
+        # Names of the service's NameNodes; empty for a single NameNode.
+        self.members = [name.strip() for name in listed if name.strip()]
+        self.members_property = f"{_MEMBERS}.{self.name}"
+
+    def rpc_addresses(self) -> dict[str, str]:
+        """Return the `host:port` of each NameNode's RPC server by its name; empty where only Hadoop's client knows."""
+        if self._configuration.get(f"{_RESOLVED}.{self.name}", "").lower() == "true" and self.members:
+            return {}  # one name of DNS for several
+        return self._addresses(_RPC)
+
+    def web_addresses(self, *, tls: bool) -> dict[str, str]:
+        """Return the `host:port` of each NameNode's web server by its name."""
+        return self._addresses(_HTTPS if tls else _HTTP)
+
+    def _addresses(self, property_name: str) -> dict[str, str]:
+        if not self.members:
+            host, _, port = self.name.rpartition(":")
+            return {self.name: self.name} if host and port.isdigit() else {}
+        found = {name: self._configuration.get(f"{property_name}.{self.name}.{name}", "") for name in self.members}
+        return {name: address for name, address in found.items() if address}
+
+
+def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
+    """Return the name service of a URL's authority; raises `ConfigError` for several hosts, or a name with a port."""
+    host, _, port = authority.rpartition(":")
+    if "," in authority:
+        raise ConfigError(
+            f"{scheme}://{authority} names several NameNodes: write the name of their service, {scheme}://NAME/path, "
+            "and point HADOOP_CONF_DIR at the hdfs-site.xml that lists them in dfs.ha.namenodes.NAME"
+        )
+    if port.isdigit() and f"{_MEMBERS}.{host}" in configuration:
+        raise ConfigError(
+            f"{scheme}://{authority}: {host!r} is a name service of Hadoop's configuration, and has no port: write "
+            f"{scheme}://{host}/path"
+        )
+    return NameService(authority, configuration)

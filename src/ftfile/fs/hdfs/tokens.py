@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 __all__ = ("FILE_VARIABLE", "Token", "find_token", "has_tokens", "lack_of_tokens")
 
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
-
 _MAGIC = b"HDTS"
 _NATIVE_KIND = "HDFS_DELEGATION_TOKEN"
 _KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
 _LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
 # The only kind of field in the protobuf form.
 _LENGTH_DELIMITED = 2
-# Smaller numbers are one byte; below, a byte tells the sign and how many follow.
+# Hadoop's `VInt`: these numbers are one byte; below, the byte tells the sign and how many bytes follow.
 _ONE_BYTE_MIN, _ONE_BYTE_MAX, _POSITIVE_MIN = -112, 127, -120
 
 
@@ -37,37 +36,28 @@ class Token:
     service: str
 
     def text(self) -> str:
-        """Return it as it stands in URLs."""
+        """Return the token's text for URLs."""
         return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
 
 
 def find_token(name: str, addresses: Sequence[str], *, native: bool = False) -> Token | None:
-    """Return this process's token for an HDFS, or None when it has none.
+    """Return this process's token for a name service, or for `host:port`, whose servers have these addresses.
 
-    Args:
-        name: of the name service, or `host:port` of the NameNode.
-        addresses: `host:port` of its NameNodes' servers.
-        native: for Hadoop's own protocol; WebHDFS has more kinds, and takes one of another port of the host, too.
-
-    Raises:
-        ConfigError: the file cannot be read, or is of a form that is not known here.
+    Returns None without one, and raises `ConfigError` for a malformed token file. For the RPC protocol (`native`) the
+    address is exact; a token for WebHDFS may be of another port of the host.
     """
     if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
         return None  # there may be a ticket
     tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
     exact = {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
-    for token in tokens:
-        if token.service in exact:
-            return token
-    if not tokens:
-        return None
+    found = next((token for token in tokens if token.service in exact), None)
+    if found is not None or not tokens:
+        return found
     places = {place for address in addresses for place in _places(address)}
-    for token in tokens:
-        if places & _places(token.service):
-            return token
-    if native:
-        return None
-    # Many tokens are of the RPC server, and configuration need not say which web server belongs to it.
+    found = next((token for token in tokens if places & _places(token.service)), None)
+    if found is not None or native:
+        return found
+    # Many tokens name the RPC server, and no property says which web server belongs to it.
     hosts = {host for host, _ in places}
     near = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
     return near[0] if len({token.service for token in near}) == 1 else None
@@ -105,7 +95,7 @@ def _own_tokens() -> list[Token]:
 
 
 def _places(address: str) -> set[tuple[str, str]]:
-    """Return IP address and port of `host:port`, by each address that the name has; none for what is no such thing."""
+    """Return each IP address of `host:port` with the port; none for any other text."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return set()
@@ -117,11 +107,7 @@ def _places(address: str) -> set[tuple[str, str]]:
 
 
 def _read_tokens(data: bytes) -> list[Token]:
-    """Take Hadoop's `Credentials` apart, in either form.
-
-    Raises:
-        ValueError: it is none, or of another form.
-    """
+    """Return the tokens of Hadoop's `Credentials`, in either form; raises `ValueError`."""
     form = _FORMS.get(data[4:5])
     if data[:4] != _MAGIC or form is None:
         raise ValueError("it is no token file of Hadoop")
@@ -146,7 +132,7 @@ def _tokens_of_protobuf(data: bytes) -> list[Token]:
     """Return the tokens of the form that `hadoop dtutil` writes: one message after its length."""
     stream = io.BytesIO(data)
     tokens = []
-    # CredentialsProto.tokens, CredentialsKVProto.token, and all that a TokenProto has.
+    # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.
     for each in _fields(_read(stream, _read_varint(stream))).get(1, ()):
         for token in _fields(each).get(2, ()):
             parts = [_fields(token).get(number, [b""])[-1] for number in (1, 2, 3, 4)]
@@ -159,7 +145,7 @@ _FORMS = {b"\0": _tokens_of_java, b"\1": _tokens_of_protobuf}
 
 
 def _fields(message: bytes) -> dict[int, list[bytes]]:
-    """Return the fields of a protobuf message that has none but strings, bytes and messages, by number."""
+    """Return the fields of a protobuf message of strings, bytes and messages, by number."""
     stream, fields = io.BytesIO(message), dict[int, list[bytes]]()
     while stream.tell() < len(message):
         key = _read_varint(stream)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from typing import TYPE_CHECKING
 
 from ftfile.core.errors import (
     AlreadyExists,
@@ -16,90 +18,63 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.calls.error_translation import ErrorTranslator
+from ftfile.fs.api import READING
 
-__all__ = ("Translated", "storage_error")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-_READING = frozenset({"open", "read", "read_at", "stat", "list"})
+__all__ = ("storage_error", "translated")
 
 _DENIED = "user id {user} may not do this below {root}; grant it the permission, or run as a user who has it"
+_READ_ONLY = "{root} is mounted read-only; mount it for writing, or choose another path"
+_NEEDED = "a file is below {root} where a directory is needed; move it or choose another path"
 _FULL = "no space is left on the disk of {root}; free space or inodes, or choose another path"
-_BUSY = "the system is short of a resource for {root}; it may be tried again"
+_QUOTA = "the disk quota of user id {user} on {root} is used up; free space or raise the quota"
+_TOO_LARGE = "larger than the file system of {root}, or this process, allows for a file (`ulimit -f`)"
 _UNABLE = "the file system of {root} cannot do this; choose another path or driver"
+_BUSY = "the system is short of a resource for {root}; it may be tried again"
 
-_MEANINGS: dict[int, tuple[type[StorageError], str]] = {
-    errno.ENOENT: (NotFound, "nothing is there below {root}"),
-    errno.EISDIR: (NotFound, "a directory is there below {root}, and a file was asked for"),
-    errno.EEXIST: (AlreadyExists, "something is there already below {root}; nothing is ever overwritten"),
-    errno.ENOTDIR: (
-        NotADirectory,
-        "a file is below {root} where a directory is needed; move it or choose another path",
-    ),
-    errno.EACCES: (PermissionDenied, _DENIED),
-    errno.EPERM: (PermissionDenied, _DENIED),
-    errno.EROFS: (
-        PermissionDenied,
-        "{root} is mounted read-only; mount it for writing, or choose another path",
-    ),
-    errno.ENOSPC: (OutOfSpace, _FULL),
-    errno.EDQUOT: (
-        OutOfSpace,
-        "the disk quota of user id {user} on {root} is used up; free space or raise the quota",
-    ),
-    errno.EFBIG: (
-        OutOfSpace,
-        "larger than the file system of {root}, or this process, allows for a file (`ulimit -f`)",
-    ),
-    errno.ENAMETOOLONG: (Unsupported, "a name or the whole path below {root} is too long; shorten it"),
-    errno.EXDEV: (Unsupported, "source and target below {root} lie on different devices; keep both on one"),
-    errno.EINVAL: (Unsupported, _UNABLE),
-    errno.EILSEQ: (Unsupported, "the file system of {root} does not allow this name; choose another one"),
-    errno.ELOOP: (Unsupported, "too many symbolic links below {root}; replace them by the real path"),
-    errno.EMLINK: (Unsupported, _UNABLE),
-    errno.ENOSYS: (Unsupported, _UNABLE),
-    errno.EOPNOTSUPP: (Unsupported, _UNABLE),
-    errno.EMFILE: (Unavailable, "this process has too many open files; close some or raise `ulimit -n`"),
-    errno.ENFILE: (Unavailable, "this machine has too many open files; close some or raise fs.file-max"),
-    errno.EAGAIN: (Unavailable, _BUSY),
-    errno.EBUSY: (Unavailable, _BUSY),
-    errno.EINTR: (Unavailable, _BUSY),
-    errno.ENOMEM: (Unavailable, _BUSY),
-    errno.ENOBUFS: (Unavailable, _BUSY),
-}
+_NUMBERS: tuple[tuple[type[StorageError], str, tuple[int, ...]], ...] = (
+    (NotFound, "nothing is there below {root}", (errno.ENOENT,)),
+    (NotFound, "a directory is there below {root}, and a file was asked for", (errno.EISDIR,)),
+    (AlreadyExists, "something is there already below {root}; nothing is ever overwritten", (errno.EEXIST,)),
+    (NotADirectory, _NEEDED, (errno.ENOTDIR,)),
+    (PermissionDenied, _DENIED, (errno.EACCES, errno.EPERM)),
+    (PermissionDenied, _READ_ONLY, (errno.EROFS,)),
+    (OutOfSpace, _FULL, (errno.ENOSPC,)),
+    (OutOfSpace, _QUOTA, (errno.EDQUOT,)),
+    (OutOfSpace, _TOO_LARGE, (errno.EFBIG,)),
+    (Unsupported, "a name or the whole path below {root} is too long; shorten it", (errno.ENAMETOOLONG,)),
+    (Unsupported, "source and target below {root} lie on different devices; keep both on one", (errno.EXDEV,)),
+    (Unsupported, "the file system of {root} does not allow this name; choose another one", (errno.EILSEQ,)),
+    (Unsupported, "too many symbolic links below {root}; replace them by the real path", (errno.ELOOP,)),
+    (Unsupported, _UNABLE, (errno.EINVAL, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)),
+    (Unavailable, "this process has too many open files; close some or raise `ulimit -n`", (errno.EMFILE,)),
+    (Unavailable, "this machine has too many open files; close some or raise fs.file-max", (errno.ENFILE,)),
+    (Unavailable, _BUSY, (errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOMEM, errno.ENOBUFS)),
+)
+_MEANINGS = {number: (kind, advice) for kind, advice, numbers in _NUMBERS for number in numbers}
 
 
 def storage_error(error: OSError, operation: str, path: str, root: str) -> StorageError:
-    """Return the port's error for `error` of `operation` on `path`, relative to `root`."""
+    """Return the port's error for one of the operating system."""
     kind, advice = _MEANINGS.get(error.errno or 0, (None, ""))
     if kind is None:
-        # EIO, ESTALE, ETIMEDOUT ...: a read changed nothing, of a change nobody knows.
-        kind = Unavailable if operation in _READING else OutcomeUnknown
+        # EIO, ESTALE, ETIMEDOUT ...: a read changed nothing, a change may have happened.
+        kind = Unavailable if operation in READING else OutcomeUnknown
         advice = "the device or server of {root} failed; see the kernel log and check it"
-    if error.errno == errno.ENOTDIR and _is_dangling(error.filename):
-        detail = f"{error.filename!r} is a symbolic link to {os.readlink(error.filename)!r}, which is not there"
+    link = error.filename if error.errno == errno.ENOTDIR and isinstance(error.filename, str) else ""
+    if os.path.islink(link) and not os.path.exists(link):
+        detail = f"{link!r} is a symbolic link to {os.readlink(link)!r}, which is not there"
         return kind(operation, path, f"{detail}: make that directory, or correct the link")
     reason = os.strerror(error.errno) if error.errno else str(error)
     return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
 
 
-def _is_dangling(name: object) -> bool:
-    return isinstance(name, str) and os.path.islink(name) and not os.path.exists(name)
-
-
-class Translated(ErrorTranslator):
-    """A `with` block, of a path on this machine, in which the operating system's errors become the port's."""
-
-    __slots__ = ("_full",)
-
-    errors = (OSError,)
-
-    def __init__(self, operation: str, path: str, where: str, full: str = "") -> None:
-        super().__init__(operation, path, where)
-        self._full = full
-
-    def __enter__(self) -> str:
-        return self._full
-
-    def _translated(self, error: Exception) -> StorageError:
-        assert isinstance(error, OSError)
-        return storage_error(error, self._operation, self._path, self._where)
+@contextlib.contextmanager
+def translated(operation: str, path: str, root: str, full: str = "") -> Iterator[str]:
+    """Raise the operating system's errors within the block as the port's; the block gets `full`."""
+    try:
+        yield full
+    except OSError as error:
+        raise storage_error(error, operation, path, root) from error

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, MissingParent, NotFound, OutcomeUnknown, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.fs.local.errors import Translated, storage_error
+from ftfile.fs.local.errors import storage_error, translated
 from ftfile.fs.local.no_replace import rename_in_one_step, rename_in_two_steps
 from ftfile.fs.paths import require_valid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from ftfile.core.context import Context
     from ftfile.fs.location import Location
@@ -26,32 +27,15 @@ if TYPE_CHECKING:
 __all__ = ("LocalFileSystem", "open_location")
 
 _PATH_BYTES_MAX = os.pathconf("/", "PC_PATH_MAX") - 1  # with the NUL
-
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
-
 _SEND_BYTES = 8 << 20
 _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
-_CAPABILITIES = Capabilities(
-    driver="local",
-    shared_between_processes=True,
-    durability="hsync",
-    directory_sync=True,
-    atomic_rename=True,
-    stream_capabilities=_STREAM_CAPABILITIES,
-    permissions=True,
-    shared_between_hosts=False,  # it depends on what is mounted
-)
-
 
 class LocalFileSystem(FileSystem):
-    """A directory of this machine, or of a network mount that behaves like one.
+    """A directory of this machine, or of a mount that behaves like one; `root`: absolute, need not exist yet.
 
-    Args:
-        root: absolute path of the directory; it need not exist yet.
-        context: its ids name the temporary files of `create_exclusive`.
-        file_mode: permissions of new files, less what the umask takes away.
-        directory_mode: likewise of new directories.
+    The umask applies to the permissions of new files and directories.
     """
 
     def __init__(
@@ -64,17 +48,20 @@ class LocalFileSystem(FileSystem):
         self.context = context
         self._file_mode = file_mode
         self._directory_mode = directory_mode
-        self._capabilities = dataclasses.replace(
-            _CAPABILITIES, path_bytes_max=_PATH_BYTES_MAX - len(os.fsencode(self._prefix))
+        self._capabilities = Capabilities(
+            driver="local",
+            shared_between_processes=True,
+            durability="hsync",
+            directory_sync=True,
+            atomic_rename=True,
+            stream_capabilities=_STREAM_CAPABILITIES,
+            permissions=True,
+            shared_between_hosts=False,  # it depends on what is mounted
+            path_bytes_max=_PATH_BYTES_MAX - len(os.fsencode(self._prefix)),
         )
 
     def __repr__(self) -> str:
         return f"LocalFileSystem({self.root!r})"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Return the capabilities of local disks; `atomic_rename` turns false once a mount has refused it."""
-        return self._capabilities
 
     def create(self, path: str) -> OutputStream:
         with self._at("create", path) as full:
@@ -99,19 +86,17 @@ class LocalFileSystem(FileSystem):
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
-        """Return the names in a directory that sort after `name`, without a look at the files."""
         with self._at("list", path) as full:
             return [found for found in os.listdir(full) if found > name]
 
     def make_directories(self, path: str) -> None:
-        """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
         with self._at("make_directories", path) as full:
             made = _make_directories(full, self._directory_mode)
+            # No caller can sync the names of the root and its parents.
             unreachable = [directory for directory in made if len(directory) <= len(self.root)]
             if unreachable or not path:
                 for directory in unreachable or [self.root]:
-                    # A parent that we may not even open cannot be synced by us.
-                    with contextlib.suppress(PermissionError):
+                    with contextlib.suppress(PermissionError):  # a parent that this user may not open
                         _sync_directory(os.path.dirname(directory))
 
     def sync_directory(self, path: str) -> None:
@@ -135,11 +120,12 @@ class LocalFileSystem(FileSystem):
         if self._capabilities.atomic_rename:
             if rename_in_one_step(source, target):
                 return
+            # The mount has refused it, and would again.
             self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
         rename_in_two_steps(source, target)
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole, durable file in one step: a synced temporary file, linked to its name."""
+        """Link a synced temporary file to its name."""
         with self._at("create_exclusive", path) as full:
             parent = os.path.dirname(full)
             temporary = f"{parent}/.{self.context.ids.unique()}.tmp"
@@ -157,14 +143,12 @@ class LocalFileSystem(FileSystem):
             raise OutcomeUnknown("create_exclusive", path, detail) from error
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there: in place, as a rename costs fifteen times as much."""
+        """Write in place: a rename costs fifteen times as much."""
         with self._at("put", path) as full:
-            descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
-            try:
-                _write_all(descriptor, memoryview(content))
-                os.ftruncate(descriptor, len(content))
-            finally:
-                os.close(descriptor)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            with io.FileIO(full, "w", opener=lambda name, _: os.open(name, flags, self._file_mode)) as file:
+                _write_all(file.fileno(), memoryview(content))
+                file.truncate(len(content))
 
     def delete(self, path: str) -> None:
         with self._at("delete", path) as full:
@@ -185,9 +169,8 @@ class LocalFileSystem(FileSystem):
     def _new_file(self, full: str) -> io.FileIO:
         return io.FileIO(full, "x", opener=lambda name, flags: os.open(name, flags, self._file_mode))
 
-    def _at(self, operation: str, path: str) -> Translated:
-        """Return a `with` block that gives the whole path and translates errors."""
-        return Translated(operation, path, self.root, self._full(operation, path))
+    def _at(self, operation: str, path: str) -> AbstractContextManager[str]:
+        return translated(operation, path, self.root, self._full(operation, path))
 
     def _full(self, operation: str, path: str) -> str:
         require_valid(operation, path)
@@ -211,7 +194,7 @@ class _LocalStream(OutputStream):
         self._sent = 0
 
     def _write(self, data: memoryview) -> None:
-        with Translated("write", self.path, self._root):
+        with translated("write", self.path, self._root):
             _write_all(self._file.fileno(), data)
             written = self.position + data.nbytes
             if written - self._sent >= _SEND_BYTES and _ADVISE is not None:
@@ -220,14 +203,14 @@ class _LocalStream(OutputStream):
                 self._sent = written
 
     def _hflush(self) -> None:
-        """Nothing is buffered here: each write is visible when it returns."""
+        """Do nothing: each write is visible when it returns."""
 
     def _hsync(self) -> None:
-        with Translated("hsync", self.path, self._root):
+        with translated("hsync", self.path, self._root):
             os.fsync(self._file.fileno())
 
     def _close(self) -> None:
-        with Translated("close", self.path, self._root):
+        with translated("close", self.path, self._root):
             self._file.close()
 
     def _abort(self) -> bool:
@@ -250,13 +233,12 @@ class _LocalFile(InputFile):
         self._root = root
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`; one system call may return fewer, so it is repeated."""
         if self._file.closed:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         end = min(offset + length, self.size_bytes)
         data = b""
-        with Translated("read_at", self.path, self._root):
-            while offset + len(data) < end:
+        with translated("read_at", self.path, self._root):
+            while offset + len(data) < end:  # one system call may return fewer
                 more = os.pread(self._file.fileno(), end - offset - len(data), offset + len(data))
                 if not more:
                     break
@@ -264,7 +246,7 @@ class _LocalFile(InputFile):
         return data
 
     def close(self) -> None:
-        with Translated("close", self.path, self._root):
+        with translated("close", self.path, self._root):
             self._file.close()
 
 
@@ -323,8 +305,8 @@ def _link(temporary: str, full: str) -> None:
     try:
         os.link(temporary, full)
     except OSError:
-        # NFS may lose the reply of a link that was made, and then says "exists". The temporary name is ours
-        # alone: a second name of its file can only be the one asked for.
+        # NFS may lose the reply of a link that was made, and then says "exists". Nobody else knows the temporary
+        # file: a second name of it can only be `full`.
         with contextlib.suppress(OSError):
             if os.stat(temporary).st_nlink > 1:
                 return

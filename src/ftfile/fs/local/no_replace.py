@@ -28,10 +28,7 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
 
 
 def rename_in_one_step(source: str, target: str) -> bool:
-    """Rename atomically with Linux's `renameat2(RENAME_NOREPLACE)`, or raise `FileExistsError`.
-
-    Returns False, with nothing changed, where C library, kernel or mount (NFS, some FUSE) lack it.
-    """
+    """Rename with Linux's `renameat2(RENAME_NOREPLACE)`; return False if C library, kernel or mount (NFS) lack it."""
     function = _renameat2()
     if function is None:
         return False
@@ -44,12 +41,9 @@ def rename_in_one_step(source: str, target: str) -> bool:
 
 
 def rename_in_two_steps(source: str, target: str) -> None:
-    """Rename by `link` and `unlink`: as exclusive as `renameat2`, but a crash in between leaves both names.
+    """Rename by `link` and `unlink`: a crash in between leaves both names, and so may an error with errno EIO.
 
     A plain `rename` would replace the target, and silently keep both names if they are one file already.
-
-    Raises:
-        OSError: FileExistsError if the target exists; anything of errno EIO means that both names may exist.
     """
     try:
         os.link(source, target)

@@ -1,7 +1,7 @@
 """The objects below a prefix of an S3 bucket: requests that are sent until their outcome is certain.
 
-Who made an object is known by an id in its metadata, which copies keep: so a reply that was lost, or said "exists" of
-an own earlier try, is settled by a look.
+An object's metadata has the id of its file, and copies keep it. After a lost reply, or "exists" in answer to a second
+try, the id shows whether the first try made the object.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.retry import retry_until
 from ftfile.fs.paths import join, require_valid
-from ftfile.fs.s3.client import client_of
+from ftfile.fs.s3.client import clients
 from ftfile.fs.s3.errors import TooLargeToCopy
 
 if TYPE_CHECKING:
@@ -27,32 +27,32 @@ ID = "ftfile-id"
 KEY_BYTES_MAX = 1024
 # The condition that nothing is there.
 NEW = {"IfNoneMatch": "*"}
-# Answers that settle the earlier tries as well; others, as of a token that expired, settle one alone.
+# Errors that hold for all earlier tries, too; any other, such as an expired token, is of one try.
 _OF_ALL_TRIES = (AlreadyExists, NotFound, TooLargeToCopy)
 
 Result = TypeVar("Result")
 
 
 def byte_range(offset: int, length: int) -> str:
-    """Return a range as HTTP has it: with its last byte."""
+    """Return a range in the form of HTTP, which names the last byte."""
     return f"bytes={offset}-{offset + length - 1}"
 
 
 class S3Bucket:
-    """The part of a bucket below a prefix without slashes around it, or all of it; paths are relative to it."""
+    """The part of a bucket below a prefix without slashes at its ends; `""` is the whole bucket."""
 
     def __init__(self, name: str, prefix: str, settings: S3Settings, context: Context) -> None:
         self.name = name
         self.prefix = prefix
         self.where = f"s3://{name}/{prefix}"
         self.settings = settings
-        self.clock = context.clock
         self.ids = context.ids
+        self._clock = context.clock
 
     @property
     def client(self) -> S3Client:
         """Return this process's client."""
-        return client_of(self.settings)
+        return clients.of(self.settings)
 
     def key(self, operation: str, path: str) -> str:
         """Return the name of the object, or raise `Unsupported` for one that is not valid, or too long."""
@@ -66,17 +66,11 @@ class S3Bucket:
         """Send one request that concerns the bucket; see `S3Client.send`."""
         return self.client.send(operation, path, self.where, method, Bucket=self.name, **parameters)
 
-    def retry_until_ready(self, call: Callable[[], Result]) -> Result:
-        """Call again while the store is unavailable, for `storage.patience` seconds."""
-        return retry_until(call, self.settings.patience_s, self.clock)
+    def _retry(self, call: Callable[[], Result]) -> Result:
+        return retry_until(call, self.settings.patience_s, self._clock)
 
     def repeat(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Call what may be done twice, until there is an answer, for `storage.patience` seconds.
-
-        Raises:
-            OutcomeUnknown: of one try, there was no answer.
-            StorageError: nothing happened.
-        """
+        """Repeat a request that may be sent twice until it is answered, for `storage.patience` seconds."""
         doubt: OutcomeUnknown | None = None
 
         def attempt() -> Result:
@@ -88,7 +82,7 @@ class S3Bucket:
                 raise Unavailable(operation, path, error.detail) from error
 
         try:
-            return self.retry_until_ready(attempt)
+            return self._retry(attempt)
         except _OF_ALL_TRIES:
             raise
         except StorageError as error:
@@ -98,19 +92,13 @@ class S3Bucket:
             raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
     def settle(self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]) -> None:
-        """Call what makes an object of an identity, if there is none, until it is certain who made it.
-
-        Raises:
-            AlreadyExists: another made it.
-            OutcomeUnknown: it may be made yet.
-            StorageError: it is not made.
-        """
+        """Repeat a request that makes a new object with an identity until it is certain who made the object."""
 
         def attempt() -> None:
             try:
                 call()
             except AlreadyExists:
-                # Perhaps by an earlier try of ours, or by one that something between us and the store sent again.
+                # An earlier try may have made it, or a proxy sent one request twice.
                 if not self._is_made(operation, path, identity):
                     raise
 
@@ -124,17 +112,16 @@ class S3Bucket:
             raise OutcomeUnknown(operation, path, error.detail) from error
 
     def put_new(self, operation: str, path: str, content: bytes | bytearray, identity: str | None) -> None:
-        """Make an object by one request; see `settle`."""
+        """Make a new object by one request; see `settle`."""
         key, metadata = self.key(operation, path), {ID: identity} if identity is not None else {}
-        self.settle(
-            operation,
-            path,
-            lambda: identity,
-            lambda: self.send(operation, path, "put_object", Key=key, Body=content, Metadata=metadata, **NEW),
-        )
+
+        def send() -> None:
+            self.send(operation, path, "put_object", Key=key, Body=content, Metadata=metadata, **NEW)
+
+        self.settle(operation, path, lambda: identity, send)
 
     def identity(self, operation: str, path: str) -> str | None:
-        """Return the id of what is there; None for nothing, or for what others made."""
+        """Return the id of the object; None if there is no object, or one without an id."""
         try:
             found: str | None = self.head(operation, path)["Metadata"].get(ID)
         except NotFound:
@@ -142,7 +129,7 @@ class S3Bucket:
         return found
 
     def discard(self, path: str, identity: str) -> bool:
-        """Delete an object if it has this id, and return True if nothing is left of it."""
+        """Delete an object if it has this id; return False if that is unknown or failed."""
         try:
             if self.identity("delete", path) == identity:
                 self.delete("delete", path)
@@ -153,60 +140,46 @@ class S3Bucket:
     def head(self, operation: str, path: str) -> Mapping[str, Any]:
         """Return the headers of an object, or raise `NotFound`."""
         key = self.key(operation, path)
-        return self.looking(operation, path, lambda: self.send("stat", path, "head_object", Key=key or "/"))
+        return self._retry(lambda: self.send(operation, path, "head_object", Key=key or "/"))
 
     def read(
         self, operation: str, path: str, length: int | None = None, **parameters: object
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """Return bytes, `length` if given, and what comes with them; ask again if they did not come whole."""
-        key = self.key(operation, path)
+        """Return an object's bytes, exactly `length` if given, and its headers."""
+        more = {"Bucket": self.name, "Key": self.key(operation, path) or "/", **parameters}
 
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
-            content, answer = self.client.fetch(
-                "read", path, self.where, Bucket=self.name, Key=key or "/", **parameters
-            )
+            content, answer = self.client.fetch(operation, path, self.where, **more)
             if length is not None and len(content) != length:
-                raise Unavailable("read", path, f"{len(content)} bytes came instead of {length} below {self.where}")
+                raise Unavailable(operation, path, f"{len(content)} bytes came instead of {length} below {self.where}")
             return content, answer
 
-        return self.looking(operation, path, attempt)
+        return self._retry(attempt)
 
     def read_range(self, operation: str, path: str, offset: int, length: int) -> bytes:
-        """Return the bytes of a range that is in the file."""
+        """Return the bytes of a range, all of which is in the file."""
         return self.read(operation, path, length, Range=byte_range(offset, length))[0]
-
-    def looking(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Call what changes nothing, for an operation that may be another."""
-        try:
-            return self.retry_until_ready(call)
-        except StorageError as error:
-            if error.operation == operation:
-                raise
-            raise type(error)(operation, path, error.detail) from error
 
     def has_children(self, operation: str, path: str) -> bool:
         """Return True if there is an object in a directory, or below."""
-        prefix = self.directory_key(operation, path)
-        page = self.looking(
-            operation, path, lambda: self.send("list", path, "list_objects_v2", Prefix=prefix, MaxKeys=1)
-        )
+        page = next(self.pages(operation, path, Prefix=self.directory_key(operation, path), MaxKeys=1))
         return bool(page.get("KeyCount", len(page.get("Contents", ()))))
 
     def pages(self, operation: str, path: str, **parameters: object) -> Iterator[Mapping[str, Any]]:
-        """Yield the answers to a listing, however many it takes."""
+        """Yield all pages of a listing."""
         while True:
-            page = self.retry_until_ready(lambda: self.send(operation, path, "list_objects_v2", **parameters))
+            page = self._retry(lambda: self.send(operation, path, "list_objects_v2", **parameters))
             yield page
             if not page.get("IsTruncated"):
                 return
             parameters["ContinuationToken"] = page["NextContinuationToken"]
 
     def origin(self, operation: str, path: str) -> dict[str, str]:
-        """Return how requests for copies name what is copied."""
+        """Return the `CopySource` of requests that copy an object."""
         return {"Bucket": self.name, "Key": self.key(operation, path)}
 
     def directory_key(self, operation: str, path: str) -> str:
-        """Return how the names of the objects in a directory begin."""
+        """Return the prefix of the keys in a directory."""
         key = self.key(operation, path)
         return f"{key}/" if key else ""
 

@@ -1,19 +1,13 @@
-"""The S3 driver: each file is an object, made by one conditional request, whole or not at all."""
+"""The S3 driver: one conditional request makes each file, whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import (
-    AlreadyExists,
-    ConfigError,
-    NotFound,
-    OutcomeUnknown,
-    Unavailable,
-    Unsupported,
-)
-from ftfile.fs.api import Capabilities, CopyingStream, FileInfo, FileSystem, RangeFile
+from ftfile.core.errors import AlreadyExists, ConfigError, NotFound, OutcomeUnknown, Unavailable, Unsupported
+from ftfile.fs.api import Capabilities, CopyingStream, FileInfo, FileSystem, OutputStream, RangeFile
 from ftfile.fs.paths import join, parent_of, room_below
 from ftfile.fs.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket
 from ftfile.fs.s3.client import CONCURRENCY
@@ -24,14 +18,13 @@ from ftfile.fs.s3.settings import PART_BYTES_MIN, S3Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ftfile.fs.api import InputFile, OutputStream
+    from ftfile.fs.api import InputFile
     from ftfile.fs.location import Location
 
 __all__ = ("S3FileSystem", "open_location")
 
-# Of a file that is copied by hand; each publisher may be at one.
+# Bytes of a file that is copied through memory; each publisher may copy one at a time.
 HELD_BYTES_MAX = 8 << 20
-
 _STREAM_CAPABILITIES = frozenset({"abort", "copy"})
 
 
@@ -59,21 +52,11 @@ class S3FileSystem(FileSystem):
     def __repr__(self) -> str:
         return f"S3FileSystem({self._bucket.where!r})"
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """Return the capabilities of S3: a rename is a copy and a deletion."""
-        return self._capabilities
-
     def prove(self, directory: str) -> None:
-        """Make sure that the store keeps conditions, once per process and bucket.
-
-        Raises:
-            Unsupported: it overwrites where it was told not to.
-        """
+        """Raise `Unsupported` unless the store keeps conditions; probes once per process and bucket."""
         self._copies_on_condition(directory)
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file for writing; whether the name is free turns out when it is closed."""
         self._bucket.key("create", path)
         return _S3Stream(path, self._bucket)
 
@@ -96,18 +79,18 @@ class S3FileSystem(FileSystem):
         return FileInfo(path, int(head["ContentLength"]), _milliseconds(head), identity=head["Metadata"].get(ID))
 
     def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory; those that are files have no identity here."""
+        """Return the direct children of a directory; files have no identity here."""
         prefix = self._bucket.directory_key("list", path)
         cut = len(prefix)
         found: list[FileInfo] = []
         for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
-            # Others' keys may have two slashes in a row: no path leads there.
+            # No path leads to a key with two slashes in a row.
             found += [
                 FileInfo(join(path, each["Prefix"][cut:-1]), 0, 0, is_directory=True)
                 for each in page.get("CommonPrefixes", ())
                 if each["Prefix"] != f"{prefix}/"
             ]
-            # An object named like the directory is what others make to show an empty one.
+            # An object named like the directory marks an empty one.
             found += [
                 FileInfo(join(path, each["Key"][cut:]), int(each["Size"]), _milliseconds(each))
                 for each in page.get("Contents", ())
@@ -118,24 +101,18 @@ class S3FileSystem(FileSystem):
         return found
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
-        """Return the names of the objects in a directory that sort after `name`; the store lists no others."""
         prefix = self._bucket.directory_key("list", path)
         pages = self._bucket.pages("list", path, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{name}")
         return [each["Key"][len(prefix) :] for page in pages for each in page.get("Contents", ())]
 
     def make_directories(self, path: str) -> None:
-        """Do nothing: a directory is there when something is in it."""
         self._bucket.key("make_directories", path)
 
     def sync_directory(self, path: str) -> None:
-        """Do nothing: what is answered is durable."""
         self._bucket.key("sync_directory", path)
 
     def rename(self, source: str, target: str) -> None:
-        """Copy a file within the store, never over anything, then delete the source.
-
-        Who dies in between leaves both; they have one identity.
-        """
+        """Copy a file, then delete the source; a crash in between leaves both, with one identity."""
         if source == target:
             self._bucket.head("rename", source)
             raise AlreadyExists("rename", target, f"it is the name it has below {self._bucket.where}")
@@ -152,34 +129,31 @@ class S3FileSystem(FileSystem):
         self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
 
     def put(self, path: str, content: bytes) -> None:
-        key, metadata = self._bucket.key("put", path), {ID: self._bucket.ids.unique()}
-        self._bucket.repeat(
-            "put", path, lambda: self._bucket.send("put", path, "put_object", Key=key, Body=content, Metadata=metadata)
-        )
+        what = {"Key": self._bucket.key("put", path), "Body": content, "Metadata": {ID: self._bucket.ids.unique()}}
+        self._bucket.repeat("put", path, lambda: self._bucket.send("put", path, "put_object", **what))
 
     def delete(self, path: str) -> None:
         self._bucket.head("delete", path)
         self._bucket.delete("delete", path)
 
     def remove_directory(self, path: str) -> bool:
-        """Return True if nothing is in the directory, which is then not there."""
         return not self._bucket.has_children("remove_directory", path)
 
     def _copy(self, source: str, target: str) -> None:
-        """Copy by one request, or where the file is too large for that, by several."""
-        key, origin = self._bucket.key("rename", target), self._bucket.origin("rename", source)
+        """Copy by one request; a file that is too large for that by several."""
+        bucket = self._bucket
+        key, origin = bucket.key("rename", target), bucket.origin("rename", source)
+
+        def send() -> None:
+            bucket.send("rename", source, "copy_object", Key=key, CopySource=origin, **NEW)
+
         try:
-            self._bucket.settle(
-                "rename",
-                target,
-                lambda: self._bucket.identity("rename", source),
-                lambda: self._bucket.send("rename", source, "copy_object", Key=key, CopySource=origin, **NEW),
-            )
+            bucket.settle("rename", target, lambda: bucket.identity("rename", source), send)
         except TooLargeToCopy:
             self._copy_in_parts(source, target, self._bucket.head("rename", source))
 
     def _copy_by_hand(self, source: str, target: str) -> None:
-        """Copy where the store takes no condition for copies, but does for what is sent, or made of parts."""
+        """Copy on a store that keeps conditions of uploads, but not of copies."""
         head = self._bucket.head("rename", source)
         if int(head["ContentLength"]) > min(self._bucket.settings.part_bytes, HELD_BYTES_MAX):
             self._copy_in_parts(source, target, head)
@@ -198,11 +172,7 @@ class S3FileSystem(FileSystem):
             raise
 
     def _copies_on_condition(self, directory: str) -> bool:
-        """Return True if the store also keeps conditions of copies; the first time, try it in a directory.
-
-        Raises:
-            Unsupported: it keeps no conditions.
-        """
+        """Return True if the store also keeps conditions of copies; the first time, probe it in `directory`."""
         proven = self._bucket.client.proven
         if self._bucket.name not in proven:
             one, other = (join(directory, f".{self._bucket.ids.unique()}.tmp") for _ in range(2))
@@ -214,20 +184,15 @@ class S3FileSystem(FileSystem):
         return proven[self._bucket.name]
 
     def _try_conditions(self, one: str, other: str) -> bool:
-        """Return True if conditions of copies are kept; see `_copies_on_condition`."""
         for path in (one, other):
             self.create_exclusive(path, b"")
-        try:
+        with contextlib.suppress(AlreadyExists):
             self.create_exclusive(one, b"2")
-        except AlreadyExists:
-            pass
-        else:
-            raise Unsupported(
-                "create_exclusive",
-                one,
+            detail = (
                 f"the store of {self._bucket.where} overwrites what it is told not to (If-None-Match: *), so that two "
-                "writers could undo each other's commits: update it, or use another store",
+                "writers could undo each other's commits: update it, or use another store"
             )
+            raise Unsupported("create_exclusive", one, detail)
         try:
             self._copy(one, other)
         except (AlreadyExists, Unsupported) as error:
@@ -236,11 +201,7 @@ class S3FileSystem(FileSystem):
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open an `s3` URL; the authority names the bucket.
-
-    Raises:
-        ConfigError: it names none, a setting is wrong, or the library is not installed.
-    """
+    """Open an `s3` URL, whose authority is the bucket; raises `ConfigError`, also without the library."""
     if not location.authority or "@" in location.authority or ":" in location.authority:
         raise ConfigError(f"{location.url!r} names no bucket; write s3://bucket or s3://bucket/directory")
     bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.context)
@@ -254,7 +215,7 @@ def _milliseconds(answer: Mapping[str, Any]) -> int:
 
 
 class _S3Stream(CopyingStream):
-    """Sends a small file by one request when it is closed, and a large one part by part, of which nothing is seen."""
+    """Sends a small file by one request in `close`, and a large one part by part."""
 
     def __init__(self, path: str, bucket: S3Bucket) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)
@@ -273,7 +234,7 @@ class _S3Stream(CopyingStream):
         self._buffer += data
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
-        """Copy a part, or parts; none but a file's last may be short, so what is buffered is filled up first."""
+        """Copy parts, after filling up the buffer: only a file's last part may be short."""
         missing = max(0, PART_BYTES_MIN - len(self._buffer)) if self._buffer else 0
         if length - missing < PART_BYTES_MIN:
             missing = length
@@ -282,9 +243,6 @@ class _S3Stream(CopyingStream):
         if missing < length:
             self._send()
             self._started().copy(path, offset + missing, length - missing)
-
-    def _hsync(self) -> None:
-        """Never reached: the capability is missing."""
 
     def _close(self) -> None:
         if self._upload is None:
@@ -298,7 +256,7 @@ class _S3Stream(CopyingStream):
         self._buffer = bytearray()
         if self._upload is not None:
             self._upload.abort()
-        # A close whose outcome is not known may have made it.
+        # A `close` with an unknown outcome may have made the object.
         return self._bucket.discard(self.path, self._identity)
 
     def _send(self) -> None:

@@ -1,4 +1,4 @@
-"""Multipart uploads: parts are sent or copied in parallel, and nothing is seen until the upload is completed."""
+"""Multipart uploads: parts are sent or copied in parallel; nobody sees the file until the upload is completed."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 __all__ = ("PARTS_MAX", "S3Upload")
 
 PARTS_MAX = 10_000
-# One request could copy ten times as much, and would be waited for accordingly.
+# Bytes copied by one request; ten times as many are possible, with as long a wait.
 COPY_BYTES_MAX = 512 << 20
 
 
 class S3Upload:
-    """A file that is being made of parts; `operation` is the port's, for errors, `identity` the file's, if any."""
+    """A file that is made of parts; `operation` is for errors."""
 
     def __init__(self, bucket: S3Bucket, operation: str, path: str, identity: str | None) -> None:
         self._bucket = bucket
         self._operation = operation
         self._path = path
-        self._key = bucket.key(operation, path)
+        self._named = {"Key": bucket.key(operation, path)}
         self._identity = identity
         metadata = {ID: identity} if identity is not None else {}
-        # A second try leaves an upload that nobody knows; see docs/object-stores.md for how stores clear them away.
-        self._id: str = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
+        # A second try leaves an unknown upload; docs/object-stores.md says how stores remove those.
+        self._named["UploadId"] = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
         self._parts: list[Future[str]] = []
         self._size_bytes = 0
         self._taken = False
 
     def send(self, content: bytes | bytearray) -> None:
-        """Send the next part beside others; waits for a slot, and raises `Unsupported` if a file has too many parts."""
+        """Send the next part in the background, when a slot is free; raises `Unsupported` after `PARTS_MAX` parts."""
         self._size_bytes += len(content)
-        self._start(lambda number: self._part(number, "upload_part", Body=content)["ETag"])
+        self._start(lambda number: self._repeat("upload_part", PartNumber=number, Body=content)["ETag"])
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Copy the next parts from another object in as few requests as possible; see `send`."""
+        """Copy a range of another object as the next parts; see `send`."""
         origin, count = self._bucket.origin(self._operation, source), -(-length // COPY_BYTES_MAX)
         self._size_bytes += length
         bounds = [offset + length * place // count for place in range(count + 1)]
@@ -57,57 +57,46 @@ class S3Upload:
 
     def _copy(self, source: str, origin: Mapping[str, str], copied: str, number: int) -> str:
         try:
-            answer = self._part(number, "upload_part_copy", CopySource=origin, CopySourceRange=copied)
+            answer = self._repeat("upload_part_copy", PartNumber=number, CopySource=origin, CopySourceRange=copied)
         except NotFound as error:
             raise NotFound(self._operation, source, error.detail) from error
         tag: str = answer["CopyPartResult"]["ETag"]
         return tag
 
     def complete(self) -> None:
-        """Make the file of its parts, or raise `AlreadyExists`; after any error, `abort` what is left."""
+        """Make the file of its parts, or raise `AlreadyExists`; after an error, `abort` the rest."""
         parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
         try:
             self._bucket.settle(self._operation, self._path, lambda: self._identity, lambda: self._complete(parts))
         finally:
-            # By another publisher of the same file, too: then this upload is not needed, and is still there.
+            # If another publisher made the file, this upload is still there.
             if self._taken:
                 self.abort()
 
     def _complete(self, parts: list[dict[str, Any]]) -> None:
         try:
-            self._bucket.send(
-                self._operation,
-                self._path,
-                "complete_multipart_upload",
-                Key=self._key,
-                UploadId=self._id,
-                MultipartUpload={"Parts": parts},
-                MpuObjectSize=self._size_bytes,
-                **NEW,
+            self._send(
+                "complete_multipart_upload", MultipartUpload={"Parts": parts}, MpuObjectSize=self._size_bytes, **NEW
             )
         except AlreadyExists:
             self._taken = True
             raise
         except UploadGone as error:
-            # By an own earlier try, which is found out like any other that exists; or it was aborted.
+            # An earlier try completed it, as the file's id shows, or it was aborted.
             if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:
                 raise StorageError(self._operation, self._path, error.detail) from error
 
     def abort(self) -> None:
-        """Give up the parts, as far as that can be done."""
-        # A part that arrives later would stay.
-        wait(self._parts)
+        """Discard the parts, as far as the store can."""
+        wait(self._parts)  # a part that arrives later would stay
         with contextlib.suppress(StorageError):
-            self._repeat("abort_multipart_upload", UploadId=self._id)
+            self._repeat("abort_multipart_upload")
 
     def _start(self, send: Callable[[int], str]) -> None:
         number = len(self._parts) + 1
         if number > PARTS_MAX:
-            raise Unsupported(
-                self._operation,
-                self._path,
-                f"a file has at most {PARTS_MAX} parts of storage.partSize: raise that, or set maxBytesPerFile",
-            )
+            detail = f"a file has at most {PARTS_MAX} parts of storage.partSize: raise that, or set maxBytesPerFile"
+            raise Unsupported(self._operation, self._path, detail)
         slots = self._bucket.client.slots
         slots.acquire()
         try:
@@ -121,9 +110,8 @@ class S3Upload:
         part.add_done_callback(lambda _: slots.release())
         self._parts.append(part)
 
-    def _part(self, number: int, method: str, **parameters: object) -> Mapping[str, Any]:
-        return self._repeat(method, UploadId=self._id, PartNumber=number, **parameters)
+    def _send(self, method: str, **parameters: object) -> Mapping[str, Any]:
+        return self._bucket.send(self._operation, self._path, method, **self._named, **parameters)
 
     def _repeat(self, method: str, **parameters: object) -> Mapping[str, Any]:
-        bucket, operation, path = self._bucket, self._operation, self._path
-        return bucket.repeat(operation, path, lambda: bucket.send(operation, path, method, Key=self._key, **parameters))
+        return self._bucket.repeat(self._operation, self._path, lambda: self._send(method, **parameters))

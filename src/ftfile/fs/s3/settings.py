@@ -1,4 +1,4 @@
-"""Settings of the S3 driver. Secrets are named there, never given."""
+"""Settings of the S3 driver; secrets are in environment variables."""
 
 from __future__ import annotations
 
@@ -15,25 +15,14 @@ if TYPE_CHECKING:
 
     from ftfile.fs.location import Location
 
-__all__ = ("PART_BYTES_MIN", "SETTINGS", "S3Settings")
+__all__ = ("PART_BYTES_MIN", "S3Settings")
 
-SETTINGS = (
-    "endpoint",
-    "region",
-    "addressing",
-    "profile",
-    "accessKeyVariable",
-    "secretKeyVariable",
-    "sessionTokenVariable",
-    "timeout",
-    "patience",
-    "partSize",
-)
-
-_ADDRESSING = ("auto", "path", "virtual")
-# What S3 takes for all parts of a file but the last.
-PART_BYTES_MIN = 5 << 20
+_SETTINGS = ("endpoint", "region", "addressing", "profile", "timeout", "patience", "partSize")
 _KEYS = ("accessKeyVariable", "secretKeyVariable")
+_VARIABLES = (*_KEYS, "sessionTokenVariable")
+_ADDRESSING = ("auto", "path", "virtual")
+# Of all parts of a file but the last, on S3.
+PART_BYTES_MIN = 5 << 20
 _VALUES = ("accesskey", "secretkey", "sessiontoken", "accesskeyid", "secretaccesskey", "key", "secret", "token")
 _ELSEWHERE = (
     "options are shown by explain() and in logs, so they are not for secrets. Leave it out for the usual "
@@ -44,40 +33,25 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """The settings, checked; what is None is as the environment and the profile say.
-
-    Attributes:
-        endpoint: URL of the store; None for AWS.
-        region: of the bucket.
-        addressing: whether the bucket is named in the `path` or in the host (`virtual`) of requests.
-        profile: of the shared configuration and credentials files.
-        variables: names of the environment variables with access key, secret key and, if any, session token.
-        timeout_s: no request takes longer, without the data it carries.
-        patience_s: how long a store that is away, or says to slow down, is waited for.
-        part_bytes: length of the parts in which large files are sent, and the largest file sent in one request.
-    """
+    """The settings, checked; for None, the environment and the profile decide."""
 
     endpoint: str | None = None
     region: str | None = None
     addressing: str = "auto"
     profile: str | None = None
-    variables: tuple[str, ...] = ()
-    timeout_s: float = 60.0
-    patience_s: float = 30.0
-    part_bytes: int = 8 << 20
+    variables: tuple[str, ...] = ()  # environment variables of access key, secret key and, if any, session token
+    timeout_s: float = 60.0  # of a request without data
+    patience_s: float = 30.0  # for a store that is away, or asks to slow down
+    part_bytes: int = 8 << 20  # of large files; a smaller file is sent in one request
 
     @classmethod
     def of(cls, location: Location) -> S3Settings:
-        """Read the settings of a location.
-
-        Raises:
-            ConfigError: one is unknown or malformed, or is a secret itself.
-        """
+        """Read the settings of a location; raises `ConfigError`, also for secrets."""
         secrets = sorted(name for name in location.settings if name.lower() in _VALUES)
         if secrets:
             names = ", ".join(f"storage.{name}" for name in secrets)
             raise ConfigError(f"{names}: {_ELSEWHERE}")
-        given = location.known_settings(*SETTINGS)
+        given = location.known_settings(*_SETTINGS, *_VARIABLES)
         if "@" in given.get("endpoint", ""):
             raise ConfigError(f"storage.endpoint has a user before its host: {_ELSEWHERE}")
         settings = cls(
@@ -85,11 +59,13 @@ class S3Settings:
             region=given.get("region"),
             addressing=given.get("addressing", "path" if "endpoint" in given else "auto"),
             profile=given.get("profile"),
-            variables=_variables(given),
+            variables=tuple(given[name] for name in _VARIABLES if name in given),
             timeout_s=read_seconds(given, "timeout", "60"),
             patience_s=read_seconds(given, "patience", "30"),
             part_bytes=_part_bytes(given),
         )
+        if settings.variables and not given.keys() >= {*_KEYS}:
+            raise ConfigError("storage.accessKeyVariable and storage.secretKeyVariable belong together: give both")
         if settings.addressing not in _ADDRESSING:
             raise ConfigError(f"storage.addressing={settings.addressing!r}: it is one of {', '.join(_ADDRESSING)}")
         if settings.variables and settings.profile:
@@ -97,11 +73,7 @@ class S3Settings:
         return settings
 
     def keys(self) -> dict[str, Any]:
-        """Return the credentials that the named variables hold, as arguments of the library; none where none are named.
-
-        Raises:
-            ConfigError: a variable is not set in this process.
-        """
+        """Return the credentials in the named variables as the library's arguments, or raise `ConfigError`."""
         arguments = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
         missing = [name for name in self.variables if not os.environ.get(name)]
         if missing:
@@ -110,13 +82,6 @@ class S3Settings:
                 "process: the driver and every executor need it"
             )
         return {argument: os.environ[name] for argument, name in zip(arguments, self.variables, strict=False)}
-
-
-def _variables(given: Mapping[str, str]) -> tuple[str, ...]:
-    names = [given[key] for key in _KEYS if key in given]
-    if len(names) == 1 or (not names and "sessionTokenVariable" in given):
-        raise ConfigError("storage.accessKeyVariable and storage.secretKeyVariable belong together: give both")
-    return (*names, *([given["sessionTokenVariable"]] if "sessionTokenVariable" in given else []))
 
 
 def _part_bytes(given: Mapping[str, str]) -> int:

@@ -14,8 +14,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.maintenance.open_log import open_log
-from ftfile.maintenance.repair.mending import Mender
-from ftfile.maintenance.repair.rewriting import OPERATION
+from ftfile.maintenance.repair.mending import OPERATION, Mender
 from ftfile.maintenance.verify.findings import Action, Finding
 from ftfile.maintenance.verify.run import verify
 from ftfile.source.directory import Directory
@@ -38,36 +37,22 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that was mended, or in a dry run, would be.
+    """One thing that was mended, or in a dry run, would be."""
 
-    Attributes:
-        code: of the finding; see `Finding`.
-        path: of the finding.
-        action: the step in words.
-        error: why it failed; empty if it succeeded, and in a dry run.
-    """
-
-    code: str
+    code: str  # of the finding, as its path
     path: str
-    action: str
-    error: str = ""
+    action: str  # the step in words
+    error: str = ""  # why it failed; empty if it succeeded, and in a dry run
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The result of a repair.
+    """The result of a repair."""
 
-    Attributes:
-        dry_run: nothing was changed.
-        steps: in the order of the findings; a dry run may miss some that show once the log can be read.
-        left: findings that are not mended, each with its remedy.
-        version: the newest version afterwards.
-    """
-
-    dry_run: bool
-    steps: tuple[RepairStep, ...]
-    left: tuple[Finding, ...]
-    version: int
+    dry_run: bool  # nothing was changed
+    steps: tuple[RepairStep, ...]  # a dry run may miss some that show once the log can be read
+    left: tuple[Finding, ...]  # not mended, each with its remedy
+    version: int  # the newest one afterwards
 
     @property
     def ok(self) -> bool:
@@ -89,22 +74,16 @@ def repair(  # noqa: PLR0913 - all by name
 ) -> RepairReport:
     """Mend what `Directory.verify()` finds, and return what was done and what is left.
 
-    By itself it does what loses no row; the rest has to be asked for. Nothing is deleted: files in the way go to
-    `_ftfile/quarantine`, each with a note of where it was. A repair that was interrupted is simply run again; a second
-    one finds nothing to do. Safe beside running queries, but for `accept_lost_records`: stop them before that.
+    By itself it does what loses no row; the rest has to be asked for. A dry run, the default, changes nothing, and
+    returns what would be done. Nothing is deleted: files in the way go to `_ftfile/quarantine`, each with a note of
+    where it was. A repair that was interrupted is simply run again; a second one finds nothing to do. Safe beside
+    running queries, but for `accept_lost_records`: stop them before that.
 
-    Args:
-        path: of the directory.
-        dry_run: change nothing, and return what would be done.
-        full: also read every file, and compare its content.
-        give_up: paths of committed files, as `verify` names them, that are lost for good. A record removes them, and
-            readers go on without their rows; damaged ones go to quarantine.
-        quarantine: paths of foreign files to be put into quarantine.
-        accept_lost_records: where records are lost or damaged, and there is no copy of them, go on with the log as far
-            as it can be read; later records, and their files, go to quarantine.
-        key_provider: of an encrypted directory; see `ftfile.open`.
-        storage: settings of its file system, as the options `storage.<name>` of the sink.
-        context: clock, ids and retries; the machine's by default.
+    With `full`, it also reads every file, and compares its content. `give_up` has paths of committed files, as
+    `verify` names them, that are lost for good: a record removes them, and readers go on without their rows; damaged
+    ones go to quarantine. `quarantine` has paths of foreign files to be put there. With `accept_lost_records`, where
+    records are lost or damaged, and there is no copy of them, the log goes on as far as it can be read; later records,
+    and their files, go to quarantine. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, its keys are not known, or an argument names a file that is not
@@ -118,8 +97,11 @@ def repair(  # noqa: PLR0913 - all by name
         report = verify(fs, full=full)
         asked.check(fs, report)
         if dry_run:
-            steps = [RepairStep(found.code, found.path, str(action)) for found, action in asked.chosen(report)]
-            return RepairReport(True, tuple(steps), _left(report, asked), report.version)  # noqa: FBT003 - a field
+            chosen = list(asked.chosen(report))
+            mended = {id(found) for found, _ in chosen}
+            steps = tuple(RepairStep(found.code, found.path, str(action)) for found, action in chosen)
+            left = tuple(found for found in report.findings if id(found) not in mended)
+            return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
         mender = Mender(fs, partial(open_log, path, key_provider, storage, context), author)
         return _repair(fs, report, asked, mender, full=full)
 
@@ -161,11 +143,7 @@ class _Asked:
             yield finding, Action("move-aside", path)
 
     def check(self, fs: FileSystem, report: VerifyReport) -> None:
-        """Refuse to give up files that are there, and to put aside files that are not foreign.
-
-        Raises:
-            ConfigError: names the argument and the path.
-        """
+        """Raise ConfigError for files to be given up that are there, and to be put aside that are not foreign."""
         lost = {found.path for found in report.findings if any(action.kind == "give-up" for action in found.actions)}
         for path in sorted(self.give_up - lost):
             raise ConfigError(
@@ -182,9 +160,3 @@ class _Asked:
         for path in sorted(self.quarantine):
             if path in live or path.startswith(f"{layout.META}/") or not fs.exists(path):
                 raise ConfigError(f"quarantine: {path!r} is no foreign file in the directory")
-
-
-def _left(report: VerifyReport, asked: _Asked) -> tuple[Finding, ...]:
-    """Return the findings that a repair would not mend."""
-    mended = {id(found) for found, _ in asked.chosen(report)}
-    return tuple(found for found in report.findings if id(found) not in mended)

@@ -28,24 +28,17 @@ NAMES_TOLD = 10
 
 @dataclass
 class Files:
-    """The files on storage, and how they compare with live adds.
-
-    Attributes:
-        visible: lengths of the files that plain readers see, by path; -1 once a live part was found there.
-        staged: of what attempts wrote.
-        retired: of removed parts.
-        live_sum: of the hashes of all live adds.
-    """
+    """The files on storage, and how they compare with live adds."""
 
     fs: FileSystem
-    visible: dict[str, int] = field(default_factory=dict)
-    staged: dict[str, int] = field(default_factory=dict)
-    retired: dict[str, int] = field(default_factory=dict)
+    visible: dict[str, int] = field(default_factory=dict)  # lengths of what plain readers see; -1 for live parts found
+    staged: dict[str, int] = field(default_factory=dict)  # of what attempts wrote
+    retired: dict[str, int] = field(default_factory=dict)  # of removed parts
     parts: int = 0
     segments: int = 0
     rows: int = 0
     size_bytes: int = 0
-    live_sum: int = 0
+    live_sum: int = 0  # of the hashes of all live adds
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -69,10 +62,7 @@ def list_files(fs: FileSystem) -> Files:
 def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add], bool]) -> None:
     """Look for the file of every live add.
 
-    Args:
-        files: as listed.
-        adds: of the newest version.
-        still_live: asked of an add whose file is not found, since a query may have removed it meanwhile.
+    `still_live` is asked of an add whose file is not found, since a query may have removed it meanwhile.
     """
     odd: list[Add] = []
     segments: list[Add] = []
@@ -194,13 +184,7 @@ def _hidden_copy(files: Files, add: Add) -> str | None:
 
 
 def tell_of_others(files: Files, history: History, published: int) -> None:
-    """Tell of visible files that belong to no live part.
-
-    Args:
-        files: as compared.
-        history: what the records say of removed parts.
-        published: the version up to which everything is said to be published.
-    """
+    """Report visible files of no live part; everything up to version `published` is said to be published."""
     left = {path: size for path, size in files.visible.items() if size >= 0}
     foreign: list[str] = []
     for path, (remove, version) in history.removed.items():
@@ -223,18 +207,13 @@ def tell_of_others(files: Files, history: History, published: int) -> None:
 
 
 def tell_of_stage(files: Files, history: History) -> None:
-    """Tell of removed parts, and of dead letters, that are still staged.
-
-    Args:
-        files: as compared: the stage has what no live part needs.
-        history: what the records say of removed parts, and of dead letters.
-    """
+    """Report removed parts, and dead letters, that are still staged: what no live part needs is left in `files`."""
     for path in history.removed_staged:
         if files.staged.pop(path, None) is not None:
             found = "its staged file, which a late publisher would publish"
             expected, action = "nothing: the part was removed", Action("move-aside", path)
             files.findings.append(find("removed-part-staged", path, expected, found, action))
-    for letter in history.letters:
+    for letter in history.staged_letters:
         files.staged.pop(letter.path, None)
         if find_part(files.fs, letter).place is Place.STAGED:
             path, action = letter.final_path or "", Action("publish", add=letter)

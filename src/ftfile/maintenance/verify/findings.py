@@ -103,23 +103,14 @@ ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step of a repair.
+    """One step of a repair."""
 
-    Attributes:
-        kind: a key of `ACTIONS`.
-        path: of the file or directory; by default the final one of `add`.
-        add: the part, dead letters or segment concerned.
-        remove: the removed part concerned.
-        source: the file that has the content of `add`; to give up, the damaged one that is there instead, if any.
-        version: of the log.
-    """
-
-    kind: str
-    path: str = ""
-    add: Add | None = None
-    remove: Remove | None = None
-    source: str = ""
-    version: int = -1
+    kind: str  # a key of `ACTIONS`
+    path: str = ""  # by default the final one of `add`
+    add: Add | None = None  # the part, dead letters or segment concerned
+    remove: Remove | None = None  # the removed part concerned
+    source: str = ""  # the file that has the content of `add`; to give up, the damaged one, if any
+    version: int = -1  # of the log
 
     def __str__(self) -> str:
         rows = self.add.rows if self.add is not None else 0
@@ -129,28 +120,16 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as the log says.
+    """One thing that is not as the log says."""
 
-    Attributes:
-        code: its kind; docs/repair.md lists them.
-        path: relative to the directory; empty for the directory as a whole.
-        expected: by the log, or by the format.
-        found: on storage.
-        severity: `error` for what loses, doubles or blocks rows; `warning` for what the next commit, or a repair, mends
-            without loss; `info` for what harms nothing.
-        remedy: what to do.
-        repair: whether `ftfile.repair` mends it: by itself, when asked for by an argument that `remedy` names, or not.
-        actions: how.
-    """
-
-    code: str
-    path: str
-    expected: str
-    found: str
-    severity: Severity
-    remedy: str
-    repair: Repair = "no"
-    actions: tuple[Action, ...] = field(default=(), repr=False)
+    code: str  # docs/repair.md lists them
+    path: str  # relative to the directory; empty for the directory as a whole
+    expected: str  # by the log, or by the format
+    found: str  # on storage
+    severity: Severity  # `error` loses, doubles or blocks rows; `warning` is mended without loss; `info` harms nothing
+    remedy: str  # what to do
+    repair: Repair = "no"  # `on request`: by an argument of `ftfile.repair` that `remedy` names
+    actions: tuple[Action, ...] = field(default=(), repr=False)  # of the repair
 
     def __str__(self) -> str:
         return f"{self.severity} {self.code} {self.path!r}: expected {self.expected}, found {self.found}. {self.remedy}"
@@ -166,16 +145,7 @@ class Finding:
 
 
 def find(code: str, path: str, expected: str, found: str, *actions: Action, remedy: str = "") -> Finding:
-    """Return a finding of a kind of the table.
-
-    Args:
-        code: the kind.
-        path: see `Finding`, as the next two.
-        expected: by the log.
-        found: on storage.
-        *actions: by which it is repaired.
-        remedy: what to do, where the table says less.
-    """
+    """Return a finding of a kind of the table; `remedy` says what to do where the table says less."""
     kind = KINDS[code]
     return Finding(code, path, expected, found, kind.severity, remedy or kind.remedy, kind.repair, actions)
 
@@ -196,37 +166,21 @@ def _path_of(add: Add) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result of `Directory.verify()`.
+    """The result of `Directory.verify()`."""
 
-    Attributes:
-        version: the newest version that can be read; -1 for none.
-        oldest_version: the oldest one that is kept.
-        records: how many were read.
-        files: live finished or staged parts.
-        segments: live pieces of files that are still open.
-        rows: in both.
-        size_bytes: of both.
-        unrecorded_files: files below `_ftfile/staged` that no record knows: lost attempts, or tasks that run now.
-        unrecorded_bytes: in them.
-        quarantined_files: what repairs have put aside.
-        full: whether content was read.
-        complete: False when the log could not be read to its end, so that files were not compared with it.
-        findings: worst first.
-    """
-
-    version: int = -1
-    oldest_version: int = 0
-    records: int = 0
-    files: int = 0
-    segments: int = 0
-    rows: int = 0
-    size_bytes: int = 0
-    unrecorded_files: int = 0
+    version: int = -1  # the newest one that can be read; -1 for none
+    oldest_version: int = 0  # that is kept
+    records: int = 0  # that were read
+    files: int = 0  # live finished or staged parts
+    segments: int = 0  # live pieces of files that are still open
+    rows: int = 0  # in both
+    size_bytes: int = 0  # of both
+    unrecorded_files: int = 0  # staged ones that no record knows: lost attempts, or tasks that run now
     unrecorded_bytes: int = 0
-    quarantined_files: int = 0
-    full: bool = False
-    complete: bool = True
-    findings: tuple[Finding, ...] = ()
+    quarantined_files: int = 0  # put aside by repairs
+    full: bool = False  # content was read
+    complete: bool = True  # False: the log could not be read to its end, and files were not compared with it
+    findings: tuple[Finding, ...] = ()  # worst first
 
     @property
     def ok(self) -> bool:

@@ -5,7 +5,7 @@ Adds are compared by sums of their hashes, so that memory does not hold them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,13 @@ from ftfile.maintenance.verify.findings import Action, Finding, find
 from ftfile.maintenance.verify.log_scan import advance
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record, Remove
     from ftfile.maintenance.verify.log_scan import LogScan
 
-__all__ = ("WHOLE", "History", "add_hash", "read_history")
+__all__ = ("WHOLE", "History", "add_hash", "adds_in", "read_history")
 
 # Folded into the state together.
 RECORDS_AT_ONCE = 256
@@ -38,36 +38,11 @@ _FIELDS = attrgetter(
 )
 
 
-@dataclass
-class History:
-    """The history in the kept records.
-
-    Attributes:
-        records: how many were read.
-        live_sum: of the hashes of all adds that are live after the newest; None if records are missing.
-        removed: removed parts at whose final names something is, and the versions of the removals, by that name; the
-            newest of each name.
-        removed_staged: paths of removed parts that are still staged.
-        letters: dead letters that are still staged.
-    """
-
-    records: int = 0
-    live_sum: int | None = None
-    removed: dict[str, tuple[Remove, int]] = field(default_factory=dict)
-    removed_staged: list[str] = field(default_factory=list)
-    letters: list[Add] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-
 def read_history(scan: LogScan, names: Container[str], staged: Container[str]) -> History:
-    """Read the records that are kept, and compare.
-
-    Args:
-        scan: of the log.
-        names: of the files that are visible.
-        staged: paths of the files that are staged.
-    """
-    return _Reading(scan, names, staged).read()
+    """Read the records that are kept, and compare; `names` are the visible files, `staged` those of the stage."""
+    history = History(scan, names, staged)
+    history.read()
+    return history
 
 
 def add_hash(add: Add) -> int:
@@ -75,8 +50,8 @@ def add_hash(add: Add) -> int:
     return hash((_FIELDS(add), repr(add.rolling_stats) if add.rolling_stats else "")) & WHOLE
 
 
-def _with(found: int, *versions: int) -> int:
-    return hash((found, *versions)) & WHOLE
+def _with(found: int, added: int, removed: int | None = None) -> int:
+    return hash((found, added, removed)) & WHOLE
 
 
 @dataclass(slots=True)
@@ -98,13 +73,21 @@ class _RangeSums:
             self.ended += _with(found, added, version)
 
 
-class _Reading:
+class History:
+    """The history in the kept records."""
+
     def __init__(self, scan: LogScan, names: Container[str], staged: Container[str]) -> None:
+        self.records = 0  # that were read
+        self.live_sum: int | None = None  # of the hashes of all live adds; None if records are missing
+        # The newest removed part of each final name at which something is, and the version that removed it.
+        self.removed: dict[str, tuple[Remove, int]] = {}
+        self.removed_staged: list[str] = []  # paths
+        self.staged_letters: list[Add] = []
+        self.findings: list[Finding] = []
         self._scan = scan
         self._start = scan.state.log_start
         self._names = names
         self._staged = staged
-        self._found = History()
         self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
         self._state: LogState | None = LogState()
         self._pending: list[Record] = []
@@ -114,7 +97,8 @@ class _Reading:
         self._waiting: list[_RangeSums] = []
         self._active: list[_RangeSums] = []
 
-    def read(self) -> History:
+    def read(self) -> None:
+        """Read the records; see `read_history`."""
         if self._start > 0:
             self._begin()
         self._waiting = list(self._comparable_ranges())
@@ -128,8 +112,7 @@ class _Reading:
         if missing:
             self._tell_of_missing(missing)
         if self._live is not None:
-            self._found.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
-        return self._found
+            self.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
 
     def _records(self) -> Iterator[tuple[int, Record | None]]:
         """Yield every version that should be kept, and its record; many are asked for side by side."""
@@ -178,12 +161,12 @@ class _Reading:
         return next((base for name, base in self._scan.bases.items() if name.version == version), None)
 
     def _take_in(self, record: Record) -> None:
-        found, version = self._found, record.version
-        found.records += 1
+        version = record.version
+        self.records += 1
         if self._nonce is not None and record.previous_nonce not in {None, self._nonce}:
             path, action = layout.record_path(version - 1), Action("start-log", version=version)
             expected = f"the record that version {version} follows, {record.previous_nonce!r}"
-            found.findings.append(find("foreign-record", path, expected, f"{self._nonce!r}", action))
+            self.findings.append(find("foreign-record", path, expected, f"{self._nonce!r}", action))
         self._nonce = record.nonce
         self._fold(record)
         self._active += [sums for sums in self._waiting if sums.name.first == version]
@@ -195,11 +178,11 @@ class _Reading:
             self._compare_range(sums)
         for remove in record.removes:
             if remove.final_path is not None and remove.final_path in self._names:
-                found.removed[remove.final_path] = remove, version
+                self.removed[remove.final_path] = remove, version
             if remove.kind == "part" and (path := self._still_staged.pop(remove.id, "")):
-                found.removed_staged.append(path)
+                self.removed_staged.append(path)
         self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
-        found.letters += [letter for letter in record.dead_letters if letter.path in self._staged]
+        self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
         """Follow the state up to the newest base, many records at a time, and compare it with the bases."""
@@ -222,8 +205,7 @@ class _Reading:
                 path = layout.base_path(name)
                 self._scan.misleading.add(path)
                 actions = Action("move-aside", path), Action("rebuild-base")
-                finding = find("bad-base", path, "what the records say", "something else", *actions)
-                self._found.findings.append(finding)
+                self.findings.append(find("bad-base", path, "what the records say", "something else", *actions))
 
     def _change(self, record: Record, live: dict[str, int]) -> None:
         """Apply a record to the live adds."""
@@ -231,7 +213,7 @@ class _Reading:
             packed = live.pop(remove.id, None)
             if packed is None:
                 path, found = layout.record_path(record.version), f"it removes {remove.id!r}, which is not live"
-                self._found.findings.append(find("bad-record", path, "removes of live adds", found))
+                self.findings.append(find("bad-record", path, "removes of live adds", found))
                 continue
             for sums in self._active:
                 sums.end(remove.id, packed & WHOLE, packed >> 64, record.version)
@@ -259,7 +241,7 @@ class _Reading:
         others = {other for other in list_ranges(self._scan.log.fs) if other != name}
         if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in others):
             finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
-        self._found.findings.append(finding)
+        self.findings.append(finding)
 
     def _tell_of_missing(self, missing: list[int]) -> None:
         path, expected = layout.record_path(missing[0]), "all records that are kept"
@@ -269,22 +251,24 @@ class _Reading:
         except CorruptData:
             finding = find("missing-record", path, expected, found, Action("cut-log", version=missing[0]))
             # All that comes before the first of an uncut log can be read.
-            self._found.findings.append(finding if self._start == 0 else finding.without_repair())
+            self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
         remedy = (
             "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True) lets the log "
             "begin after them. No row of the newest version is lost: bases and ranges stand for them"
         )
         action = Action("start-log", version=missing[-1] + 1)
-        self._found.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
+        self.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
+
+
+def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:
+    """Yield the adds of a range's documents after the versions that brought and ended them."""
+    for document in documents:
+        versions = document.versions()
+        removed: Sequence[int | None] = versions.removed or [None] * document.count
+        yield from zip(versions.added, removed, decode_adds(versions.ids, document.rest), strict=True)
 
 
 def _sum_of(documents: Iterable[Document]) -> int:
     """Return the sum of the adds with their versions, as `_RangeSums` has it."""
-    total = 0
-    for document in documents:
-        versions = document.versions()
-        pairs = zip(versions.added, versions.removed, strict=True) if versions.removed else zip(versions.added)
-        for add, of in zip(decode_adds(versions.ids, document.rest), pairs, strict=True):
-            total += _with(add_hash(add), *of)
-    return total & WHOLE
+    return sum(_with(add_hash(add), added, removed) for added, removed, add in adds_in(documents)) & WHOLE

@@ -32,26 +32,16 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class LogScan:
-    """The content of the log's files.
-
-    Attributes:
-        state: at the newest version that can be read; its list of unpublished records is empty.
-        versions: of the records that are there.
-        bases: those that can be read and are of this log.
-        broken: the first version that cannot be read although there are later ones, or None.
-        published: the version up to which a hint of this log says that everything is published; -1 for none.
-        misleading: paths of derived files that readers must not believe.
-        beyond: paths of derived files that know versions that the log does not have, and the last of each.
-    """
+    """The content of the log's files."""
 
     log: CommitLog
-    state: LogState = field(default_factory=LogState)
-    versions: frozenset[int] = frozenset()
-    bases: dict[layout.BaseName, LogState] = field(default_factory=dict)
-    broken: int | None = None
-    published: int = -1
-    misleading: set[str] = field(default_factory=set)
-    beyond: dict[str, int] = field(default_factory=dict)
+    state: LogState = field(default_factory=LogState)  # of the newest version that can be read; nothing is unpublished
+    versions: frozenset[int] = frozenset()  # of the records that are there
+    bases: dict[layout.BaseName, LogState] = field(default_factory=dict)  # that can be read and are of this log
+    broken: int | None = None  # the first version that cannot be read although there are later ones
+    published: int = -1  # the version up to which a hint of this log calls everything published
+    misleading: set[str] = field(default_factory=set)  # paths of derived files that readers must not believe
+    beyond: dict[str, int] = field(default_factory=dict)  # of derived files that know later versions: the last of each
     findings: list[Finding] = field(default_factory=list)
 
     def reader(self) -> CommitLog:
@@ -110,11 +100,7 @@ def scan_log(fs: FileSystem) -> LogScan:
 
 
 def advance(state: LogState, *records: Record) -> LogState:
-    """Return the state after some more records; nothing counts as unpublished.
-
-    Raises:
-        CorruptData: a record does not follow.
-    """
+    """Return the state after some more records, with nothing unpublished; CorruptData for one that does not follow."""
     return replace(after(state, *records), unpublished={})
 
 

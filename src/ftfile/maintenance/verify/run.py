@@ -14,7 +14,7 @@ from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
 from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
-from ftfile.maintenance.verify.history import WHOLE, History, read_history
+from ftfile.maintenance.verify.history import WHOLE, read_history
 from ftfile.maintenance.verify.log_scan import scan_log
 from ftfile.parts.reader import read_add
 
@@ -35,16 +35,7 @@ TRIES = 5
 
 
 def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
-    """Return the differences between storage and the log. Nothing is written; safe beside running queries.
-
-    Args:
-        fs: of the directory.
-        full: also read every file, compare its checksum, and count its rows.
-
-    Raises:
-        ConfigError: a key of an encrypted directory is not known.
-        StorageError: the store failed.
-    """
+    """Return the differences between storage and the log; see `OpenedDirectory.verify`."""
     for _ in range(TRIES - 1):
         report = _verify(fs, full=full)
         # A vacuum beside this deletes records that were listed.
@@ -63,7 +54,7 @@ def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
 def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     scan = scan_log(fs)
     if scan.broken is not None:
-        return _report(scan, scan.findings, History(), None, full=full)
+        return _report(scan, scan.findings, 0, None, full=full)
     files = list_files(fs)
     history = read_history(scan, files.visible, files.staged)
     findings = [*scan.findings, *history.findings]
@@ -72,7 +63,7 @@ def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
         snapshot = snapshot_at(reader, scan.state)
     except CorruptData as error:
         findings.append(_wrong_ranges(scan, error.path, error.expected, error.found))
-        return _report(scan, findings, history, None, full=full)
+        return _report(scan, findings, history.records, None, full=full)
     compare_files(files, snapshot.adds.values(), lambda add: reader.read_on().is_live(add, scan.state.version))
     if history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
         findings.append(_wrong_ranges(scan, layout.RANGES, "the rows that the records say", "others"))
@@ -82,17 +73,15 @@ def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     findings += files.findings
     if full:
         findings += _compare_content(fs, snapshot, {finding.path for finding in files.findings})
-    return _report(scan, findings, history, files, full=full)
+    return _report(scan, findings, history.records, files, full=full)
 
 
-def _report(
-    scan: LogScan, findings: list[Finding], history: History, files: Files | None, *, full: bool
-) -> VerifyReport:
+def _report(scan: LogScan, findings: list[Finding], records: int, files: Files | None, *, full: bool) -> VerifyReport:
     found = files if files is not None else Files(scan.log.fs)
     return VerifyReport(
         version=scan.state.version,
         oldest_version=scan.state.log_start,
-        records=history.records,
+        records=records,
         files=found.parts,
         segments=found.segments,
         rows=found.rows,
@@ -126,16 +115,7 @@ def _wrong_ranges(scan: LogScan, path: str, expected: str, found: str) -> Findin
 
 
 def _compare_content(fs: FileSystem, snapshot: Snapshot, known: Container[str]) -> Iterator[Finding]:
-    """Read every live add, and yield those whose bytes or rows are not what was recorded.
-
-    Args:
-        fs: of the directory.
-        snapshot: of the newest version.
-        known: paths of those that are already known to be damaged or missing.
-
-    Raises:
-        ConfigError: a key is not known.
-    """
+    """Read every live add but the `known` lost ones, and yield those that are not what was recorded."""
     schema = None if snapshot.schema is None else arrow_schema(snapshot.definitions[snapshot.schema])
     for add in snapshot.adds.values():
         if (add.final_path or add.path) in known:

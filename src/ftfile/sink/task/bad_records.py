@@ -17,7 +17,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import identity_of_letters
 from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
 from ftfile.core.logs import get_logger
-from ftfile.encoding.partitions.columns import bucket_values
+from ftfile.encoding.partitions.paths import bucket_values
 from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.buckets.router import rows_where
 

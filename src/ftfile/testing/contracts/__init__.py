@@ -1,1 +1,1 @@
-"""Contract suites: what a driver must keep."""
+"""Promises of extensions as tests; `pytest.register_assert_rewrite("ftfile.testing")` before them shows values."""

@@ -1,7 +1,5 @@
 """The promises of `CopyingStream.copy_from`, as tests, of stores that copy ranges and of those that do not."""
 
-# ruff: noqa: D102 - a test's name is its description
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,5 @@
 """The promises on which the commit protocol stands, as tests: exclusive creation and renaming, hints."""
 
-# ruff: noqa: D102 - a test's name is its description, and expected values are literals
-
 from __future__ import annotations
 
 import threading
@@ -14,17 +12,63 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import AlreadyExists, MissingParent, NotFound
-from ftfile.testing.contracts.races import ContractRaces
-from ftfile.testing.contracts.support import write
+from ftfile.testing.contracts.support import ContractSupport, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from ftfile.fs.api import FileSystem
 
 __all__ = ("ExclusiveContract",)
 
 
-class ExclusiveContract(ContractRaces):
+class ExclusiveContract(ContractSupport):
     """Tests of `rename`, `create_exclusive` and `put`; a part of `FileSystemContract`."""
+
+    race_rounds = 50  # of the race to create a file
+    rename_rounds = 50  # of the race to rename to one name
+    racers = 16  # in each round
+
+    def lanes(self, filesystem: FileSystem) -> int:
+        """Return how many rounds run side by side: several on a store whose calls wait more than they work."""
+        return max(1, filesystem.capabilities.concurrency // 2)
+
+    def race(self, filesystem: FileSystem, rounds: int, enter: Callable[[FileSystem, int, int], object]) -> list[int]:
+        """Let all racers of a round start at once, and return who found its place free, for each round.
+
+        Racers live for many rounds, and every other one is another client, so that nobody has to get ready. `enter` is
+        called with client, racer and round; the racers of all lanes are numbered.
+        """
+        clients = filesystem, self.second_client(filesystem)
+        lanes = self.lanes(filesystem)
+        starts = [threading.Barrier(self.racers) for _ in range(lanes)]
+        winners: dict[int, int] = {}
+
+        def run(racer: int) -> None:
+            lane = racer // self.racers
+            for number in range(lane, rounds, lanes):
+                starts[lane].wait()
+                try:
+                    enter(clients[racer % 2], racer, number)
+                except AlreadyExists:
+                    continue
+                assert number not in winners, f"two have won round {number}"
+                winners[number] = racer
+
+        def run_or_stop(racer: int) -> Exception | None:
+            try:
+                run(racer)
+            except Exception as error:
+                for start in starts:
+                    start.abort()
+                return error
+            return None
+
+        with ThreadPoolExecutor(lanes * self.racers) as pool:
+            _raise_first(pool.map(run_or_stop, range(lanes * self.racers)))
+        lost = [number for number in range(rounds) if number not in winners]
+        assert not lost, f"nobody has won the rounds {lost}"
+        return [winners[number] for number in range(rounds)]
 
     def test_rename_moves_the_very_file(self, filesystem: FileSystem) -> None:
         filesystem.make_directories("a")
@@ -116,9 +160,7 @@ class ExclusiveContract(ContractRaces):
         paths = [f"log/{number}" for number in range(self.race_rounds)]
         filesystem.make_directories("log")
         winners = self.race(
-            filesystem,
-            len(paths),
-            lambda client, racer, number: client.create_exclusive(paths[number], content(racer)),
+            filesystem, len(paths), lambda client, racer, number: client.create_exclusive(paths[number], content(racer))
         )
         with ThreadPoolExecutor(self.racers) as pool:
             found = list(pool.map(self.stored, repeat(filesystem), paths))
@@ -173,3 +215,10 @@ class ExclusiveContract(ContractRaces):
         # Together they may leave a torn one, which readers pass over; the next one is whole.
         filesystem.put("hint", b"last")
         self.eventually(partial(self.is_stored, filesystem, "hint", b"last"))
+
+
+def _raise_first(errors: Iterable[Exception | None]) -> None:
+    found = [error for error in errors if error is not None]
+    causes = [error for error in found if not isinstance(error, threading.BrokenBarrierError)]
+    for error in causes or found:
+        raise error

@@ -1,19 +1,7 @@
 """Every promise of the file-system port as tests: a driver inherits them.
 
-Binding a driver takes a subclass with one fixture; it gives a fresh, empty file system::
-
-    class TestMyFileSystem(FileSystemContract):
-        @pytest.fixture
-        def filesystem(self, tmp_path: Path) -> FileSystem:
-            return MyFileSystem(str(tmp_path))
-
-        def stored(self, filesystem: FileSystem, path: str) -> bytes:
-            return Path(filesystem.root, path).read_bytes()  # past the driver
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
+A subclass has a fixture `filesystem` that gives a fresh, empty file system; its `stored` may look past the driver.
 """
-
-# ruff: noqa: D102 - a test's name is its description
 
 from __future__ import annotations
 
@@ -59,15 +47,9 @@ MALFORMED_PATHS = ("/absolute", "trailing/", "a//b", "..", "a/../b", "a/..", "."
 
 
 class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
-    """All tests of a driver.
+    """All tests of a driver; a decorator passes them as its driver does: nothing depends on the driver's name."""
 
-    A decorator passes the suite as its driver does: nothing in it depends on the driver's name.
-
-    Attributes:
-        odd_names: that the store keeps; those that it loses without a word are left out.
-    """
-
-    odd_names: Sequence[str] = ODD_NAMES
+    odd_names: Sequence[str] = ODD_NAMES  # but those that the store loses without a word
 
     def test_read_at_returns_any_range(self, filesystem: FileSystem, request: pytest.FixtureRequest) -> None:
         below = self.numbers(request)
@@ -218,10 +200,7 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
         filesystem.rename("a/one", "a/b/one")
         filesystem.delete("a/two")
         assert (names("a"), names("a/b")) == ({"a/b", "a/three"}, {"a/b/one", *inside})
-        assert {info.path: info.is_directory for info in filesystem.list("a")} == {
-            "a/b": True,
-            "a/three": False,
-        }
+        assert {info.path: info.is_directory for info in filesystem.list("a")} == {"a/b": True, "a/three": False}
 
     def test_listing_what_is_missing(self, filesystem: FileSystem) -> None:
         with pytest.raises(NotFound):

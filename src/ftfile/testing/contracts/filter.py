@@ -1,16 +1,4 @@
-"""Every promise of a byte filter as tests: a filter inherits them.
-
-Binding a filter takes a subclass with one fixture::
-
-    class TestMyFilter(FilterContract):
-        @pytest.fixture
-        def byte_filter(self) -> Filter:
-            return MyFilter()
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
-"""
-
-# ruff: noqa: D102 - a test's name is its description
+"""Every promise of a byte filter as tests: a filter inherits them; a subclass has a fixture `byte_filter`."""
 
 from __future__ import annotations
 
@@ -38,21 +26,13 @@ _DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
 
 
 class FilterContract:
-    """All tests of a filter.
+    """All tests of a filter."""
 
-    Attributes:
-        notices_truncation: whether a decoder notices that the end of a stream is missing.
-        encodes_nothing: whether no bytes at all make a stream that is decoded.
-        notices_damage: whether a decoder notices every flipped bit.
-        binds_identity: whether a stream is decoded with the identity alone that it was encoded with.
-        held_bytes_max: that a stream keeps in memory of what it was fed.
-    """
-
-    notices_truncation = True
-    encodes_nothing = True
-    notices_damage = False
-    binds_identity = False
-    held_bytes_max = 1 << 20
+    notices_truncation = True  # a decoder notices that the end of a stream is missing
+    encodes_nothing = True  # no bytes at all make a stream that is decoded
+    notices_damage = False  # a decoder notices every flipped bit
+    binds_identity = False  # a stream is decoded with the identity alone that it was encoded with
+    held_bytes_max = 1 << 20  # that a stream keeps in memory of what it was fed
 
     def test_filters_are_values(self, byte_filter: Filter) -> None:
         copy = pickle.loads(pickle.dumps(byte_filter))  # noqa: S301 - pickled here

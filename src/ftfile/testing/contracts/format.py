@@ -1,16 +1,4 @@
-"""Every promise of a file format as tests: a format inherits them.
-
-Binding a format takes a subclass with one fixture::
-
-    class TestMyFormat(FormatContract):
-        @pytest.fixture
-        def file_format(self) -> Format:
-            return MyFormat()
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
-"""
-
-# ruff: noqa: D102 - a test's name is its description
+"""Every promise of a file format as tests: a format inherits them; a subclass has a fixture `file_format`."""
 
 from __future__ import annotations
 
@@ -61,25 +49,19 @@ def sample_rows(count: int = 60) -> pa.RecordBatch:
         "day": pa.array([dt.date(2024, 2, 1 + number % 29) for number in numbers], pa.date32()),
         "at": pa.array([1_709_208_001_000_000 + number for number in numbers], pa.timestamp("us", "UTC")),
         "price": pa.array([Decimal(number * 37) / 100 for number in numbers], pa.decimal128(10, 2)),
-        "tags": pa.array([_list(number) for number in numbers], pa.list_(pa.field("element", pa.string()))),
+        "tags": pa.array(
+            [None if number % 5 == 4 else ["a", None, 'q"'][: number % 4] for number in numbers],
+            pa.list_(pa.field("element", pa.string())),
+        ),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _list(number: int) -> list[str | None] | None:
-    return None if number % 5 == 4 else ["a", None, 'q"'][: number % 4]  # noqa: PLR2004
-
-
 class FormatContract(SegmentContract):
-    """All tests of a format.
+    """All tests of a format."""
 
-    Attributes:
-        unfit: schemas that the format cannot hold; the first column of each is at fault.
-        least_bytes: about the length of a file of one row.
-    """
-
-    least_bytes = 4_096
-    unfit: Sequence[pa.Schema] = ()
+    least_bytes = 4_096  # about the length of a file of one row
+    unfit: Sequence[pa.Schema] = ()  # schemas that the format cannot hold; the first column of each is at fault
 
     def rows(self, file_format: Format) -> pa.RecordBatch:
         """Return at least twenty rows to write, different from each other; by default the sample's columns that fit."""
@@ -227,7 +209,7 @@ class FormatContract(SegmentContract):
             taken = encoder.write(_together([rows.slice(5, 5), bad]), 1 << 40)
         except UnencodableRows:
             taken = 0
-        assert taken <= 5  # noqa: PLR2004
+        assert taken <= 5
         encoder.write(rows.slice(5 + taken))
         encoder.finish()
         assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()

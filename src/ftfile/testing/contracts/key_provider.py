@@ -1,17 +1,8 @@
 """Every promise of a key provider as tests: a provider inherits them.
 
-Binding a provider takes a subclass with one fixture; it gives a provider that knows at least two keys, and calls it
-anew for another one of the same keys::
-
-    class TestMyProvider(KeyProviderContract):
-        @pytest.fixture
-        def make_provider(self) -> Callable[[], KeyProvider]:
-            return lambda: MyProvider("settings")
-
-Before importing this module, `pytest.register_assert_rewrite("ftfile.testing")` makes failures show values.
+A subclass has a fixture `make_provider`. It returns a function that gives a provider of at least two keys, and
+gives another one of the same keys when it is called again.
 """
-
-# ruff: noqa: D102 - a test's name is its description
 
 from __future__ import annotations
 
@@ -34,18 +25,14 @@ __all__ = ("KeyProviderContract",)
 
 
 class KeyProviderContract:
-    """All tests of a key provider.
+    """All tests of a key provider."""
 
-    Attributes:
-        unknown_id: of no key.
-    """
-
-    unknown_id = "no-such-key"
+    unknown_id = "no-such-key"  # of no key
 
     def test_ids_are_known(self, make_provider: Callable[[], KeyProvider]) -> None:
         known = make_provider().known_ids()
         assert isinstance(known, tuple)
-        assert len(known) == len(set(known)) >= 2, "the tests need two keys"  # noqa: PLR2004
+        assert len(known) == len(set(known)) >= 2, "the tests need two keys"
         for key_id in known:
             assert is_key_id(key_id)
             check_key_id(key_id)

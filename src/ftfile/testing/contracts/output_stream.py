@@ -1,19 +1,7 @@
-"""The output stream's promises as tests, one for each row of the contract, named after it.
+"""The output stream's promises as tests, named after the rows of Hadoop's file-system specification, chapter "Output".
 
-The rows restate Hadoop's file-system specification, chapter "Output", which says more about each:
-
-1 a created file is there at once, empty. 2 Nothing is overwritten by accident. 3 Nothing is appended to. 4 After
-close everyone sees all bytes. 5 Close is idempotent. 6 No write after close. 7 What else works after close. 8 Close
-releases locks. 9 A close may fail. 10 Arguments are checked first, buffers may be reused. 11 A full store fails the
-write. 12 Flush promises nothing. 13 Writes of several threads. 14 hflush shows. 15 hsync is no weaker. 16 No
-guarantee is weakened silently. 17 Each stream answers for itself, 18 truthfully, also after close. 19 All blocks are
-synced. 20 What makes a closed file durable. 21 Bytes are synced, not chunks. 22 Length after a sync. 23 New readers
-after a sync. 24 Length and time after close. 25 Time of modification. 26 Two writers of one path. 27 A path that goes
-while it is written. 28 Names of capabilities. 40 What is seen before close. 41 What is seen at once after it. 42
-Absent, or what was written. 43 Abort.
+Rows 1 to 13, from `create` to `close`, are in `writing`.
 """
-
-# ruff: noqa: D102 - a test's name is its description, and expected values are literals
 
 from __future__ import annotations
 
@@ -24,12 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import (
-    AlreadyExists,
-    StorageError,
-    StreamClosed,
-    Unsupported,
-)
+from ftfile.core.errors import AlreadyExists, StorageError, StreamClosed, Unsupported
 from ftfile.testing.contracts.support import write
 from ftfile.testing.contracts.writing import WritingContract
 

@@ -1,7 +1,5 @@
 """The promises of a format about segments, and the parts that are made of them; a part of `FormatContract`."""
 
-# ruff: noqa: D102 - a test's name is its description
-
 from __future__ import annotations
 
 import io
@@ -34,11 +32,9 @@ class Target:
 
     @property
     def position(self) -> int:
-        """See `ByteWriter.position`."""
         return len(self.data)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """See `ByteWriter.write`."""
         self.data += data
         return len(memoryview(data).cast("B"))
 

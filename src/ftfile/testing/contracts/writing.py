@@ -1,6 +1,4 @@
-"""The output stream's promises from `create` to `close`, as tests: rows 1 to 13 of those in `stream_contract`."""
-
-# ruff: noqa: D102, PLR2004 - a test's name is its description, and expected values are literals
+"""The output stream's promises from `create` to `close`, as tests: rows 1 to 13 of those in `output_stream`."""
 
 from __future__ import annotations
 
@@ -13,14 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import (
-    NotFound,
-    OutcomeUnknown,
-    OutOfSpace,
-    StorageError,
-    StreamClosed,
-    Unsupported,
-)
+from ftfile.core.errors import NotFound, OutcomeUnknown, OutOfSpace, StorageError, StreamClosed, Unsupported
 from ftfile.testing.contracts.support import EVENTUALLY_S, ContractSupport, write
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 

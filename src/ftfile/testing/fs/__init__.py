@@ -1,1 +1,1 @@
-"""File systems for tests: in memory, crashing, faulty, metered."""
+"""File systems for tests: in memory, crashing, faulty."""

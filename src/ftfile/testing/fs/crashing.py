@@ -1,17 +1,8 @@
 """A file system in memory that loses power on paper: it records each step, and tells what may be left.
 
-Run a scenario on a `CrashingFileSystem`, then let `crash_states` enumerate, for each moment of it, every disk
-that a power cut may leave, and `kill_states` what a killed process leaves. Recover on the file system that a
-state gives, and check::
-
-    fs = CrashingFileSystem()
-    commit(fs, batch=0)
-    fs.note("acknowledged 0")
-    for state in crash_states(fs):
-        recovered = recover(state.filesystem())
-        assert "acknowledged 0" not in state.notes or 0 in recovered, state
-
-The file system that a state gives is a crashing one again, so recovery itself can be crashed the same way.
+Run a scenario on a `CrashingFileSystem`, then let `crash_states` enumerate, for each moment of it, every disk that a
+power cut may leave, and `kill_states` what a killed process leaves. Recover on the file system that a state gives,
+and check. That file system is a crashing one again, so recovery itself can be crashed the same way.
 """
 
 from __future__ import annotations
@@ -42,14 +33,15 @@ __all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kil
 class CrashingFileSystem(PickledByReference, VolumeFileSystem):
     """Files in memory with a journal of steps; a pickled copy is the object itself, in the same process.
 
+    A `disk` is POSIX. In `hdfs` each change of a name is durable when the call returns, content is so by `hsync` alone,
+    what a writer buffers dies with it, and nothing tells two files apart. In `webhdfs`, besides, content leaves the
+    writer when the file is closed, in pieces, durable at the end: one whose writer dies in between is short, and looks
+    complete. In `s3` a file is there as a whole, and durable, in one step, directories are there with what is in them,
+    a rename is a copy and a deletion, and ranges of any length are copied.
+
     Args:
         clock: gives modification times.
-        store: what it is like. A `disk` is POSIX. In `hdfs` each change of a name is durable when the call returns,
-            content is so by `hsync` alone, what a writer buffers dies with it, and nothing tells two files apart. In
-            `webhdfs`, besides, content leaves the writer when the file is closed, in pieces, durable at the end:
-            one whose writer dies in between is short, and looks complete. In `s3` a file is there as a whole, and
-            durable, in one step, directories are there with what is in them, a rename is a copy and a deletion, and
-            ranges of any length are copied.
+        store: what it is like.
         disk: its durable content at the start.
         history: steps done since, which need not be durable; see `first_point`.
         notes: that belong to the time before.
@@ -109,51 +101,28 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
 
     def after_power_cut(self, disk: Disk, notes: tuple[str, ...]) -> CrashingFileSystem:
         """Return a file system like this one on `disk`, which it copies."""
-        return CrashingFileSystem(
-            clock=self._volume.clock,
-            store=self._store,
-            disk=disk.reachable(),
-            notes=notes,
-        )
+        return CrashingFileSystem(clock=self._volume.clock, store=self._store, disk=disk.reachable(), notes=notes)
 
     def after_kill(self, point: int) -> CrashingFileSystem:
         """Return the disk that a process killed after `point` steps leaves: complete, no more durable than it was."""
-        return CrashingFileSystem(
-            clock=self._volume.clock,
-            store=self._store,
-            disk=self._volume.base,
-            history=self.journal[:point],
-            notes=self._notes,
-        )
+        clock, base = self._volume.clock, self._volume.base
+        done = self.journal[:point]
+        return CrashingFileSystem(clock=clock, store=self._store, disk=base, history=done, notes=self._notes)
 
 
 @dataclass(frozen=True, slots=True)
 class CrashState:
-    """A disk that one power cut may leave.
+    """A disk that one power cut may leave."""
 
-    Attributes:
-        point: how many steps of the journal had been done.
-        step: the last of them.
-        notes: what the outside world had been told.
-        loss: what the power cut took.
-        disk: what is left; states share parts of it, so work on `filesystem()`.
-        origin: the file system that lost power.
-    """
-
-    point: int
-    step: Operation | None
-    notes: tuple[str, ...]
-    loss: Loss
-    disk: Disk
-    origin: CrashingFileSystem
-
-    @property
-    def description(self) -> str:
-        """Return point, last step and loss in one line."""
-        return f"power cut after step {self.point} ({self.step or 'nothing done'}): {self.loss}"
+    point: int  # number of steps of the journal that had been done
+    step: Operation | None  # the last of them
+    notes: tuple[str, ...]  # what the outside world had been told
+    loss: Loss  # what the power cut took
+    disk: Disk  # what is left; states share parts of it, so work on `filesystem()`
+    origin: CrashingFileSystem  # that lost power
 
     def __str__(self) -> str:
-        return self.description
+        return f"power cut after step {self.point} ({self.step or 'nothing done'}): {self.loss}"
 
     def digest(self) -> bytes:
         """Return 16 bytes that are equal for states of equal names and contents."""
@@ -166,17 +135,11 @@ class CrashState:
 
 @dataclass(frozen=True, slots=True)
 class KillState:
-    """The disk that a killed process leaves while the machine goes on: complete, as durable as it was.
+    """The disk that a killed process leaves while the machine goes on: complete, as durable as it was."""
 
-    Attributes:
-        point: how many steps of the journal had been done.
-        notes: what the outside world had been told.
-        origin: the file system in use.
-    """
-
-    point: int
-    notes: tuple[str, ...]
-    origin: CrashingFileSystem
+    point: int  # number of steps of the journal that had been done
+    notes: tuple[str, ...]  # what the outside world had been told
+    origin: CrashingFileSystem  # in use
 
     def __str__(self) -> str:
         return f"process killed after step {self.point}"

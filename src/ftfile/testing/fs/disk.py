@@ -38,15 +38,11 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Inode:
-    """A file without a name.
-
-    Attributes:
-        identity: number of the file that it is a copy of; None where there are no copies.
-    """
+    """A file without a name."""
 
     content: bytes
     modified_ms: int
-    identity: int | None = None
+    identity: int | None = None  # number of the file that it is a copy of; None where there are no copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +79,13 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One elementary step, as the journal keeps it.
-
-    Attributes:
-        kind: what was done.
-        path: to what, or the text of a note.
-        target: the new name of a link or rename.
-        number: of the file concerned.
-        inode: what the file is after a `create`, `write` or `put`.
-    """
+    """One elementary step, as the journal keeps it."""
 
     kind: Kind
-    path: str
-    target: str = ""
-    number: int = 0
-    inode: Inode | None = None
+    path: str  # of what was changed, or the text of a note
+    target: str = ""  # the new name of a link or rename
+    number: int = 0  # of the file concerned
+    inode: Inode | None = None  # what the file is after a `create`, `write` or `put`
 
     def __str__(self) -> str:
         return f"{self.kind} {self.path} -> {self.target}" if self.target else f"{self.kind} {self.path}"
@@ -105,10 +93,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The losses of a power cut: directory changes, and bytes of files (path and `lost`, `torn`, `kept` ...)."""
+    """The losses of a power cut."""
 
     changes: tuple[Operation, ...]
-    contents: tuple[tuple[str, str], ...]
+    contents: tuple[tuple[str, str], ...]  # path and fate: `lost`, `torn`, `kept` or `as before`
 
     def __str__(self) -> str:
         changes = [f"not {change}" for change in self.changes]
@@ -148,17 +136,11 @@ def _change_names(tree: Tree, operation: Operation) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A directory change that is not durable yet.
-
-    Attributes:
-        operation: what it was.
-        ordered: directories of which it is one change in their order.
-        enables: a directory whose own changes mean nothing without it.
-    """
+    """A directory change that is not durable yet."""
 
     operation: Operation
-    ordered: frozenset[str]
-    enables: str | None = None
+    ordered: frozenset[str]  # directories of which it is one change in their order
+    enables: str | None = None  # a directory whose own changes mean nothing without it
 
     @property
     def dooms(self) -> frozenset[str]:
@@ -185,25 +167,17 @@ def _change_of(operation: Operation) -> _Change | None:
 
 @dataclass(frozen=True, slots=True)
 class _Loose:
-    """A file with bytes that are not durable.
-
-    Attributes:
-        inode: what it holds.
-        path: the name by which it was written.
-        fates: by content, all that it may turn out to hold.
-    """
+    """A file with bytes that are not durable."""
 
     inode: Inode
-    path: str
-    fates: dict[bytes, str]
+    path: str  # the name by which it was written
+    fates: dict[bytes, str]  # by content, all that it may turn out to hold
 
 
 class Replay:
     """A journal played step by step from a durable disk; at any step, all that a power cut may leave.
 
-    Args:
-        base: the disk before the first operation, all of it durable.
-        directory_sync: false for stores whose names are durable at once.
+    `directory_sync` is False for stores whose names are durable at once.
     """
 
     def __init__(self, base: Disk, *, directory_sync: bool) -> None:

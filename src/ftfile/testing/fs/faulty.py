@@ -32,26 +32,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Which calls fail, and how.
+    """The calls that fail, and how.
 
     A caller may repeat after `Unavailable` and must check after `OutcomeUnknown`; a fault that comes after the
     effect of a change is therefore an `OutcomeUnknown` in any store that keeps the port's promises.
-
-    Attributes:
-        error: what is raised.
-        effect: whether the call is done `before` or `after` the error is raised: not at all, or wholly.
-        at: the number of the first call to fail among those that match, from 0.
-        times: how many matching calls in a row fail.
-        operations: which methods match; None means all.
-        path: shell pattern of the paths that match; `*` matches `/` as well.
     """
 
     error: type[StorageError]
-    effect: Literal["before", "after"] = "before"
-    at: int = 0
-    times: int = 1
-    operations: frozenset[str] | None = None
-    path: str = "*"
+    effect: Literal["before", "after"] = "before"  # the call is not done at all, or wholly, before the error is raised
+    at: int = 0  # the number of the first call to fail among those that match, from 0
+    times: int = 1  # how many matching calls in a row fail
+    operations: frozenset[str] | None = None  # methods that match; None means all
+    path: str = "*"  # shell pattern of the paths that match; `*` matches `/` as well
 
     def matches(self, call: Call) -> bool:
         """Return True if this fault counts the call."""
@@ -71,11 +63,8 @@ STANDARD_FAULTS = (
 class FaultyFileSystem(WrapperFileSystem, PickledByReference):
     """Fails as planned and counts all calls; a pickled copy is the object itself, in the same process.
 
-    `abort` never fails: it is best effort by contract and already runs because of an error.
-
-    Args:
-        inner: the file system that does the work.
-        plan: each fault counts the calls that match it; the first one that is due is raised.
+    Each fault of the plan counts the calls that match it; the first one that is due is raised. `abort` never fails: it
+    is best effort by contract and already runs because of an error.
     """
 
     def __init__(self, inner: FileSystem, plan: Iterable[Fault] = ()) -> None:
@@ -87,7 +76,6 @@ class FaultyFileSystem(WrapperFileSystem, PickledByReference):
         self._lock = threading.Lock()
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, or fail before or after it."""
         fault = self._fault_of(Call(operation, path))
         if fault is None:
             return call()
@@ -98,11 +86,9 @@ class FaultyFileSystem(WrapperFileSystem, PickledByReference):
         raise fault.error(operation, path, f"injected {fault.effect} the effect")
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file whose writes may fail."""
         return WrapperStream(super().create(path), self)
 
     def open(self, path: str) -> InputFile:
-        """Open a file whose reads may fail."""
         return WrapperFile(super().open(path), self)
 
     def _fault_of(self, call: Call) -> Fault | None:

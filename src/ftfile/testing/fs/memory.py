@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
@@ -35,11 +36,8 @@ _stores: dict[str, Volume] = {}
 class MemoryFileSystem(VolumeFileSystem):
     """A store of this process: every instance of one name sees the same files.
 
-    Pickles as its name, so that another process finds its own, empty store.
-
-    Args:
-        name: which store.
-        clock: gives modification times, from now on to all instances of the name.
+    Pickles as its name, so that another process finds its own, empty store. The clock gives modification times, from
+    now on to all instances of the name.
     """
 
     def __init__(self, name: str, *, clock: Clock = SYSTEM.clock) -> None:
@@ -56,20 +54,12 @@ class MemoryFileSystem(VolumeFileSystem):
     def __repr__(self) -> str:
         return f"MemoryFileSystem({self.name!r})"
 
-    def __reduce__(self) -> tuple[object, tuple[str, Clock]]:
-        return _unpickled, (self.name, self._volume.clock)
-
-
-def _unpickled(name: str, clock: Clock) -> MemoryFileSystem:
-    return MemoryFileSystem(name, clock=clock)
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return partial(MemoryFileSystem, clock=self._volume.clock), (self.name,)
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open a `memory` URL; the authority names the store.
-
-    Raises:
-        ConfigError: it names none.
-    """
+    """Open a `memory` URL; the authority names the store, and ConfigError says if there is none."""
     location.known_settings()
     if not location.authority:
         raise ConfigError(f"{location.url!r} names no store; write memory://name or memory://name/directory")

@@ -39,12 +39,7 @@ class Tree:
         return self.directories.get(parent, {}).get(name)
 
     def number_at(self, operation: str, path: str) -> int:
-        """Return the file's number, or `DIRECTORY`.
-
-        Raises:
-            NotFound: nothing is there.
-            NotADirectory: a parent is a file.
-        """
+        """Return the file's number, or `DIRECTORY`; NotFound for nothing, NotADirectory below a file."""
         require_valid(operation, path)
         number = self.find(path)
         if number is None:
@@ -53,25 +48,14 @@ class Tree:
         return number
 
     def file_at(self, operation: str, path: str) -> int:
-        """Return the number of a file.
-
-        Raises:
-            NotFound: nothing or a directory is there.
-            NotADirectory: a parent is a file.
-        """
+        """Return the number of a file; NotFound for nothing or a directory, NotADirectory below a file."""
         number = self.number_at(operation, path)
         if number == DIRECTORY:
             raise NotFound(operation, path, "a directory is there, and a file was asked for")
         return number
 
     def require_free(self, operation: str, path: str) -> None:
-        """Check that a file may get this name.
-
-        Raises:
-            AlreadyExists: something is there.
-            MissingParent: the parent directory is missing.
-            NotADirectory: a parent is a file.
-        """
+        """Raise AlreadyExists, MissingParent or NotADirectory unless a file may get this name."""
         require_valid(operation, path)
         if self.find(path) is not None:
             raise AlreadyExists(operation, path, "something is there already; nothing is ever overwritten")
@@ -81,22 +65,13 @@ class Tree:
             raise MissingParent(operation, path, error.detail) from error
 
     def children(self, operation: str, path: str) -> list[tuple[str, int]]:
-        """Return path and number of everything directly in a directory.
-
-        Raises:
-            NotFound: there is no such directory.
-            NotADirectory: it, or a parent, is a file.
-        """
+        """Return path and number of everything directly in a directory; NotFound or NotADirectory if it is none."""
         require_valid(operation, path)
         names = self._names(operation, path, path)
         return [(join(path, name), number) for name, number in names.items()]
 
     def missing_directories(self, operation: str, path: str) -> list[str]:
-        """Return which of the directory and its parents do not exist, outermost first.
-
-        Raises:
-            NotADirectory: a file is in the way.
-        """
+        """Return which of the directory and its parents are missing, outermost first; NotADirectory for a file."""
         require_valid(operation, path)
         missing: list[str] = []
         while path not in self.directories:
@@ -121,15 +96,6 @@ class Tree:
         """Make a directory in an existing one."""
         self.bind(path, DIRECTORY)
         self.directories.setdefault(path, {})
-
-    def removable(self, operation: str, path: str) -> bool:
-        """Return True if there is such a directory and it is empty; the root stays.
-
-        Raises:
-            NotADirectory: a file is there.
-        """
-        missing = self.missing_directories(operation, path)
-        return bool(path) and not missing and not self.directories[path]
 
     def remove_directory(self, path: str) -> None:
         """Take an empty directory away."""

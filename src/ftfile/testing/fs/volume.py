@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.errors import AlreadyExists, NotFound, StreamClosed
 from ftfile.fs.api import CopyingStream, InputFile, OutputStream
-from ftfile.fs.paths import join, parent_of
+from ftfile.fs.paths import parent_of
 from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ Store = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
 class Volume:
     """A disk in use, and the journal of what was done to it since it was `base`; safe for threads.
 
-    Args:
-        base: what is durable at the beginning; it is not changed.
-        clock: gives modification times.
-        journals: steps are written down; without that, files that lost their names are forgotten.
+    Without a journal, files that lost their names are forgotten. The base is not changed.
     """
 
     def __init__(self, base: Disk, clock: Clock, *, journals: bool = True) -> None:
@@ -34,7 +31,7 @@ class Volume:
         self.journal: list[Operation] = []
         self.clock = clock
         self.lock = threading.RLock()
-        self._last_number = max(base.inodes, default=0)
+        self.last_number = max(base.inodes, default=0)  # of a file
 
     def do(self, operation: Operation) -> None:
         """Do one step and write it into the journal."""
@@ -45,42 +42,25 @@ class Volume:
                 self.journal.append(operation)
             elif nameless is not None:
                 del self.live.inodes[nameless]
-            self._last_number = max(self._last_number, operation.number)
+            self.last_number = max(self.last_number, operation.number)
 
     def create(self, path: str, content: bytes = b"") -> int:
         """Make a file and return its number; the name must be free."""
-        number = self._last_number + 1
+        number = self.last_number + 1
         self.do(Operation("create", path, "", number, Inode(content, self.clock.now_ms())))
         return number
 
     def make_object(self, path: str, content: bytes, identity: int | None = None) -> None:
-        """Make a whole file in one step, over what has the name; its directories are there with it.
-
-        Args:
-            path: its name.
-            content: its bytes.
-            identity: of what it is a copy of.
-        """
+        """Make a whole file in one step, over what has the name; its directories are there with it."""
         with self.lock:
             for directory in self.live.tree.missing_directories("create", parent_of(path)):
                 self.do(Operation("mkdir", directory))
-            number = self._last_number + 1
+            number = self.last_number + 1
             inode = Inode(content, self.clock.now_ms(), number if identity is None else identity)
             self.do(Operation("create", path, "", number, inode))
 
-    def create_temporary(self, directory: str) -> tuple[str, int]:
-        """Make an empty file of a name never used before and return name and number."""
-        # Numbers go on in the file systems of crash states: no such name ever meets a leftover of its kind.
-        path = join(directory, f".{self._last_number + 1:032x}.tmp")
-        self.live.tree.require_free("create_exclusive", path)
-        return path, self.create(path)
-
     def content_of(self, operation: str, path: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            NotFound: there is none.
-        """
+        """Return the content of a file; NotFound if there is none."""
         return self.live.inodes[self.live.tree.file_at(operation, path)].content
 
     def append(self, path: str, number: int, data: bytes) -> None:
@@ -88,10 +68,6 @@ class Volume:
         with self.lock:
             content = self.live.inodes[number].content + data
             self.do(Operation("write", path, "", number, Inode(content, self.clock.now_ms())))
-
-    def replace(self, path: str, number: int, content: bytes) -> None:
-        """Write over a file in place."""
-        self.do(Operation("put", path, "", number, Inode(content, self.clock.now_ms())))
 
     def hsync(self, path: str, number: int) -> None:
         """Make the content of a file durable."""
@@ -213,11 +189,9 @@ class VolumeFile(InputFile):
         self._content: bytes | None = content
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes from `offset`."""
         if self._content is None:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         return self._content[offset : offset + length]
 
     def close(self) -> None:
-        """Release the file; idempotent."""
         self._content = None

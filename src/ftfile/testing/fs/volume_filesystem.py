@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.fs.api import FileInfo, FileSystem
-from ftfile.fs.paths import parent_of, require_valid
-from ftfile.testing.fs.disk import Operation
+from ftfile.fs.paths import join, parent_of, require_valid
+from ftfile.testing.fs.disk import Inode, Operation
 from ftfile.testing.fs.tree import DIRECTORY
 from ftfile.testing.fs.volume import STREAMS, VolumeFile
 
@@ -21,13 +21,7 @@ __all__ = ("VolumeFileSystem",)
 
 
 class VolumeFileSystem(FileSystem):
-    """A file system on a volume, as `store` has it.
-
-    Args:
-        volume: where the files are.
-        store: see `CrashingFileSystem`.
-        capabilities: what it can do.
-    """
+    """A file system on a volume that is like a `store`; see `CrashingFileSystem`."""
 
     def __init__(self, volume: Volume, store: Store, capabilities: Capabilities) -> None:
         self.context = dataclasses.replace(SYSTEM, clock=volume.clock)
@@ -37,11 +31,9 @@ class VolumeFileSystem(FileSystem):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of a local disk, or of a store whose names need no sync."""
         return self._capabilities
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file for writing."""
         with self._volume.lock:
             if self._store == "s3":
                 require_valid("create", path)
@@ -50,17 +42,14 @@ class VolumeFileSystem(FileSystem):
             return STREAMS[self._store](path, self._volume, self._volume.create(path))
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
         with self._volume.lock:
             return VolumeFile(path, self._volume.content_of("open", path))
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of a file in one go."""
         with self._volume.lock:
             return self._volume.content_of("open", path)
 
     def stat(self, path: str) -> FileInfo:
-        """Return the status of `path`."""
         with self._volume.lock:
             number = self._volume.live.tree.number_at("stat", path)
             if number == DIRECTORY and not self._is_there(path):
@@ -68,20 +57,17 @@ class VolumeFileSystem(FileSystem):
             return self._info(path, number)
 
     def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory."""
         with self._volume.lock:
             children = self._volume.live.tree.children("list", path)
             return [self._info(child, number) for child, number in children if number or self._is_there(child)]
 
     def make_directories(self, path: str) -> None:
-        """Create the directory and its parents; idempotent."""
         with self._volume.lock:
             missing = self._volume.live.tree.missing_directories("make_directories", path)
             for directory in () if self._store == "s3" else missing:
                 self._volume.do(Operation("mkdir", directory))
 
     def sync_directory(self, path: str) -> None:
-        """Make all names in the directory durable."""
         with self._volume.lock:
             if self._store == "s3":
                 require_valid("sync_directory", path)
@@ -90,7 +76,6 @@ class VolumeFileSystem(FileSystem):
             self._volume.do(Operation("sync_directory", path))
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, never over anything."""
         with self._volume.lock:
             number = self._volume.live.tree.file_at("rename", source)
             if self._store == "s3":
@@ -101,7 +86,7 @@ class VolumeFileSystem(FileSystem):
             self._volume.do(Operation("rename", source, target, number))
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole, durable file by the steps of the driver: a crash may come between any two."""
+        """Go by the steps of the driver: a crash may come between any two."""
         with self._volume.lock:
             require_valid("create_exclusive", path)
             if self._store == "s3":
@@ -113,7 +98,10 @@ class VolumeFileSystem(FileSystem):
                 self._volume.create(path, content)
                 return
             parent = parent_of(path)
-            temporary, number = self._volume.create_temporary(parent)
+            # Numbers go on in the file systems of crash states: no such name ever meets a leftover of its kind.
+            temporary = join(parent, f".{self._volume.last_number + 1:032x}.tmp")
+            self._volume.live.tree.require_free("create_exclusive", temporary)
+            number = self._volume.create(temporary)
             self._volume.append(temporary, number, content)
             self._volume.hsync(temporary, number)
             taken = self._volume.live.tree.find(path) is not None
@@ -127,7 +115,6 @@ class VolumeFileSystem(FileSystem):
                 self._volume.do(Operation("sync_directory", parent))
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there; never durable."""
         with self._volume.lock:
             require_valid("put", path)
             if self._store == "s3":
@@ -136,23 +123,23 @@ class VolumeFileSystem(FileSystem):
             if self._volume.live.tree.find(path) is None:
                 self._volume.live.tree.require_free("put", path)
                 self._volume.create(path)
-            self._volume.replace(path, self._volume.live.tree.file_at("put", path), content)
+            number = self._volume.live.tree.file_at("put", path)
+            self._volume.do(Operation("put", path, "", number, Inode(content, self._volume.clock.now_ms())))
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
         with self._volume.lock:
             self._volume.live.tree.file_at("delete", path)
             self._volume.do(Operation("unlink", path))
 
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty."""
         with self._volume.lock:
             if self._store == "s3":
                 require_valid("remove_directory", path)
                 return not self._is_there(path)
-            if self._volume.live.tree.removable("remove_directory", path):
+            tree = self._volume.live.tree
+            if path and not tree.missing_directories("remove_directory", path) and not tree.directories[path]:
                 self._volume.do(Operation("rmdir", path))
-            return self._volume.live.tree.find(path) is None
+            return tree.find(path) is None
 
     def _copy_and_delete(self, source: str, number: int, target: str) -> None:
         inode = self._volume.live.inodes[number]

@@ -49,7 +49,7 @@ def _take_part(world: World, step: Step) -> None:
     if parts:
         part = parts[step.pick(0, len(parts))]
         assert part.final_path is not None
-        world.delete(part.final_path)
+        world.raw.delete(part.final_path)
         world.oracle.mark_damaged([part])
 
 
@@ -83,7 +83,7 @@ def _remove_tree(world: World, directory: str) -> None:
         if child.is_directory:
             _remove_tree(world, child.path)
         else:
-            world.delete(child.path)
+            world.raw.delete(child.path)
             world.foreign.pop(child.path, None)
     world.raw.remove_directory(directory)
 
@@ -104,7 +104,7 @@ def _remove_hints(world: World, step: Step) -> None:
 
 def _forget_hint(world: World) -> None:
     try:
-        world.delete(layout.PUBLISHED_HINT)
+        world.raw.delete(layout.PUBLISHED_HINT)
     except NotFound:
         return
 
@@ -127,12 +127,7 @@ def _old_hint(world: World, step: Step) -> None:
 
 def _wrong_hint(world: World, step: Step) -> None:
     """Put a hint that is whole and says nonsense; or of a version beyond the log, which `repair` takes away."""
-    wrong = (
-        {"version": "many", "nonce": 7},
-        [3],
-        {"version": 1.5, "nonce": None},
-        {"version": -4, "nonce": "x"},
-    )
+    wrong = ({"version": "many", "nonce": 7}, [3], {"version": 1.5, "nonce": None}, {"version": -4, "nonce": "x"})
     if not world.raw.exists(layout.HINTS):
         return
     is_beyond = step.pick(1, 4) == 0 and not world.is_troubled
@@ -153,7 +148,7 @@ def _lose_record(world: World, step: Step) -> None:
         return
     path = layout.record_path(lost)
     content = world.raw.read(path)
-    world.delete(path)
+    world.raw.delete(path)
     require_refused(world, step, path)
     world.raw.put(path, content)
 
@@ -184,7 +179,7 @@ def _delete_spool(world: World, step: Step) -> None:
     if paths:
         path = paths[step.pick(0, len(paths))]
         if world.raw.exists(path):
-            world.delete(path)
+            world.raw.delete(path)
             world.oracle.mark_damaged(world.oracle.spools[path])
 
 

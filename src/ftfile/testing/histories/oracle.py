@@ -39,37 +39,22 @@ class Claim:
 
 @dataclass
 class Oracle:
-    """Follows the log by its records alone and compares with what was claimed; every row is unique.
+    """Follows the log by its records alone and compares with what was claimed; every row is unique."""
 
-    Attributes:
-        fs: rooted at the directory, without troubles.
-        claims: by author.
-        dropping: buckets of the drop that is under way.
-        expected: rows that must be there.
-        live: adds of the head, with `rows` by their ids.
-        spools: segments that were ever in a spool, by its path.
-        removed: parts that were removed, by their final names.
-        published_by_queries: parts that came of batches, batch writes and flushes.
-        damaged: ids of adds that cannot be read; what stores copied of them is added.
-        records: how many were followed.
-        times_ms: of each batch, by query and batch: when its record was seen.
-        done: versions of the claims that are in the log.
-    """
-
-    fs: FileSystem
-    claims: dict[Hashable, Claim] = field(default_factory=dict)
-    dropping: frozenset[str] | None = None
-    expected: set[bytes] = field(default_factory=set)
-    live: dict[str, Add] = field(default_factory=dict)
-    rows: dict[str, frozenset[bytes]] = field(default_factory=dict)
-    spools: dict[str, list[Add]] = field(default_factory=dict)
-    removed: dict[str, Add] = field(default_factory=dict)
-    published_by_queries: list[Add] = field(default_factory=list)
-    damaged: set[str] = field(default_factory=set)
+    fs: FileSystem  # without troubles
+    claims: dict[Hashable, Claim] = field(default_factory=dict)  # by author
+    dropping: frozenset[str] | None = None  # buckets of the drop that is under way
+    expected: set[bytes] = field(default_factory=set)  # rows that must be there
+    live: dict[str, Add] = field(default_factory=dict)  # adds of the head
+    rows: dict[str, frozenset[bytes]] = field(default_factory=dict)  # by id of an add
+    spools: dict[str, list[Add]] = field(default_factory=dict)  # segments that were ever in a spool
+    removed: dict[str, Add] = field(default_factory=dict)  # by final name
+    published_by_queries: list[Add] = field(default_factory=list)  # of batches, batch writes and flushes
+    damaged: set[str] = field(default_factory=set)  # ids of adds that cannot be read, and of copies of them
     damaged_paths: set[str] = field(default_factory=set)
-    records: int = 0
-    times_ms: dict[tuple[str, int], int] = field(default_factory=dict)
-    done: dict[Hashable, int] = field(default_factory=dict)
+    records: int = 0  # that were followed
+    times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: its record was seen
+    done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
     _found: set[bytes] = field(default_factory=set)
 
     def follow(self, now_ms: int) -> list[Record]:

@@ -80,17 +80,11 @@ _MORE: tuple[dict[str, str], ...] = ({}, {}, {}, {"partPrefix": "p" * 150}, {"pa
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is done; what it refers to is found by `draws`, whatever was left out before it.
+    """One thing that is done; what it refers to is found by `draws`, whatever was left out before it."""
 
-    Attributes:
-        kind: key of `KINDS`.
-        query: which query, modulo their number.
-        draws: numbers below 2**30, to choose by.
-    """
-
-    kind: str
-    query: int
-    draws: tuple[int, ...]
+    kind: str  # key of `KINDS`
+    query: int  # modulo the number of queries
+    draws: tuple[int, ...]  # below 2**30
 
     def pick(self, place: int, among: int) -> int:
         """Return the choice of a place as a number below `among`."""
@@ -107,27 +101,16 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history, and the world in which it happens.
+    """A history, and the world in which it happens."""
 
-    Attributes:
-        seed: equal seeds make equal histories.
-        store: what the model of the disk is like; None for plain memory.
-        columns: of the rows.
-        format_options: of all writers.
-        buckets: how many directories rows go to.
-        rows_max: of a task of a batch.
-        small_limits: the limits of the product are set to a few, so that a short history goes beyond them.
-        steps: in their order.
-    """
-
-    seed: int
-    store: Store | None
+    seed: int  # equal seeds make equal histories
+    store: Store | None  # the model of the disk; None for plain memory
     columns: Mapping[str, Any]
-    format_options: Mapping[str, str]
+    format_options: Mapping[str, str]  # of all writers
     queries: tuple[QueryPlan, ...]
-    buckets: int
-    rows_max: int
-    small_limits: bool
+    buckets: int  # directories that rows go to
+    rows_max: int  # of a task of a batch
+    small_limits: bool  # of the product, so that a short history goes beyond them
     steps: tuple[Step, ...]
 
     def with_steps(self, steps: tuple[Step, ...]) -> History:
@@ -142,13 +125,7 @@ class History:
 
 
 def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) -> History:
-    """Return the history of a seed.
-
-    Args:
-        seed: equal seeds make equal histories, whose first steps are the same for any number of steps.
-        steps: how many.
-        without: kinds of steps to leave out.
-    """
+    """Return the history of a seed, without some kinds of steps; its first ones are the same whatever `steps` is."""
     draw = random.Random(seed)
     shape = draw.choice(("text", "text", "text", "json", "event", "final"))
     columns: dict[str, Any] = {"m": "string", "value": "string"}

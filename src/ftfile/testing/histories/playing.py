@@ -40,31 +40,17 @@ _SETTLE = Step("batch", 0, (0,) * 6)
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The result of a history.
-
-    Attributes:
-        steps: that were done.
-        records: in the log.
-        parts: that were ever finished.
-        rows: at the end.
-        harmed: adds that were damaged or taken away.
-    """
+    """The result of a history."""
 
     steps: int
     records: int
-    parts: int
-    rows: int
-    harmed: int
+    parts: int  # that were ever finished
+    rows: int  # at the end
+    harmed: int  # adds that were damaged or taken away
 
 
 class HistoryFailed(AssertionError):
-    """Something that must hold did not.
-
-    Args:
-        history: that was played.
-        step: number of the step after which it did not, counted from 0.
-        cause: what was found.
-    """
+    """Something that must hold did not after a step, counted from 0."""
 
     def __init__(self, history: History, step: int, cause: BaseException) -> None:
         kind = history.steps[step].kind if step < len(history.steps) else "the end"
@@ -112,7 +98,7 @@ def _play_step(world: World, number: int, step: Step) -> None:
     world.step = number
     world.clock.advance(1)
     if world.is_troubled and number >= world.trouble_ends:
-        world.end_trouble()
+        world.fs.trouble = None
     if world.named and step.pick(5, 3) == 0:
         world.remove_named()
     _ACTIONS[step.kind](world, step)
@@ -134,7 +120,7 @@ def _look(world: World) -> None:
 
 def _end(world: World) -> None:
     """Take every cause away, let each query and a flush run once more, and check everything."""
-    world.end_trouble()
+    world.fs.trouble = None
     for _ in range(3):
         for number in range(len(world.queries)):
             run_batch(world, Step("batch", number, _SETTLE.draws), empty=True)
@@ -181,7 +167,7 @@ def _take_damaged_for_foreign(world: World) -> None:
 def _check_all(world: World) -> None:
     for path in world.damaged_ranges:
         if world.raw.exists(path):
-            world.delete(path)  # the check would tell of it, as it should
+            world.raw.delete(path)  # the check would tell of it, as it should
     report = check_directory(world.raw, rows_of=lines_of, damaged=world.damaged, foreign=world.foreign.keys())
     lost = {row for add_id in world.damaged & world.oracle.live.keys() for row in world.oracle.rows[add_id]}
     expected = world.oracle.expected - lost
@@ -204,12 +190,7 @@ def _check_heard(world: World) -> None:
 
 
 def shrink(failed: HistoryFailed, tries: int = 200) -> HistoryFailed:
-    """Return the failure of the shortest history that was found to fail alike, leaving out pieces of it.
-
-    Args:
-        failed: what to begin with.
-        tries: how many histories are played at most.
-    """
+    """Return the failure of the shortest history that fails alike, among those with pieces left out that it plays."""
     best = failed
     steps = best.history.steps[: best.step + 1]
     size = max(1, len(steps) // 2)

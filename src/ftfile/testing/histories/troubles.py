@@ -51,39 +51,24 @@ STORE_TROUBLES = (
 
 
 class TroubledFileSystem(WrapperFileSystem, PickledByReference):
-    """Fails as `trouble` says, for as long as there is one.
-
-    Args:
-        inner: the file system that does the work.
-
-    Attributes:
-        trouble: None while nothing fails.
-        failed: something did since this was set to False.
-    """
+    """Fails as `trouble` says, for as long as there is one."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
         self.trouble: Trouble | None = None
-        self.failed = False
+        self.failed = False  # something did since this was set
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, or fail before or after it."""
-        return call() if self.trouble is None else self._failing(operation, (path,), call)
+        return self._failing(operation, (path,), call)
 
     def rename(self, source: str, target: str) -> None:
         """Move a file, never over anything."""
-        if self.trouble is None:
-            self.inner.rename(source, target)
-        else:
-            self._failing("rename", (source, target), lambda: self.inner.rename(source, target))
+        self._failing("rename", (source, target), lambda: self.inner.rename(source, target))
 
     def _failing(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
         trouble = self.trouble
-        if (
-            trouble is None
-            or operation != trouble.operation
-            or not any(path.startswith(trouble.begins) for path in paths)
-        ):
+        if not trouble or operation != trouble.operation or not any(path.startswith(trouble.begins) for path in paths):
             return call()
         if trouble.effect == "after":
             call()

@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import list_or_empty
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -67,36 +66,20 @@ class _Query(MicroBatch):
 
 @dataclass
 class PlayedQuery:
-    """A query, and what Spark knows of it.
+    """A query, and what Spark knows of it."""
 
-    Attributes:
-        query: with the options that it has now.
-        plan: its options at any time.
-        next_batch: that Spark runs next.
-        pending: rows of the batch that Spark runs again; None when the last one returned.
-        last: rows of the last batch that returned, with its number.
-        late: messages of attempts that nobody committed, with their batches.
-    """
-
-    query: _Query
+    query: _Query  # with the options that it has now
     plan: QueryPlan
     watch: DueWatch
     rules: Rules | None
     next_batch: int = 0
-    pending: Tasks | None = None
-    last: tuple[int, Tasks] | None = None
-    late: list[tuple[int, list[TaskCommit]]] = field(default_factory=list)
+    pending: Tasks | None = None  # rows of the batch that Spark runs again; None when the last one returned
+    last: tuple[int, Tasks] | None = None  # the number and rows of the last batch that returned
+    late: list[tuple[int, list[TaskCommit]]] = field(default_factory=list)  # messages that nobody committed, by batch
 
 
 class World:
-    """Everything that a history is about.
-
-    Args:
-        history: that is played.
-        clock: of the store and of all programs.
-        url: under which `fs` is known.
-        fs: the store, with its troubles.
-    """
+    """Everything that a history is about: the store with its troubles, its URL, and the clock of all programs."""
 
     def __init__(self, history: History, clock: ManualClock, url: str, fs: TroubledFileSystem) -> None:
         self.history, self.clock, self.url, self.fs = history, clock, url, fs
@@ -153,24 +136,12 @@ class World:
         """Return the finished parts by the records."""
         return [add for add in self.oracle.live.values() if add.kind == "part"]
 
-    def files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory."""
-        found: list[str] = []
-        for child in list_or_empty(self.raw, directory):
-            found += self.files(child.path) if child.is_directory else [child.path]
-        return found
-
     def head(self) -> LogState:
         """Return the state of the log as somebody sees it who starts anew."""
         return CommitLog(self.raw).read_on()
 
     def explains(self, error: FtfileError, *, of_damage: bool = False) -> bool:
-        """Return True if something that was done to the directory is a reason for the error.
-
-        Args:
-            error: that a call raised.
-            of_damage: the call reads what may be damaged.
-        """
+        """Return True if something done to the directory, or damage that the call read, is a reason for the error."""
         text = str(error)
         if self.is_troubled and self.fs.failed:
             return True
@@ -193,17 +164,9 @@ class World:
     def remove_named(self) -> None:
         """Do what errors asked for: move foreign files away."""
         for path in sorted(self.named & self.foreign.keys()):
-            self.delete(path)
+            self.raw.delete(path)
             del self.foreign[path]
         self.named.clear()
-
-    def delete(self, path: str) -> None:
-        """Delete a file past the store's troubles."""
-        self.raw.delete(path)
-
-    def end_trouble(self) -> None:
-        """Let the store work again."""
-        self.fs.trouble = None
 
     def unpublished(self) -> set[str]:
         """Return the ids of parts that are staged."""

@@ -1,8 +1,8 @@
 """The NameNodes behind a URL of `hdfs://`, and the client of the library that asks the active one first.
 
 The library has no time limit for connecting, nor for an answer: a NameNode whose host is dead holds every call of a
-client for minutes. So a call that takes long is compared with a short one of the same client; where that has no answer
-either, each NameNode is asked by a connection of its own, and the active one gets a new client.
+client for minutes. So a short call tests the client of a call that takes long. Without an answer, each NameNode is
+asked by a connection of its own, and the active one gets a new client.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.fs.calls.deadline import NoThreadError, run_within, start
 from ftfile.fs.calls.per_process import PerProcess
-from ftfile.fs.hdfs.environment import USER, Surroundings, current_user
-from ftfile.fs.hdfs.name_services import find_service
+from ftfile.fs.hdfs.settings import USER, current_user, find_service, read_configuration
 from ftfile.fs.hdfs.tokens import FILE_VARIABLE, find_token
 
 if TYPE_CHECKING:
@@ -41,15 +40,15 @@ __all__ = ("NameNodes", "NoNameNodeError", "SilentError", "name_nodes")
 CONNECT_TIMEOUT_S = 10.0
 # A short call that takes longer has no answer.
 PULSE_S = 2.0
-# What was found out is believed so long.
+# For this time an answer is not checked again.
 BELIEVED_S = 2.0
 # A call without an answer after this time waits on a connection that the client has left, if others are answered.
 STUCK_S = 12.0
 
-# What the library finds in the environment.
+# The library reads these.
 _VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
 
-# Waiting is the driver's business: the library would try for minutes, beyond every time limit.
+# The driver waits and repeats: the library would for minutes, beyond every time limit.
 _CONFIGURATION = {
     "dfs.client.failover.max.attempts": "2",
     "dfs.client.failover.sleep.base.millis": "50",
@@ -72,11 +71,10 @@ class NoNameNodeError(OSError):
 
 
 class NameNodes:
-    """The NameNodes of one name service, or one by itself, and this process's client of them.
+    """The NameNodes of one name service, or a single one, and this process's client of them.
 
-    Args:
-        addresses: `host:port` of each, by its name; empty where only the library knows them.
-        connect: makes a client that asks the NameNodes of these names, in this order; it sends nothing yet.
+    Addresses, by name, are `host:port`; without any, only the library knows them. `connect` makes a client that asks
+    the named NameNodes in this order, and sends nothing yet.
     """
 
     def __init__(self, addresses: Mapping[str, str], connect: Callable[[Sequence[str]], hdfs_native.Client]) -> None:
@@ -84,30 +82,26 @@ class NameNodes:
         self._connect = connect
         self._client: hdfs_native.Client | None = None
         self._begin()
-        _all.append(self)
+        os.register_at_fork(after_in_child=self._begin_in_fork)
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
-        # Those that have not answered yet are not asked once more.
+        # NameNodes that have not answered yet.
         self._asked: dict[str, Future[str]] = {}
         self._found: dict[str, str] = {}
         self._pulse: Future[object] | None = None
         self._looked_s = float("-inf")
         self._verdict = ""
 
-    def begin_in_fork(self) -> None:
-        """Leave the parent's client alone: its threads are not here, and its end would wait for them for ever."""
+    def _begin_in_fork(self) -> None:
         if self._client is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))  # it never ends
+            # Its threads are not here, and its end would wait for them for ever: it never ends.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
             self._client = None
         self._begin()
 
     def client(self) -> hdfs_native.Client:
-        """Return the client; the first time, after a NameNode has answered.
-
-        Raises:
-            NoNameNodeError: none did.
-        """
+        """Return the client; the first time, after a NameNode has answered, or raise `NoNameNodeError`."""
         with self._lock:
             if self._client is None:
                 self._client = self._connect(self._order())
@@ -144,11 +138,7 @@ class NameNodes:
             raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
 
     def require_answer(self, client: hdfs_native.Client) -> None:
-        """Return if the NameNode of a client answers, or may do so yet.
-
-        Raises:
-            SilentError: see `run`.
-        """
+        """Raise `SilentError` as `run`, unless the NameNode of `client` answers, or may do so yet."""
         with self._lock:
             if client is not self._client:
                 raise SilentError(self._verdict)
@@ -157,7 +147,7 @@ class NameNodes:
             try:
                 self._look(client)
             except NoThreadError:
-                return  # nothing is known
+                return
             finally:
                 self._looked_s = SYSTEM.clock.monotonic_s()
 
@@ -177,18 +167,14 @@ class NameNodes:
         raise SilentError(self._verdict)
 
     def _has_pulse(self, client: hdfs_native.Client) -> bool:
-        """Return True if the client has an answer to a short call, whatever it is."""
+        """Return True if a short call of the client has any answer."""
         if self._pulse is None or self._pulse.done():
             self._pulse = start(lambda: client.get_file_info("/"))
         wait([self._pulse], PULSE_S)
         return self._pulse.done()
 
     def _order(self) -> list[str]:
-        """Return the names, that of the active one first.
-
-        Raises:
-            NoNameNodeError: none is active, or none can be asked.
-        """
+        """Return the names, that of the active NameNode first, or raise `NoNameNodeError`."""
         names = [*self._addresses]
         if len(names) > 1:
             active = self._find_active(CONNECT_TIMEOUT_S)
@@ -205,7 +191,7 @@ class NameNodes:
         return sorted(self._addresses, key=lambda name: (name != active, self._found.get(name) != STANDBY))
 
     def _find_active(self, timeout_s: float) -> str | None:
-        """Ask all NameNodes at once, and return the first that is active; None for none in time."""
+        """Ask all NameNodes at once, and return the first that is active; None after `timeout_s`."""
         self._take_answers()
         for name in self._addresses.keys() - self._asked.keys():
             self._asked[name] = start(functools.partial(self._ask, name))
@@ -223,7 +209,7 @@ class NameNodes:
         return None
 
     def _take_answers(self) -> set[str]:
-        """Note what NameNodes have answered, and return which."""
+        """Note the answers of NameNodes, and return the names of those that answered."""
         answered = {name for name, asked in self._asked.items() if asked.done()}
         self._found |= {name: self._asked.pop(name).result() for name in answered}
         return answered
@@ -238,7 +224,7 @@ class NameNodes:
         except OSError as error:
             return f"no connection: {error}"
         except BaseException as error:
-            # Whatever else it says, or the library of its answer: the call that waits will say it, too.
+            # The call that waits will get any other error, too.
             return STANDBY if "StandbyException" in str(error) else ACTIVE
         return ACTIVE
 
@@ -261,52 +247,33 @@ def _why_unreachable(address: str) -> str:
     return ""
 
 
-_all: list[NameNodes] = []
-
-
-def _begin_in_fork() -> None:
-    for nodes in _all:
-        nodes.begin_in_fork()
-
-
-os.register_at_fork(after_in_child=_begin_in_fork)
-
-
 def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
-    """Return this process's NameNodes of a URL; empty for those of the default file system.
-
-    Raises:
-        ConfigError: the URL names neither a NameNode nor a name service, or the library is not installed.
-    """
-    surroundings = settings.surroundings
+    """Return this process's NameNodes of a URL (empty: the default file system), or raise `ConfigError`."""
     if settings.user is not None:
         raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
-    if surroundings.user is not None and surroundings.user != current_user():
-        os.environ[USER] = surroundings.user  # the library has no other way to be told
+    if settings.handed_user is not None and settings.handed_user != current_user():
+        os.environ[USER] = settings.handed_user  # the library's only way to name a user
     found = tuple(os.environ.get(name) for name in _VARIABLES)
-    return _nodes.of((url, tuple(sorted(surroundings.handed.items())), found))
+    return _nodes.of((url, tuple(sorted(settings.handed.items())), found))
 
 
 def _open_nodes(key: _Key) -> NameNodes:
     url, handed, _ = key
-    surroundings = Surroundings(dict(handed))
-    service = find_service("hdfs", url.partition("//")[2], surroundings.configuration())
-
+    service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
-    # The library compares services as texts: a token for an address is taken where the address is asked.
+    # The library compares services as texts: it takes a token only for the address in the token.
     token = None if service.members else find_token(service.name, [*addresses], native=True)
     address = url if token is None else f"hdfs://{token.service}"
 
     def connect(names: Sequence[str]) -> hdfs_native.Client:
         order = {service.members_property: ",".join(names)} if names and service.members else {}
-        return _connect(address, {**surroundings.handed, **order, **_CONFIGURATION})
+        return _connect(address, {**dict(handed), **order, **_CONFIGURATION})
 
-    connect([*addresses])  # an error comes before anything is asked
+    connect([*addresses])  # raises errors of the configuration
     return NameNodes(addresses, connect)
 
 
 def _connect(url: str, configuration: dict[str, str]) -> hdfs_native.Client:
-    """Return a client; nothing is sent yet."""
     try:
         import hdfs_native  # noqa: PLC0415 - optional
     except ImportError as error:

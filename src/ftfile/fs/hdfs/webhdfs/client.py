@@ -17,10 +17,10 @@ from hdfs.util import HdfsError
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
+from ftfile.fs.api import READING
 from ftfile.fs.calls.cancellable_connections import CancellableConnection, cancellable_pools, hasten
 from ftfile.fs.calls.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
-from ftfile.fs.calls.error_translation import ErrorTranslator
-from ftfile.fs.hdfs.errors import READING, expired, no_ticket, remote_error
+from ftfile.fs.hdfs.errors import expired, no_ticket, remote_error
 from ftfile.fs.hdfs.webhdfs.nodes import UNHEARD_MAX, SilentNodeError
 from ftfile.fs.hdfs.webhdfs.security import NoTicketError, kerberos_auth, require_tls, scrub
 from ftfile.fs.hdfs.webhdfs.upload import UNAUTHORISED, Upload, connect_timeout_s, refusal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.hdfs.webhdfs.nodes import WebNodes
 
-__all__ = ("Upload", "WebClient", "WebErrorTranslator", "connect")
+__all__ = ("Upload", "WebClient", "connect", "web_errors")
 
 # Of a short request that finds out whether a server answers.
 PULSE_S = 2.0
@@ -57,10 +57,6 @@ class _Session(requests.Session):
     """Lets the client go to the next NameNode where nothing can have happened, and nowhere else.
 
     Answers come whole and in time, or not at all. Raises `ConnectTimeout` for whatever was never sent.
-
-    Args:
-        timeout_s: of a request, without the data in the answer.
-        nodes: the NameNodes that are asked.
     """
 
     def __init__(self, timeout_s: float, nodes: WebNodes) -> None:
@@ -124,11 +120,7 @@ class _Session(requests.Session):
             return False
 
     def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
-        """Return an answer whose content is here.
-
-        Raises:
-            RequestException: it is not, or not all of it.
-        """
+        """Return an answer with all its content, or raise `RequestException`."""
         line = CancellableConnection(self._timeout_s)
 
         def call() -> requests.Response:
@@ -190,11 +182,6 @@ class WebClient:
     """The requests of WebHDFS that the driver needs, each one call of the server.
 
     Raises `HdfsError` where a server refuses, and what the session raises.
-
-    Args:
-        nodes: the NameNodes, in the order in which all clients of the process ask them.
-        session: sends the requests.
-        timeout_s: of a request.
     """
 
     def __init__(self, nodes: WebNodes, session: _Session, timeout_s: float) -> None:
@@ -300,11 +287,7 @@ class WebClient:
 
 
 def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
-    """Return a client of NameNodes, of which one is active.
-
-    Raises:
-        ConfigError: Kerberos is asked for, and what it needs is not installed.
-    """
+    """Return a client of NameNodes, or raise `ConfigError` without the package for Kerberos."""
     session = _Session(timeout_s, nodes)
     for scheme in ("http://", "https://"):
         adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
@@ -319,36 +302,40 @@ def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, 
     return WebClient(nodes, session, timeout_s)
 
 
-class WebErrorTranslator(ErrorTranslator):
-    """A `with` block in which what the servers and the network say becomes the port's errors."""
+_ERRORS = (
+    HdfsError,
+    requests.RequestException,
+    _ReplyLost,
+    SilentNodeError,
+    NoTicketError,
+    OSError,
+    http.client.HTTPException,
+)
 
-    __slots__ = ()
 
-    errors = (
-        HdfsError,
-        requests.RequestException,
-        _ReplyLost,
-        SilentNodeError,
-        NoTicketError,
-        OSError,
-        http.client.HTTPException,
-    )
+@contextlib.contextmanager
+def web_errors(operation: str, path: str, where: str) -> Iterator[None]:
+    """Raise errors of the servers and the network within the block as the port's."""
+    try:
+        yield
+    except _ERRORS as error:
+        raise _translated(operation, path, where, error) from error
 
-    def _translated(self, error: Exception) -> StorageError:
-        if isinstance(error, NoTicketError):
-            text = str(error)
-            say = expired if "expired" in text else no_ticket
-            return PermissionDenied(self._operation, self._path, say(self._where, text))
-        if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
-            return PermissionDenied(self._operation, self._path, no_ticket(self._where, "401, Authentication required"))
-        if isinstance(error, HdfsError):
-            return remote_error(self._operation, self._path, self._where, error.exception or "", error.message)
-        if isinstance(error, _ShortError) and self._operation in READING:
-            return Unavailable(self._operation, self._path, f"an answer of {self._where} was cut short: {error}")
-        if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or self._operation in READING:
-            detail = f"{self._where} does not answer: {error}; look whether NameNode and DataNodes run"
-            return Unavailable(self._operation, self._path, detail)
-        return OutcomeUnknown(self._operation, self._path, f"the reply of {self._where} was lost: {error}")
+
+def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
+    if isinstance(error, NoTicketError):
+        say = expired if "expired" in str(error) else no_ticket
+        return PermissionDenied(operation, path, say(where, str(error)))
+    if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
+        return PermissionDenied(operation, path, no_ticket(where, "401, Authentication required"))
+    if isinstance(error, HdfsError):
+        return remote_error(operation, path, where, error.exception or "", error.message)
+    if isinstance(error, _ShortError) and operation in READING:
+        return Unavailable(operation, path, f"an answer of {where} was cut short: {error}")
+    if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or operation in READING:
+        detail = f"{where} does not answer: {error}; look whether NameNode and DataNodes run"
+        return Unavailable(operation, path, detail)
+    return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
 
 
 def _boolean(response: requests.Response) -> bool:

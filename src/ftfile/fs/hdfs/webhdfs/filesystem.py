@@ -1,13 +1,14 @@
 """The WebHDFS driver: HDFS over HTTP, without a JVM and without compiled code.
 
-An upload whose connection breaks leaves a short file that looks complete, so a file counts only once the DataNode has
-said that it closed it. The DataNode computes checksums of what arrives; they are compared with those of what was sent.
-`create` first makes an empty file, exclusively; the content then replaces that file by its own.
+An upload whose connection breaks leaves a short file that looks complete, so a file counts only after the DataNode has
+confirmed that it is closed. Checksums that the DataNode computes are compared with those of the content that was sent.
+`create` first makes an empty file, exclusively; the content then replaces that file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import getpass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,14 +22,13 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.logs import get_logger
-from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.fs.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.fs.hdfs.base import HadoopFileSystem
-from ftfile.fs.hdfs.environment import current_user, is_kerberos
 from ftfile.fs.hdfs.file_checksum import checksum_for, digest_of
-from ftfile.fs.hdfs.settings import FORBIDDEN, HadoopSettings
+from ftfile.fs.hdfs.settings import HadoopSettings, current_user, is_kerberos, read_configuration
 from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
-from ftfile.fs.hdfs.webhdfs.client import Upload, WebErrorTranslator, connect
-from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES, STREAM_CAPABILITIES, WebFile, WebStream
+from ftfile.fs.hdfs.webhdfs.client import Upload, connect, web_errors
+from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES, WebStream
 from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
 
 if TYPE_CHECKING:
@@ -43,21 +43,6 @@ __all__ = ("WebHdfsFileSystem", "open_location")
 
 ABORT_WAIT_S = 2.0
 
-_CAPABILITIES = Capabilities(
-    driver="webhdfs",
-    shared_between_processes=True,
-    durability="close",
-    directory_sync=False,
-    atomic_rename=True,
-    stream_capabilities=STREAM_CAPABILITIES,
-    permissions=True,
-    replication=True,
-    concurrency=16,
-    forbidden=FORBIDDEN,
-    retries_internally=True,
-    stream_bytes=CHUNK_BYTES,
-)
-
 Result = TypeVar("Result")
 
 _log = get_logger(__name__)
@@ -66,17 +51,17 @@ _log = get_logger(__name__)
 class WebHdfsFileSystem(HadoopFileSystem):
     """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
 
-    Args:
-        scheme: `webhdfs` or `swebhdfs`, which speaks TLS.
-        authority: of the URL: `host:port` of a NameNode's web server, or a name service.
-        root: absolute path of the directory; it need not exist yet.
-        settings: see there.
-        context: clock, ids and retries of the process.
+    `scheme` is `webhdfs` or, with TLS, `swebhdfs`; `authority` the `host:port` of a NameNode's web server, or a name
+    service.
     """
+
+    driver = "webhdfs"
+    stream_capabilities = frozenset({"abort"})
+    stream_bytes = CHUNK_BYTES
 
     def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, context: Context) -> None:
         self._scheme, self._authority = scheme, authority
-        self._service, self._nodes = find_nodes(scheme, authority, settings.surroundings.configuration())
+        self._service, self._nodes = find_nodes(scheme, authority, read_configuration(settings.handed))
         super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, context)
         self._client = self._connect()
         self._tells_checksums = True
@@ -84,19 +69,11 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def __repr__(self) -> str:
         return f"WebHdfsFileSystem({[*self._nodes]!r}, {self.root!r})"
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._scheme, self._authority, self.root, self._settings, self.context
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc] # another process has connections and credentials of its own
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Return the capabilities of WebHDFS: every block is synced when a file is closed, and nothing before."""
-        return self.within_limits(_CAPABILITIES)
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has connections and credentials of its own.
+        return type(self), (self._scheme, self._authority, self.root, self._settings, self.context)
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file for writing."""
         full = self._full("create", path)
         self.do("create", path, lambda: self._create_empty(path, full))
         return WebStream(path, full, self)
@@ -109,15 +86,13 @@ class WebHdfsFileSystem(HadoopFileSystem):
             self._upload_all(full, b"", overwrite=False)
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading."""
         full = self._full("open", path)
         status = self.do("open", path, lambda: self._status(full))
         if status.is_directory:
             raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
-        return WebFile(path, full, status.size_bytes, self)
+        return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of a file in one go."""
         full = self._full("read", path)
         return self.do("read", path, lambda: self._client.content(full, 0, None))
 
@@ -134,23 +109,22 @@ class WebHdfsFileSystem(HadoopFileSystem):
             self.do("put", path, write)
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call of the library once; each of its requests has its time limit."""
-        with WebErrorTranslator(operation, path, self.where):
+        """Run a call once; each of its requests has its time limit."""
+        with web_errors(operation, path, self.where):
             return call()
 
-    def read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
-        """Return bytes of an open file."""
+    def _read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
         return self.do("read_at", path, lambda: self._client.content(full, offset, length))
 
     def file_number(self, full: str) -> int:
-        """Return an identity that tells the file from another of its name."""
+        """Return the id that a file keeps, also under another name."""
         return int(self._client.status(full)["fileId"])
 
     def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload, str]:
-        """Begin to send the content of a file that is there, empty; return its status, the upload, and where it goes.
+        """Begin to send the content of an empty file; return the file's status, the upload, and its target.
 
-        A DataNode that does not take the connection has not touched the file: another one is asked for. One that is
-        given up may begin yet, so that each upload goes to a name of its own then.
+        A DataNode that cannot be reached has not touched the file: the NameNode is asked for another one. One that is
+        given up may begin yet, so that each upload has a temporary file of its own then.
         """
         status = self.do("stat", path, lambda: self._client.status(full))
 
@@ -167,11 +141,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         self.do(operation, path, lambda: self._move(temporary, full))
 
     def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
-        """Compare a file that was closed, and is not empty, with what was sent.
-
-        Raises:
-            StorageError: other bytes are there.
-        """
+        """Raise `StorageError` if a closed file, which is not empty, has other content than was sent."""
         try:
             found = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
         except (Unsupported, PermissionDenied):
@@ -190,7 +160,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
             raise StorageError(operation, path, detail)
 
     def wait_until_replaced(self, full: str, file_number: int) -> None:
-        """Wait a while until another file, or none, has the name."""
+        """Wait at most `ABORT_WAIT_S` until another file, or none, has the name."""
         deadline_s = self.context.clock.monotonic_s() + ABORT_WAIT_S
         with contextlib.suppress(StorageError):
             while self.run("stat", full, lambda: self.file_number(full)) == file_number:
@@ -199,7 +169,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
                 self.context.clock.sleep(0.005)
 
     def upload(self, full: str, *, overwrite: bool, first_word_s: float = 0.0) -> Upload:
-        """Begin to write a file, which is there, empty, at some moment before this upload is finished.
+        """Begin to write a file, which exists, empty, some time before the upload is finished.
 
         Args:
             full: of the file.
@@ -220,15 +190,15 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self._client.upload(full, parameters, self._settings.timeout_s, first_word_s)
 
     def _connect(self) -> WebClient:
-        surroundings = self._settings.surroundings
-        kerberos = is_kerberos(surroundings.configuration())
+        kerberos = is_kerberos(read_configuration(self._settings.handed))
         addresses = [url.partition("//")[2] for url in self._nodes]
         token = find_token(self._service, [*addresses, *filter(None, self._nodes.values())])
         if token is None and not kerberos and has_tokens():
             raise ConfigError(f"no token is for {self.where}: {lack_of_tokens()}")
-        user = self._settings.user or surroundings.user or current_user() or getpass.getuser()
+        user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
         text = None if token is None else token.text()
-        return connect(web_nodes(self._nodes), self._settings.timeout_s, user, text, kerberos=kerberos)
+        nodes = web_nodes.of(tuple(self._nodes.items()))
+        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos)
 
     def _status(self, full: str) -> FileInfo:
         return _info(full, self._client.status(full))
@@ -261,11 +231,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
             self.verify("create_exclusive", path, full, checksum)
 
     def _explain(self, full_source: str, full_target: str) -> None:
-        """Say what a server meant that answers a rename with false, and no reason.
-
-        Raises:
-            StorageError: always.
-        """
+        """Raise the error that a server means by answering a rename with false."""
         self._status(full_source)
         self._status(full_target.rpartition("/")[0] or "/")
         if self._client.has(full_target):
@@ -282,11 +248,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open a `webhdfs` or `swebhdfs` URL: of a NameNode's web server, or of a name service of Hadoop's configuration.
-
-    Raises:
-        ConfigError: it names neither.
-    """
+    """Open the `webhdfs` or `swebhdfs` URL of a NameNode's web server or name service; raises `ConfigError`."""
     settings = HadoopSettings.of(location)
     return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.context)
 

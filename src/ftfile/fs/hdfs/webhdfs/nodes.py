@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.fs.calls.per_process import PerProcess
-from ftfile.fs.hdfs.name_services import find_service
+from ftfile.fs.hdfs.settings import find_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import TypeAlias
-
-    _Key: TypeAlias = tuple[tuple[str, str], ...]
 
 __all__ = ("UNHEARD_MAX", "SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
 
@@ -40,13 +37,10 @@ class SilentNodeError(Exception):
 
 
 class WebNodes:
-    """The web servers of the NameNodes of one name service, or of one NameNode.
-
-    Args:
-        rpc_addresses: `host:port` of each NameNode's RPC server by the URL of its web server; empty if not known.
-    """
+    """The web servers of the NameNodes of one name service, or of one NameNode."""
 
     def __init__(self, rpc_addresses: Mapping[str, str]) -> None:
+        # `host:port` of each NameNode's RPC server, or "" if not known, by the URL of its web server.
         self._rpc_addresses = dict(rpc_addresses)
         self._order = deque(rpc_addresses)
         self._lock = threading.Lock()
@@ -73,11 +67,7 @@ class WebNodes:
             self._silent[node] = SYSTEM.clock.monotonic_s()
 
     def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
-        """Return if a server answers, or no other one is active; `is_active` asks one.
-
-        Raises:
-            SilentNodeError: it does not, and another one is active.
-        """
+        """Raise `SilentNodeError` if a server does not answer, and another one is active; `is_active` asks one."""
         others = [other for other in self._rpc_addresses if other != node]
         if not node or not others:
             return
@@ -154,17 +144,8 @@ class WebNodes:
                 self._order.rotate(-self._order.index(node))
 
 
-def web_nodes(rpc_addresses: Mapping[str, str]) -> WebNodes:
-    """Return this process's web servers; see `WebNodes`."""
-    return _nodes.of(tuple(rpc_addresses.items()))
-
-
 def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the name of the service, and the RPC address of each NameNode, if it is known, by its web server's URL.
-
-    Raises:
-        ConfigError: it is neither the address of a web server nor a name service.
-    """
+    """Return the name of the service, and the RPC address of each NameNode, if it is known, by its web server's URL."""
     service = find_service(scheme, authority, configuration)
     tls = scheme == "swebhdfs"
     rpc_addresses = service.rpc_addresses() if service.members else {}
@@ -181,8 +162,5 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
     return service.name, found
 
 
-def _new(key: _Key) -> WebNodes:
-    return WebNodes(dict(key))
-
-
-_nodes = PerProcess(_new)
+# By the items of a mapping as `WebNodes` takes it.
+web_nodes: PerProcess[tuple[tuple[str, str], ...], WebNodes] = PerProcess(lambda key: WebNodes(dict(key)))

@@ -18,15 +18,15 @@ from ftfile.fs.calls.tls import speaks_tls, tls_fault
 __all__ = ("NoTicketError", "kerberos_auth", "require_tls", "scrub", "tls_context")
 
 _SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
-# Libraries that log requests and headers.
+# Loggers of libraries, whose messages show requests and headers.
 _LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")
-# What they say of an error that is raised, too.
+# Messages about errors that are also raised.
 _NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual")
 _BUNDLE = "REQUESTS_CA_BUNDLE"
 
 
 class NoTicketError(Exception):
-    """No ticket could be had for a request; nothing was sent."""
+    """There is no ticket for a request; nothing was sent."""
 
 
 def scrub(text: str) -> str:
@@ -49,11 +49,7 @@ for _name in _LOGGERS:
 
 
 def kerberos_auth() -> requests.auth.AuthBase:
-    """Return the authentication of this process by its ticket.
-
-    Raises:
-        ConfigError: what it needs is not installed.
-    """
+    """Return the authentication by this process's ticket, or raise `ConfigError` without its package."""
     try:
         import requests_kerberos  # noqa: PLC0415 - needs another package
     except ImportError as error:
@@ -66,7 +62,7 @@ def kerberos_auth() -> requests.auth.AuthBase:
 
         def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
             try:
-                # The threads of a client take turns: a server takes two authenticators of one moment for a replay.
+                # One thread at a time: a server takes two authenticators of one moment for a replay.
                 with self.making:
                     return str(super().generate_request_header(response, *more, **named))
             except requests_kerberos.exceptions.KerberosExchangeError as error:
@@ -78,7 +74,7 @@ def kerberos_auth() -> requests.auth.AuthBase:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return how the certificates of DataNodes are checked: as `requests` checks those of NameNodes."""
+    """Return the TLS context for DataNodes, with the certificates that `requests` trusts for NameNodes."""
     bundle = os.environ.get(_BUNDLE) or os.environ.get("CURL_CA_BUNDLE") or requests.utils.DEFAULT_CA_BUNDLE_PATH
     return ssl.create_default_context(
         cafile=None if os.path.isdir(bundle) else bundle, capath=bundle if os.path.isdir(bundle) else None
@@ -86,18 +82,10 @@ def tls_context() -> ssl.SSLContext:
 
 
 def require_tls(url: str, error: BaseException) -> None:
-    """Return unless no request can get through to a server, since one side speaks TLS as the other does not.
-
-    Args:
-        url: of the server.
-        error: of a request, of which nothing was sent then.
-
-    Raises:
-        ConfigError: it says what to change.
-    """
+    """Raise `ConfigError` if a request failed, unsent, since only one side speaks TLS; `url` is the server's."""
     place = "://".join(urllib.parse.urlsplit(url)[:2])
     fault = tls_fault(error, _BUNDLE)
-    # What answered by silence is left alone.
+    # A silent server is not asked.
     if fault is None and not isinstance(error, requests.Timeout | TimeoutError) and speaks_tls(place):
         fault = "the server speaks TLS at this port"
     if fault is not None:

@@ -33,15 +33,8 @@ def connect_timeout_s(timeout_s: float) -> float:
 class Upload:
     """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
 
-    Args:
-        place: URL at the DataNode.
-        timeout_s: of each step, and of each `DATA_BYTES`.
-        look: raises where waiting for the DataNode is in vain.
-        first_word_s: how long the DataNode may be silent before content is sent; 0 for no limit.
-
-    Raises:
-        ConnectTimeout: the DataNode cannot be reached, and nothing was sent; or it is silent, and may yet begin an
-            empty file.
+    Each step, and each `DATA_BYTES`, may take `timeout_s`; `look` raises if waiting is in vain. A DataNode that cannot
+    be reached, or is silent for `first_word_s` (0: no limit), is a `ConnectTimeout`; it may yet begin an empty file.
     """
 
     def __init__(self, place: str, timeout_s: float, look: Callable[[], object], first_word_s: float) -> None:
@@ -80,12 +73,7 @@ class Upload:
             raise requests.ConnectTimeout(f"DataNode {place} is silent: {error}") from error
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send what comes next.
-
-        Raises:
-            HdfsError: the DataNode has refused the file.
-            OSError: the connection is lost.
-        """
+        """Send the next bytes; raises `HdfsError` if the DataNode refused the file, or `OSError`."""
         if not data:
             return
         view = memoryview(data)

@@ -1,10 +1,10 @@
-"""Counting: how many calls, and how many bytes moved."""
+"""Decorators of file systems: one that counts calls and bytes, and one with a clock or ids of its own."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
@@ -12,34 +12,24 @@ from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ftfile.core.clock import Clock
+    from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem, InputFile, OutputStream
-
-__all__ = ("Counters", "MeteredFileSystem")
 
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
 class Counters:
-    """The calls of a file system so far, by method names of the port, its streams and its files.
-
-    Attributes:
-        calls: calls begun.
-        bytes_read: returned by `read` and `read_at`.
-        bytes_written: accepted by `write`, `put` and `create_exclusive`.
-    """
+    """The calls of a file system so far, by method names of the port, its streams and its files."""
 
     calls: Counter[str] = field(default_factory=Counter)
-    bytes_read: int = 0
-    bytes_written: int = 0
+    bytes_read: int = 0  # returned by `read` and `read_at`
+    bytes_written: int = 0  # accepted by `write`, `put` and `create_exclusive`
 
 
 class MeteredFileSystem(WrapperFileSystem):
-    """Keeps `counters` of every call; a pickled copy goes on from the counts of that moment.
-
-    Args:
-        inner: the file system that does the work.
-    """
+    """Keeps `counters` of every call; a pickled copy goes on from the counts of that moment."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
@@ -53,7 +43,6 @@ class MeteredFileSystem(WrapperFileSystem):
         self.__dict__.update(state, _lock=threading.Lock())
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, and count it."""
         del path
         with self._lock:
             self.counters.calls[operation] += 1
@@ -66,23 +55,27 @@ class MeteredFileSystem(WrapperFileSystem):
         return result
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file whose writes are counted."""
         return WrapperStream(super().create(path), self)
 
     def open(self, path: str) -> InputFile:
-        """Open a file whose reads are counted."""
         return WrapperFile(super().open(path), self)
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole, durable file in one step."""
         super().create_exclusive(path, content)
         self._count_written(len(content))
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a hint over whatever is there."""
         super().put(path, content)
         self._count_written(len(content))
 
     def _count_written(self, size_bytes: int) -> None:
         with self._lock:
             self.counters.bytes_written += size_bytes
+
+
+class InContext(WrapperFileSystem):
+    """A file system that another process, with its own clock or ids, might have opened."""
+
+    def __init__(self, inner: FileSystem, clock: Clock | None = None, ids: IdSource | None = None) -> None:
+        super().__init__(inner)
+        self.context = replace(inner.context, clock=clock or inner.context.clock, ids=ids or inner.context.ids)
