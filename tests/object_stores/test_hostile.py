@@ -43,7 +43,7 @@ if THOROUGH:
     SERVERS |= {"minio": (servers.minio, missing, OF_S3, 2), "moto": (servers.moto, "", OF_S3, 0)}
 
 # Batches in the suite: of a few seconds each.
-BATCHES = {"versity": 10, "gcs": 6, "azure": 5}
+BATCHES = {"versity": 10, "gcs": 4, "azure": 4}
 RATE = 0.1
 FAULTS_MIN = 200
 WAYS = [{}, {"maxBatchesPerFile": "3"}, {"publish": "copy", "compression": "gzip"}]
