@@ -267,6 +267,7 @@ class TestTries:
 
 
 class TestLargeRecords:
+    @pytest.mark.slow
     def test_adds_beyond_one_mebibyte(self, in_memory: Driver) -> None:
         driver = in_memory
         count = record_format.COMPANION_FROM_BYTES // 150
@@ -358,6 +359,7 @@ class TestRanges:
         assert len(list_ranges(driver.fs)) > 3
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == 60
 
+    @pytest.mark.slow
     def test_more_adds_than_a_document_holds(self) -> None:
         fs = MemoryFileSystem("documents")
         fs.make_directories(layout.RANGES)

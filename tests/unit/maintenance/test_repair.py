@@ -641,6 +641,7 @@ class _Dies(WrapperFileSystem):
         self._call(super().delete, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_repair_that_is_killed_is_repeated(after: bool) -> None:
     at = 0

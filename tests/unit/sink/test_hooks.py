@@ -73,6 +73,7 @@ class TestBatches:
         assert [part.batch_id for part in heard] == list(range(20))
         assert list_bases(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_with_a_record_of_more_than_1_mib(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})
         query.run(0, [rows(*map(str, range(3000)))])

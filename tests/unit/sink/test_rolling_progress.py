@@ -210,6 +210,7 @@ class TestFlush:
 
 
 class TestLimits:
+    @pytest.mark.slow
     @pytest.mark.parametrize("tasks", [1, 4])
     def test_the_backlog_of_many_small_files_does_not_grow(self, out: str, tasks: int) -> None:
         query = query_of(out, maxRecordsPerFile="10")
@@ -226,6 +227,7 @@ class TestLimits:
         assert len(committed(out)) == count
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("file_format", ["json", "parquet"])
     def test_what_is_left_of_what_was_left_has_as_short_an_id(
         self, out: str, file_format: str, monkeypatch: pytest.MonkeyPatch
