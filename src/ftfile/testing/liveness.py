@@ -46,7 +46,6 @@ BATCHES_UNTIL_FILE = 8
 ADD_ID_CHARACTERS = 128
 STATE_BYTES = 64 << 10
 BYTES_PER_ENTRY = 2_000
-_PAUSE = "a pause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +87,11 @@ class DueWatch:
         facts_of: the rows of a segment; empty for one that cannot be read.
         limit: `k`.
         waited: by id of a segment, the batches for which it has been due.
-        forgotten: ids of segments that were open while the query was away for as many records of others that those no
-            longer repeated its jobs: what is due is found out anew, and of earlier pauses nobody knows.
     """
 
     facts_of: Callable[[Add], Sequence[RowFacts]]
     limit: int = BATCHES_UNTIL_FILE
     waited: dict[str, int] = field(default_factory=dict)
-    forgotten: frozenset[str] = frozenset()
 
     def after_batch(self, rules: Rules, segments: Iterable[Add], now_ms: int) -> None:
         """Check L1 after a batch of a query.
@@ -112,8 +108,6 @@ class DueWatch:
         for (bucket, _), group in groups.items():
             for segment, why in _due(rules, group, now_ms):
                 whole_id = segment.id.partition(".")[0]
-                if why == _PAUSE and whole_id in self.forgotten:
-                    continue
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1
                 found = f"{segment.id}, {segment.rows} rows in {bucket!r}, is due ({why}) for {count} batches"
                 require(count <= self.limit, "L1", f"{found}, and is no file")
@@ -161,8 +155,8 @@ def _segment_due(rules: Rules, rows: Sequence[RowFacts], later: Sequence[RowFact
     times = [fact.committed_ms for fact in later]
     if rules.inactivity_ms is not None and times and rows:
         pause = min(times) - max(fact.committed_ms for fact in rows)
-        if pause >= rules.inactivity_ms and len({fact.batch for fact in later}) == 1:
-            return _PAUSE
+        if pause >= rules.inactivity_ms:
+            return "a pause"
     events = [fact.event_us for fact in rows if fact.event_us is not None]
     later_events = [fact.event_us for fact in later if fact.event_us is not None]
     if rules.event_us is not None and events and later_events and max(later_events) - max(events) >= rules.event_us:
