@@ -171,9 +171,7 @@ class GroupIndex:
         over_reason: see `OverReason`.
     """
 
-    def __init__(
-        self, query_id: str, deadline_ms: Callable[[Candidate], int | None], over_reason: OverReason
-    ) -> None:
+    def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None], over_reason: OverReason) -> None:
         self.groups: dict[GroupKey, _Group] = {}
         self._query_id = query_id
         self._deadline_ms = deadline_ms
