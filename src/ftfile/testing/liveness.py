@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 __all__ = (
+    "ADD_ID_CHARACTERS",
     "BATCHES_UNTIL_FILE",
     "DueWatch",
     "RowFacts",
