@@ -94,6 +94,8 @@ class Oracle:
                 self.removed[add.final_path] = add
             gone += self.rows[remove.id]
         self._found.difference_update(gone)
+        names = [add.final_path for add in (*self.live.values(), *record.adds) if add.final_path is not None]
+        require(len(names) == len(set(names)), "I6", f"version {record.version} gives names again of live parts")
         for add in sorted(record.adds, key=self._is_copy_of_damage):
             rows = self._rows_of(add, gone)
             self.live[add.id], self.rows[add.id] = add, rows

@@ -25,6 +25,8 @@ KINDS: dict[str, int] = {
     "restart": 6,
     "reconfigure": 2,
     "write": 4,
+    "write_named": 4,
+    "write_blocked": 2,
     "transaction": 4,
     "overwrite": 1,
     "drop": 4,
@@ -43,7 +45,7 @@ KINDS: dict[str, int] = {
     "remove_hints": 2,
     "remove_ranges": 1,
     "old_hint": 2,
-    "wrong_hint": 1,
+    "wrong_hint": 2,
     "lose_record": 1,
     "damage_segment": 2,
     "damage_part": 1,
@@ -51,7 +53,15 @@ KINDS: dict[str, int] = {
     "damage_range": 1,
 }
 # Those after which somebody must do something, or rows are gone.
-HARM = ("take_part", "put_foreign", "remove_bucket", "damage_segment", "damage_part", "delete_spool")
+HARM = (
+    "write_blocked",
+    "take_part",
+    "put_foreign",
+    "remove_bucket",
+    "damage_segment",
+    "damage_part",
+    "delete_spool",
+)
 STORES: tuple[Store | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
 
 _RULES: tuple[dict[str, str], ...] = (
