@@ -27,7 +27,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance.repair import mending, rewriting, run
+from ftfile.maintenance.repair import mending, run
 from ftfile.maintenance.verify.findings import ACTIONS, KINDS
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -688,7 +688,7 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("more", [-1, 0])
 def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) -> None:
     """Each takes the version that the repair is about to create."""
-    add, busy = world.driver.commit_new(0), rewriting.TRIES + more
+    add, busy = world.driver.commit_new(0), mending.TRIES + more
 
     class Faster(WrapperFileSystem):
         def create_exclusive(self, path: str, content: bytes) -> None:
@@ -700,19 +700,19 @@ def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) 
 
     log, author = CommitLog(Faster(world.fs)), MaintenanceAuthor("repair", "r")
     if more < 0:
-        rewriting.record_changes(log, author, [add], [])
+        mending.record_changes(log, author, [add], [])
     else:
         with pytest.raises(CommitError, match="repair again later"):
-            rewriting.record_changes(log, author, [add], [])
+            mending.record_changes(log, author, [add], [])
     assert busy == 0
     assert bool(rows(world)) == (more == 0)
 
 
 def test_a_file_of_more_than_one_piece_is_copied(world: World) -> None:
-    content = random.Random(0).randbytes(2 * rewriting.PIECE_BYTES + 1)
+    content = random.Random(0).randbytes(2 * mending.PIECE_BYTES + 1)
     add = world.driver.stage(0, content)
     copy = replace(add, path=f"{layout.parent(add.path)}/copy.staged")
-    rewriting.copy_to(world.fs, copy, add.path)
+    mending.copy_to(world.fs, copy, add.path)
     assert world.fs.read(copy.path) == content
 
 

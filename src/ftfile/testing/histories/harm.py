@@ -77,7 +77,7 @@ def _write_blocked(world: World, step: Step) -> None:
         return
     world.fs.trouble = Trouble("rename", f"{layout.STAGED}/", PermissionDenied)
     write(world, step)
-    world.end_trouble()
+    world.fs.trouble = None
     _put_foreign(world, step)
 
 
