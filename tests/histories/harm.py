@@ -12,15 +12,15 @@ from ftfile.commit.log.bases import list_bases
 from ftfile.commit.log.hints import read_published
 from ftfile.core.errors import AlreadyExists, NotFound, PermissionDenied
 from ftfile.maintenance.repair.run import repair
-from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES, Trouble
-from ftfile.testing.histories.writing import require_refused, write
+from tests.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES, Trouble
+from tests.histories.writing import require_refused, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.commit.format.model import Add
-    from ftfile.testing.histories.plan import Step
-    from ftfile.testing.histories.world import World
+    from tests.histories.plan import Step
+    from tests.histories.world import World
 
 __all__ = ("HARMING",)
 

@@ -20,15 +20,15 @@ from ftfile.core.errors import (
 )
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.context import current
-from ftfile.testing.histories.oracle import Claim
-from ftfile.testing.histories.world import rules_of
 from ftfile.testing.log_check import InvariantViolation, require
+from tests.histories.oracle import Claim
+from tests.histories.world import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.testing.histories.plan import Step
-    from ftfile.testing.histories.world import PlayedQuery, Tasks, World
+    from tests.histories.plan import Step
+    from tests.histories.world import PlayedQuery, Tasks, World
 
 __all__ = ("WRITING", "require_refused", "run_batch", "write")
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from ftfile.testing.fs.volume import Store
 
-__all__ = ("KINDS", "History", "QueryPlan", "Step", "draw_history")
 
 # How often each kind of step is drawn, out of the sum of all.
 KINDS: dict[str, int] = {
@@ -167,7 +166,7 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
 
 
 def _draw_query(draw: random.Random, rules: tuple[dict[str, str], ...]) -> QueryPlan:
-    more = draw.choice(_MORE) | draw.choice(({}, {"onPublish": "ftfile.testing.histories.hook:hear"}))
+    more = draw.choice(_MORE) | draw.choice(({}, {"onPublish": "tests.histories.hook:hear"}))
     return QueryPlan(draw.choice(rules) | more, draw.choice(rules) | more)
 
 
