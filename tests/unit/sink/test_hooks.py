@@ -204,6 +204,15 @@ class TestFlushes:
         query.run(2 if later == "batch" else 1, [[]])
         assert len(heard) == 1
 
+    def test_of_what_an_earlier_configuration_left_open_are_the_query_s_own(self, out: str, heard: list[Any]) -> None:
+        query = MicroBatch(out, COLUMNS, OPEN)
+        query.run(0, [rows("a")])
+        query.options = HOOK | {"partPrefix": "mine"}
+        query.run(1, [rows("b")])
+        assert ftfile.flush(out).files == 1
+        assert_all_told(out, heard)
+        assert all(part.path.startswith("mine-") for part in heard)
+
     def test_whose_function_fails_are_told_of_again(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, OPEN | {"onPublish": "tests.unit.sink.user_code:hear_and_fail"})
         query.run(0, [rows("a")])
