@@ -23,7 +23,7 @@ python := .venv/bin/python
 pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE)
 # `ci` repeats the same examples in every run; PROFILE=default looks for new ones.
 PROFILE := ci
-# For runs that repeat tests of `make unit` in other surroundings: the same tests, fewer examples of each property.
+# For runs that repeat tests in other surroundings: fewer examples of each property.
 FEW := --hypothesis-profile=few
 
 .PHONY: help
@@ -41,17 +41,17 @@ demo: java environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data,
 hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for Ctrl-C
 	@$(python) -m tests.hdfs
 
-# What `make test` makes, each also after one that failed.
-TESTED := lint unit crash histories without server-tests object-store-tests spark smoke-spark \
-	unit-pythons trials
+# What `make test` makes: what waits for servers and JVMs beside what needs a processor all the time.
+WAITING := server-tests spark object-store-tests smoke-spark
+WORKING := lint unit crash histories without unit-pythons trials
 
 .PHONY: test
 test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server environment ## everything that must pass
-	@.ci/each $(TESTED)
+	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
-unit: environment ## the tests without a JVM (a minute and a half)
-	$(call pytest,.venv,unit) -n 2 -m "not slow" tests/unit tests/architecture
+unit: environment ## the quick tests without a JVM (a minute)
+	$(call pytest,.venv,unit) -n 2 -m "not slow" tests/unit
 
 .PHONY: crash
 crash: environment ## every crash and every fault, enumerated; and the slow unit tests
@@ -98,7 +98,9 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
-	$(MAKE) $(NEWER_PYTHONS:%=unit-%) mutants mutation
+	$(MAKE) ALIKE= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
+	$(MAKE) mutants
+	$(MAKE) mutation MODULES=$(DRAWN)
 
 .PHONY: kills
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
@@ -119,14 +121,17 @@ smoke-%: FORCE
 	$(call pytest,.venv-spark$*,smoke-$*) tests/smoke
 
 .PHONY: unit-pythons
-unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## the unit tests on each other Python that is found
+unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
+
+# What neither a Python nor a dependency changes, beginnings of files. It is imported all the same; `make long` runs it.
+ALIKE := commit maintenance source testing $(addprefix sink/test_,hooks limits live_names names rolling sealed_log)
 
 # tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' && set -x && \
-	$(call pytest,$(venv),unit-$*) $(FEW) -n 2 -m "packages or not slow" tests/unit --ignore=tests/unit/spark; fi
+	$(call pytest,$(venv),unit-$*) $(FEW) -n 2 -m "packages or not slow" tests/unit --ignore=tests/unit/spark $(ALIKE:%=--deselect=tests/unit/%); fi
 
 .PHONY: trials
 trials: environment ## every known mistake in the protocol can be made, and what tries them works
@@ -136,18 +141,26 @@ trials: environment ## every known mistake in the protocol can be made, and what
 mutants: environment ## make every known mistake in the protocol, and see each one caught (ten minutes)
 	$(python) -m tests.mutants
 
+# What `make mutation` changes, modules below src/ftfile.
+MODULES = commit/replay
+# One that is drawn for each run of `make long`.
+DRAWN = $(shell $(python) -c 'import pathlib, random; \
+	print(random.choice([path for folder in ("commit", "parts", "sink/rolling", "sink/assembly") \
+	for path in pathlib.Path("src/ftfile", folder).rglob("[a-z]*.py")]).relative_to("src/ftfile").with_suffix(""))')
+
 .PHONY: mutation
-mutation: ## change one operator, number or argument after the other where commits are made, and list what no test notices (hours)
+mutation: ## change one operator, number or argument of MODULES after the other, and list what no quick test notices (half an hour each)
 	@.ci/venv .venv-mutation "$(MAIN_PYTHONS)" --editable '.[mutation]'
-	.venv-mutation/bin/mutmut run --max-children 2
+	.venv-mutation/bin/mutmut run --max-children 2 $(foreach module,$(MODULES),'ftfile.$(subst /,.,$(module)).*')
 	.venv-mutation/bin/mutmut results
 
 .PHONY: lint
-lint: environment ## ruff, mypy --strict, import contracts
+lint: environment ## ruff, mypy --strict, import contracts, tests of words and shape
 	$(python) -m ruff check
 	$(python) -m ruff format --check
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-cache
+	$(call pytest,.venv,lint) tests/architecture
 
 .PHONY: format
 format: environment ## let ruff rewrite code, and wrap the prose of the docs

@@ -1,41 +1,49 @@
-"""`make test` continues after targets that fail, and names them in its last lines."""
+"""`make test` continues after targets that fail, names them in its last lines, and ends whole."""
 
 from __future__ import annotations
 
-import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.demo.process import list_processes
+from tests.spark.waiting import wait_until
 from tests.without import deleted_in
 
 ROOT = Path(__file__).parents[2]
 REPORT = '<testsuites><testsuite tests="{}" failures="{}" errors="0" skipped="0" time="1.5"></testsuite></testsuites>'
-# What `make` does: the target is also the outcome.
+# What `make` does for a target; each leaves its name in `made`, and in `child` the process that does not end.
 MAKE = """#!/usr/bin/env bash
 echo "$*" >>made
 for word; do
   case "$word" in
-    lint) exit 0 ;;
-    unlinted) exit 2 ;;
-    red) exit 2 ;;
+    unlinted | red) exit 2 ;;
+    patient) echo "patient, line 1"; until [ -e there ]; do sleep 0.01; done; echo "patient, line 2" ;;
+    quick) echo "quick"; touch there ;;
+    stubborn) trap "" INT TERM HUP ;;&
+    endless | stubborn) sh -c 'echo $$ >child.new; mv child.new child; exec sleep 1000' ;;
   esac
 done
 """
 
 
-def each(checkout: Path, *targets: str) -> subprocess.CompletedProcess[str]:
+def command(checkout: Path, *lanes: str) -> list[str]:
+    """Return what `make test` does with these lanes, in a checkout without a Makefile."""
     shutil.copytree(ROOT / ".ci", checkout / ".ci", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     make = checkout / "make"
     make.write_text(MAKE)
     make.chmod(0o755)
-    environment = os.environ | {"MAKE": str(make), "PYTHON": sys.executable}
-    command = [str(checkout / ".ci/each"), *targets]
-    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    return ["env", f"MAKE={make}", sys.executable, str(checkout / ".ci/stages.py"), *lanes]
+
+
+def run(checkout: Path, *lanes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(checkout, *lanes), cwd=checkout, capture_output=True, text=True, check=False)
 
 
 def report(checkout: Path, name: str, tests: int, failures: int = 0) -> None:
@@ -46,29 +54,55 @@ def report(checkout: Path, name: str, tests: int, failures: int = 0) -> None:
 def test_all_that_passed_is_one_line(tmp_path: Path) -> None:
     report(tmp_path, "unit", 3)
     report(tmp_path, "crash", 4)
-    run = each(tmp_path, "lint", "unit", "crash")
-    assert run.returncode == 0
-    assert run.stdout.splitlines()[-1] == " 7 passed in 3.00s ".center(80, "=")
+    done = run(tmp_path, "lint unit", "crash")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == " 7 passed in 3.00s ".center(80, "=")
 
 
 def test_targets_after_a_failed_one_are_made_and_the_end_names_it(tmp_path: Path) -> None:
     report(tmp_path, "red", 5, 2)
     report(tmp_path, "unit", 3)
-    run = each(tmp_path, "lint", "red", "unit")
-    assert run.returncode == 1
+    done = run(tmp_path, "lint red unit")
+    assert done.returncode == 1
     made = (tmp_path / "made").read_text().splitlines()
     assert [line.split()[2] for line in made] == ["lint", "red", "unit"]
-    assert run.stdout.splitlines()[-2:] == ["failed: red", " 2 failed, 6 passed in 3.00s ".center(80, "=")]
+    assert done.stdout.splitlines()[-2:] == ["failed: red", " 2 failed, 6 passed in 3.00s ".center(80, "=")]
 
 
 @pytest.mark.parametrize("tests", [0, 3])
 def test_what_fails_without_a_report_counts(tmp_path: Path, tests: int) -> None:
     if tests:
         report(tmp_path, "unit", tests)
-    run = each(tmp_path, "unlinted", "unit")
-    assert run.returncode == 1
+    done = run(tmp_path, "unlinted unit")
+    assert done.returncode == 1
     passed = f", {tests} passed in 1.50s" if tests else " in 0.00s"
-    assert run.stdout.splitlines()[-1] == f" 1 failed{passed} ".center(80, "=")
+    assert done.stdout.splitlines()[-1] == f" 1 failed{passed} ".center(80, "=")
+
+
+def test_lanes_run_at_once_and_what_a_target_prints_stays_together(tmp_path: Path) -> None:
+    printed = [line for line in run(tmp_path, "patient", "quick").stdout.splitlines() if line[:2] not in {"--", "=="}]
+    assert printed[:3] in (
+        ["quick", "patient, line 1", "patient, line 2"],
+        ["patient, line 1", "patient, line 2", "quick"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "signals"),
+    [("endless", [signal.SIGINT]), ("endless", [signal.SIGTERM]), ("stubborn", [signal.SIGHUP, signal.SIGHUP])],
+)
+def test_interrupted_it_ends_all_processes(tmp_path: Path, target: str, signals: list[signal.Signals]) -> None:
+    """At the second signal those, too, that do not listen to the first."""
+    with subprocess.Popen(command(tmp_path, target, "lint"), cwd=tmp_path, stdout=subprocess.PIPE, text=True) as stages:
+        wait_until((tmp_path / "child").exists, "the process that does not end")
+        for number in signals:
+            time.sleep(0.1)  # two at the same time are one
+            stages.send_signal(number)
+        printed, _ = stages.communicate()
+    assert stages.returncode == 128 + signals[0]
+    assert f"failed: {target}" in printed
+    child = int((tmp_path / "child").read_text())
+    assert not [each for each in list_processes() if each.number == child and each.state != "Z"]
 
 
 def test_every_module_of_crashes_is_marked_slow() -> None:

@@ -42,10 +42,14 @@ HABITS = (
 HABIT = re.compile("|".join(HABITS), re.IGNORECASE)
 
 
+def short(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
 def files_below(folder: Path) -> Iterator[Path]:
     """Every file that is, or would be, committed."""
     for path in sorted(folder.iterdir()):
-        if not any(fnmatch.fnmatch(path.name, pattern) for pattern in IGNORED):
+        if not any(fnmatch.fnmatch(name, pattern) for name in (path.name, f"/{short(path)}") for pattern in IGNORED):
             yield from files_below(path) if path.is_dir() else [path]
 
 
@@ -54,10 +58,6 @@ FILES = list(files_below(ROOT))
 PYTHON = [path for path in FILES if path.suffix == ".py"]
 SOURCES = [path for path in PYTHON if path.is_relative_to(ROOT / "src") and path.name != "__main__.py"]
 TREES: dict[Path, ast.Module] = {}
-
-
-def short(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def dotted(path: Path) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 
 from tests.hdfs.jars import CannotStart
 from tests.hdfs.minicluster import MiniCluster
 
 __all__ = ()
+
+POLL_S = 0.1
 
 
 def main() -> int:
@@ -28,7 +31,9 @@ def main() -> int:
             print(f"pages    {cluster.pages}")
             print(f"         export HADOOP_CONF_DIR={cluster.conf}")
             print("Everything in it is gone when this ends: press Ctrl-C", flush=True)
-            signal.pause()
+            # signal.pause() never ends if the signal comes just before it.
+            while True:
+                time.sleep(POLL_S)
     except CannotStart as error:
         print(f"hdfs: {error}", file=sys.stderr)
         return 1

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.testing.histories.plan import KINDS, draw_history
-from ftfile.testing.histories.playing import HistoryFailed, play, shrink
-from ftfile.testing.histories.small_limits import SMALL_LIMITS, modules_with, small_limits
+from tests.histories.plan import KINDS, draw_history
+from tests.histories.playing import HistoryFailed, play, shrink
+from tests.histories.small_limits import SMALL_LIMITS, modules_with, small_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

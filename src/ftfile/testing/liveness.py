@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 __all__ = (
+    "ADD_ID_CHARACTERS",
     "BATCHES_UNTIL_FILE",
     "DueWatch",
     "RowFacts",
@@ -46,7 +47,6 @@ BATCHES_UNTIL_FILE = 8
 ADD_ID_CHARACTERS = 128
 STATE_BYTES = 64 << 10
 BYTES_PER_ENTRY = 2_000
-_PAUSE = "a pause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,6 @@ class DueWatch:
     facts_of: Callable[[Add], Sequence[RowFacts]]  # the rows of a segment; empty for one that cannot be read
     limit: int = BATCHES_UNTIL_FILE  # `k`
     waited: dict[str, int] = field(default_factory=dict)  # by id of a segment, the batches for which it has been due
-    forgotten: frozenset[str] = frozenset()
 
     def after_batch(self, rules: Rules, segments: Iterable[Add], now_ms: int) -> None:
         """Check L1 after a batch of a query at `now_ms`; `segments` are all of its open ones that are not damaged."""
@@ -92,8 +91,6 @@ class DueWatch:
         for (bucket, _), group in groups.items():
             for segment, why in _due(rules, group, now_ms):
                 whole_id = segment.id.partition(".")[0]
-                if why == _PAUSE and whole_id in self.forgotten:
-                    continue
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1
                 found = f"{segment.id}, {segment.rows} rows in {bucket!r}, is due ({why}) for {count} batches"
                 require(count <= self.limit, "L1", f"{found}, and is no file")
@@ -141,8 +138,8 @@ def _segment_due(rules: Rules, rows: Sequence[RowFacts], later: Sequence[RowFact
     times = [fact.committed_ms for fact in later]
     if rules.inactivity_ms is not None and times and rows:
         pause = min(times) - max(fact.committed_ms for fact in rows)
-        if pause >= rules.inactivity_ms and len({fact.batch for fact in later}) == 1:
-            return _PAUSE
+        if pause >= rules.inactivity_ms:
+            return "a pause"
     events = [fact.event_us for fact in rows if fact.event_us is not None]
     later_events = [fact.event_us for fact in later if fact.event_us is not None]
     if rules.event_us is not None and events and later_events and max(later_events) - max(events) >= rules.event_us:

@@ -38,6 +38,7 @@ from ftfile.commit.replay import find_record
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.maintenance.ranges import merge_all
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -230,43 +231,63 @@ class TestTries:
         assert len(tried) == records.CREATE_TRIES
         driver.commit_new(0)
 
-    def test_to_read_on(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(log, "READ_ON_TRIES", 5)
-        driver = in_memory
+    @pytest.mark.parametrize("busy", [log.READ_ON_TRIES - 1, 10 * log.READ_ON_TRIES])
+    def test_to_read_on(self, in_memory: Driver, busy: int) -> None:
+        driver, left = in_memory, busy
         driver.commit_new(0)
 
         class Fast(WrapperFileSystem):
-            """Others commit and write a base whenever bases are listed."""
+            """Others commit and write a base whenever bases are listed, for a while."""
 
             def list(self, path: str) -> list:  # type: ignore[type-arg]
-                if path == layout.BASES:
+                nonlocal left
+                if path == layout.BASES and left:
+                    left -= 1
                     driver.create_record(author=MaintenanceAuthor("test", "x"))
                     write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
                 return super().list(path)
 
+        fast = CommitLog(Fast(driver.fs))
+        if busy < log.READ_ON_TRIES:
+            assert fast.read_on().version == busy
+            return
         with pytest.raises(StorageError, match="faster than they could be read"):
-            CommitLog(Fast(driver.fs)).read_on()
-        assert CommitLog(driver.fs).read_on().version > 0
+            fast.read_on()
+        assert busy - left >= log.READ_ON_TRIES
+        left = 0
+        assert fast.read_on().version > 0
 
-    def test_to_take_a_snapshot(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshots, "TRIES", 3)
-        driver.commit_new(0)
+    @pytest.mark.parametrize("busy", [snapshots.TRIES - 1, 10 * snapshots.TRIES])
+    def test_to_take_a_snapshot(self, in_memory: Driver, busy: int) -> None:
+        driver, left = in_memory, busy
+        add = driver.commit_new(0)
 
         class Vacuumed(WrapperFileSystem):
-            """A vacuum says at every look that records may be gone."""
+            """A vacuum says whenever ranges are listed that older records may be gone, for a while."""
 
             def list(self, path: str) -> list:  # type: ignore[type-arg]
-                if path == layout.RANGES:
-                    head = CommitLog(driver.fs).read_on()
-                    author = MaintenanceAuthor("vacuum", "v")
-                    driver.create_record(author=author, log_start=head.log_start + 1)
+                nonlocal left
+                if path == layout.RANGES and left:
+                    left -= 1
+                    other = CommitLog(driver.fs)
+                    merge_all(other, other.read_on())
+                    log_start = other.read_on().version + 1
+                    driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
                 return super().list(path)
 
+        vacuumed = CommitLog(Vacuumed(driver.fs))
+        if busy < snapshots.TRIES:
+            assert take_snapshot(vacuumed).adds.keys() == {add.id}
+            return
         with pytest.raises(CorruptData, match="another at every look"):
-            take_snapshot(CommitLog(Vacuumed(driver.fs)))
+            take_snapshot(vacuumed)
+        assert busy - left >= snapshots.TRIES
+        left = 0
+        assert take_snapshot(vacuumed).adds.keys() == {add.id}
 
 
 class TestLargeRecords:
+    @pytest.mark.slow
     def test_adds_beyond_one_mebibyte(self, in_memory: Driver) -> None:
         driver = in_memory
         count = record_format.COMPANION_FROM_BYTES // 150
@@ -329,35 +350,44 @@ class TestRanges:
             driver.commit(batch)
         assert reach(cover(list_ranges(driver.fs))) == driver.log.read_on().version
 
-    def test_a_pause_ends(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
-        monkeypatch.setattr(keeping, "PAUSES_MAX", 2)
-        driver, tried = in_memory, []
+    def test_a_pause_ends(self, in_memory: Driver) -> None:
+        """Ranges are tried ever more seldom, up to a distance; at that, for ever, and then they work again."""
+        driver = in_memory
+        tried: list[int] = []
+        longest = keeping.RANGE_EVERY << keeping.PAUSES_MAX
 
         class Denied(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
                 if path.endswith(".range"):
-                    tried.append(driver.log.read_on().version)
-                    raise PermissionDenied("create_exclusive", path, "no")
+                    tried.append(other.read_on().version + 1)
+                    if tried[-1] < 3 * longest:
+                        raise PermissionDenied("create_exclusive", path, "no")
                 super().create_exclusive(path, content)
 
-        driver.fs = Denied(driver.fs)
-        driver.restart()
-        for batch in range(40):
-            driver.commit(batch)
-        assert tried == [1, 3, 7, 15, 23, 31, 39]
+        other = CommitLog(Denied(driver.fs))
+        for _ in range(3 * longest):
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"))
+            keeping.post_commit(other, other.read_on())
+        assert tried == [*(keeping.RANGE_EVERY << pause for pause in range(keeping.PAUSES_MAX + 2)), 3 * longest]
+        assert reach(cover(list_ranges(driver.fs))) == keeping.GAP_RECORDS - 1
 
-    def test_ranges_that_are_too_large_to_be_merged_by_a_commit(
-        self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(ranges, "MERGED_BYTES", 1_500)
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
-        driver = in_memory
-        for batch in range(60):
-            driver.commit_new(batch)
-        assert len(list_ranges(driver.fs)) > 3
-        assert len(take_snapshot(CommitLog(driver.fs)).adds) == 60
+    def test_ranges_that_are_too_large_to_be_merged_by_a_commit(self, in_memory: Driver) -> None:
+        driver, count = in_memory, 0
+        other = CommitLog(driver.fs)
+        while sum(list_ranges(driver.fs).values()) <= 2 * ranges.MERGED_BYTES:
+            adds = tuple(part("".join(SYSTEM.ids.unique() for _ in range(8))) for _ in range(500))
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"), adds=adds)
+            keeping.post_commit(other, other.read_on())
+            count += len(adds)
+        sizes = list_ranges(driver.fs).values()
+        assert max(sizes) <= ranges.MERGED_BYTES
+        assert len(sizes) >= ranges.MERGED_AT_ONCE
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
+        merge_all(other, other.read_on())
+        assert len(list_ranges(driver.fs)) == 1
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
 
+    @pytest.mark.slow
     def test_more_adds_than_a_document_holds(self) -> None:
         fs = MemoryFileSystem("documents")
         fs.make_directories(layout.RANGES)

@@ -151,6 +151,18 @@ class TestNowhere:
         assert publish(CommitLog(driver.fs), entry, timeout_s=1) is None
 
 
+def test_what_is_missing_is_named_and_nothing_else(driver: Driver) -> None:
+    there, gone = driver.stage(0), driver.stage(0)
+    driver.commit(0, there, gone)
+    (entry,) = CommitLog(driver.fs).read_on().unpublished.values()
+    driver.fs.delete(gone.final_path or "")
+    problem = publish(CommitLog(driver.fs), entry, timeout_s=1)
+    assert problem is not None
+    assert [*problem.adds] == [gone]
+    assert repr(gone.final_path) in str(problem.error)
+    assert repr(there.final_path) not in str(problem.error)
+
+
 class TestPool:
     def threads(self, driver: Driver, store: Store, parts: int) -> set[int]:
         """Publish that many parts of one batch and return the threads that moved them."""

@@ -431,6 +431,7 @@ class TestCosts:
         there = list_ranges(fs)
         return fs.counters.bytes_written, sum(there.values()), len(there)
 
+    @pytest.mark.slow
     def test_adds_are_written_again_as_ranges_grow_fourfold(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for levels in (3, 4):
             written, left, count = self.written(8 * 4**levels, monkeypatch)

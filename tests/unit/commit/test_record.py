@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Record, Remove, StreamAuthor
+from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Record, Remove, StreamAuthor, Transaction
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
@@ -35,6 +36,7 @@ from tests.unit.commit.conftest import rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ftfile.commit.format.model import Fingerprint
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
     from tests.unit.commit.conftest import Driver
@@ -175,6 +177,53 @@ class TestOldBatches:
             if batch < 5:
                 with pytest.raises(ReplayMismatch, match="another history"):
                     driver.commit(batch, driver.stage(batch), digest="other")
+
+    @pytest.mark.parametrize("others", [(0,), (3,), (0, 4, 1), (5, 0, 0, 2), (0, 0, 0, 0, 0, 9)], ids=str)
+    def test_each_is_found_among_records_of_others(self, driver: Driver, others: tuple[int, ...]) -> None:
+        """Wherever they are: its number says where a record is only if there are as many of others before each."""
+        numbers, versions = itertools.count(), []
+        for batch in range(14):
+            for number in itertools.islice(numbers, others[batch % len(others)]):
+                kinds = MaintenanceAuthor("x", "y"), JobAuthor("z", Transaction("query-1", number))
+                driver.create_record(author=kinds[number % 2])
+            versions.append(driver.create_record(author=driver.author(batch)).version)
+        head = driver.log.read_on()
+        found = [find_record(driver.log, head, driver.author(batch)) for batch in range(14)]
+        assert [record and record.version for record in found] == versions
+        assert find_record(driver.log, head, driver.author(14)) is None
+
+    def test_offsets_decide_for_them_too(self, driver: Driver) -> None:
+        for batch in range(3):
+            driver.commit_new(batch, digest=str(batch), offsets_hash=str(batch))
+        assert driver.commit(1, driver.stage(1), digest="other", offsets_hash="1").replayed
+        with pytest.raises(ReplayMismatch, match="offsets"):
+            driver.commit(1, driver.stage(1), digest="1", offsets_hash="other")
+
+    def test_a_version_before_the_last_is_compared_with_its_own_record(self, driver: Driver) -> None:
+        for version in range(3):
+            driver.commit_new(0, author=JobAuthor("job", Transaction("app", version)), digest=str(version))
+        again = JobAuthor("again", Transaction("app", 1))
+        assert driver.commit(0, driver.stage(0), author=again, digest="1").replayed
+        with pytest.raises(ReplayMismatch):
+            driver.commit(0, driver.stage(0), author=again, digest="2")
+
+    @pytest.mark.parametrize(
+        ("then", "now"), [(None, rows()), (rows(), None), (None, None)], ids=["then", "now", "ever"]
+    )
+    def test_without_a_fingerprint_nothing_is_proven(
+        self, driver: Driver, then: Fingerprint | None, now: Fingerprint | None
+    ) -> None:
+        driver.commit(0, driver.stage(0), fingerprint=then)
+        with pytest.raises(ReplayMismatch):
+            driver.commit(0, driver.stage(0), fingerprint=now)
+
+    def test_one_that_a_vacuum_lets_go_meanwhile_is_none(self, driver: Driver) -> None:
+        for batch in range(3):
+            driver.commit_new(batch)
+        head = driver.log.read_on()
+        assert find_record(driver.log, head, driver.author(0)) is not None
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
+        assert find_record(driver.log, head, driver.author(0)) is None
 
     def test_a_run_that_was_overtaken_is_told_so(self, driver: Driver) -> None:
         """A zombie comes with a batch whose record is gone."""

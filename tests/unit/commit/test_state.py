@@ -221,6 +221,7 @@ class TestWhenBasesAreDue:
         MemoryFileSystem.drop(name)
         return made
 
+    @pytest.mark.slow
     def test_when_reading_on_costs_half_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         segments = {str(number): part(f"segment-{number}", "segment") for number in range(20_000)}
         small = LogState(version=0, nonce="n")

@@ -224,6 +224,8 @@ def test_a_row_that_is_large_beside_others_is_a_block_of_its_own() -> None:
     assert decode(AVRO, data, rows.schema) == rows.to_pylist()
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("limit_bytes", [20_000, 700_000])
 @pytest.mark.parametrize("compression", ["zstd", "none"])
 def test_files_end_near_the_limit(limit_bytes: int, compression: str) -> None:

@@ -85,6 +85,8 @@ def test_wide_rows_make_stripes_of_fewer_rows() -> None:
     assert [file.read_stripe(number).num_rows for number in range(file.nstripes)] == [3_948, 3_052]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_what_the_writer_holds_back_counts() -> None:
     """It writes no stripe before it has compressed a block of some column."""
     files = encode_files(ORC, [wide(4_000, seed) for seed in range(3)], 4_000_000)
@@ -113,6 +115,8 @@ def test_flushing_ends_a_stripe() -> None:
     assert len(data) > before + 10_000
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("limit_bytes", [20_000, 700_000])
 @pytest.mark.parametrize("compression", ["zstd", "none"])
 def test_files_end_near_the_limit(limit_bytes: int, compression: str) -> None:
@@ -186,6 +190,8 @@ def fields(message: bytes) -> list[tuple[int, Any]]:
 
 
 # A footer of many columns has many chunks.
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(
     ("compression", "columns"),
     [("none", 3), ("snappy", 3), ("zlib", 3), ("zstd", 3), ("zstd", 1_000)],

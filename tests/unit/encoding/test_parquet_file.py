@@ -94,6 +94,8 @@ def test_small_batches_are_collected_to_large_row_groups() -> None:
     assert opened(data).read().column("n").to_pylist() == list(range(620_000))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_wide_rows_make_row_groups_of_fewer_rows() -> None:
     wide = one_column(pa.binary(), *[bytes([number]) * 8_000_000 for number in range(20)])
     metadata = opened(encode(PARQUET, wide)).metadata
@@ -131,6 +133,8 @@ def test_types_are_those_of_parquet_alone() -> None:
     assert "isAdjustedToUTC=false, timeUnit=microseconds" in str(file.schema.column(1).logical_type)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("limit_bytes", [20_000, 200_000, 700_000])
 @pytest.mark.parametrize("batch_rows", [1_000, 50_000])
 @pytest.mark.parametrize("compression", ["zstd", "none"])

@@ -30,6 +30,8 @@ def test_the_registry_imports_no_format() -> None:
     assert not {name for name in found if name.startswith(("pyarrow", "arro3", "numpy"))}
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_imports_what_it_needs(name: str) -> None:
     found = imported_by(f"from ftfile.encoding.registry import format_from_options as f; f({name!r}, {{}})")

@@ -115,6 +115,8 @@ def test_spark_schema(batch: pa.RecordBatch) -> None:
     assert spark_schema_json(arrow_schema(text)) == text
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -57,6 +57,8 @@ def opened(written: bytes, chain: Chain, identity: str = "a@0", plain_bytes: int
     return decoded_file(file, chain, identity, plain_bytes, checksum(written))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("names", CHAINS)
 def test_files_come_back(names: tuple[str, ...]) -> None:
     chain, written = chain_of(names), file_of(names)
@@ -81,6 +83,8 @@ def test_decoded_files_can_be_sought_in(names: tuple[str, ...]) -> None:
         assert file.read() == b""
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("names", CHAINS)
 def test_every_truncation_of_a_file_is_detected(names: tuple[str, ...]) -> None:
     """Also at the end of a frame, where the filters see nothing."""
@@ -111,6 +115,8 @@ def test_every_flipped_bit_of_a_file_is_detected(names: tuple[str, ...]) -> None
             decoded_file(io.BytesIO(damaged), chain, "a@0", len(plain), checksum(written)).read()
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("names", [("zstd",), ("gzip",), ("xz",), ("bzip2",)])
 def test_little_is_decoded_at_a_time(names: tuple[str, ...]) -> None:
     """Ten kilobytes of equal bytes are a hundred megabytes."""

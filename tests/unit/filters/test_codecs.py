@@ -132,6 +132,8 @@ def test_codecs_are_values(name: str) -> None:
     assert len({one, other}) == 1 + (one != other)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("name", [name for name in CODECS if codec(name).levels])
 def test_levels(name: str) -> None:
     low, high = codec(name).levels or (0, 0)

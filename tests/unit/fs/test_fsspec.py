@@ -655,6 +655,8 @@ def test_no_kept_listing_is_believed() -> None:
     filesystem.prove("")
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("publish", ["copy", "direct"])
 @pytest.mark.parametrize("effect", ["before", "after", "sent again"])
 def test_each_row_once_whatever_change_fails(

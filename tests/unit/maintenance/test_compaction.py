@@ -107,6 +107,7 @@ class TestParts:
         assert ftfile.compact(out, target_bytes=4 * size, context=current()).version is None
         assert read(out) == rows(10, 20)
 
+    @pytest.mark.slow
     def test_memory_is_bounded_by_the_target_however_much_is_merged(self, out: str) -> None:
         target, merges = 1 << 20, 24
         query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text"})
@@ -159,7 +160,7 @@ class TestParts:
             {"fileFormat": "csv", "header": "true", "quoteAll": "true", "sep": ";"},
             {"fileFormat": "csv", "nullValue": "-", "escape": '"', "lineSep": "\r\n"},
         ],
-        ids=lambda options: "-".join(options.values()).encode("unicode_escape").decode(),
+        ids=["parquet", "gzip", "json", "csv with a header", "csv with escapes"],
     )
     def test_every_format_with_its_options(self, out: str, options: dict[str, str]) -> None:
         values: list[dict[str, Any]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
 from dataclasses import replace
@@ -641,6 +642,7 @@ class _Dies(WrapperFileSystem):
         self._call(super().delete, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_repair_that_is_killed_is_repeated(after: bool) -> None:
     at = 0
@@ -681,6 +683,37 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     assert mend(world).ok
     assert rows(world) == [b"row"]
+
+
+@pytest.mark.parametrize("more", [-1, 0])
+def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) -> None:
+    """Each takes the version that the repair is about to create."""
+    add, busy = world.driver.commit_new(0), mending.TRIES + more
+
+    class Faster(WrapperFileSystem):
+        def create_exclusive(self, path: str, content: bytes) -> None:
+            nonlocal busy
+            if path.endswith(".record") and busy:
+                busy -= 1
+                world.driver.create_record(author=MaintenanceAuthor("test", "x"))
+            super().create_exclusive(path, content)
+
+    log, author = CommitLog(Faster(world.fs)), MaintenanceAuthor("repair", "r")
+    if more < 0:
+        mending.record_changes(log, author, [add], [])
+    else:
+        with pytest.raises(CommitError, match="repair again later"):
+            mending.record_changes(log, author, [add], [])
+    assert busy == 0
+    assert bool(rows(world)) == (more == 0)
+
+
+def test_a_file_of_more_than_one_piece_is_copied(world: World) -> None:
+    content = random.Random(0).randbytes(2 * mending.PIECE_BYTES + 1)
+    add = world.driver.stage(0, content)
+    copy = replace(add, path=f"{layout.parent(add.path)}/copy.staged")
+    mending.copy_to(world.fs, copy, add.path)
+    assert world.fs.read(copy.path) == content
 
 
 def test_every_kind_of_finding_is_documented() -> None:

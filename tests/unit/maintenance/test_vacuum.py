@@ -765,6 +765,7 @@ class TestMergeRanges:
             merge_ranges(world.url)
 
 
+@pytest.mark.slow
 def test_beside_a_running_query(world: World) -> None:
     """Rows never change, whatever is vacuumed when; and every kept version reads as it did."""
     live: list[Add] = []

@@ -177,14 +177,13 @@ class TestHorizonInTheFuture:
         assert CommitLog(world.fs).read_on().horizon_ms <= world.clock.now_ms()
 
     def test_others_that_never_stop(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(horizon, "TRIES", 3)
         monkeypatch.setattr(horizon, "_horizons_since", lambda *_: {"vacuum"})
         before = CommitLog(world.fs).read_on()
         version, then = before.version, before.horizon_ms
         with pytest.raises(CommitError, match="try again later"):
             horizon.lower_horizon(CommitLog(world.fs), "a")
         after = CommitLog(world.fs).read_on()
-        assert (after.version, after.horizon_ms) == (version + 3, then)
+        assert (after.version, after.horizon_ms) == (version + horizon.TRIES, then)
 
     def test_a_vacuum_that_began_before_deletes_nothing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """It lists a file that is written after the horizon was taken back, and committed before it deletes."""
@@ -330,7 +329,6 @@ class TestTwoAtOnce:
             ftfile.vacuum(world.url, dry_run=False)
 
     def test_one_that_can_never_look(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(vacuuming, "TRIES", 3)
         world.driver.commit_new(0)
         busy = []
 
@@ -341,7 +339,7 @@ class TestTwoAtOnce:
         monkeypatch.setattr(vacuuming, "find_garbage", look)
         with pytest.raises(CommitError, match="nothing was deleted"):
             ftfile.vacuum(world.url, dry_run=False)
-        assert len(busy) == 3
+        assert len(busy) == vacuuming.TRIES
 
 
 class TestGoneDirectories:

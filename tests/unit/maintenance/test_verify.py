@@ -23,8 +23,10 @@ from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.rewrites import Rewrite
 from ftfile.fs.calls.parallel import THREADS_MAX
 from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.maintenance.ranges import merge_all
 from ftfile.maintenance.verify import history
-from ftfile.maintenance.verify.files import NAMES_TOLD, list_files
+from ftfile.maintenance.verify import run as verifying
+from ftfile.maintenance.verify.files import NAMES_TOLD, Files, list_files
 from ftfile.maintenance.verify.history import read_history
 from ftfile.maintenance.verify.run import verify
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -243,6 +245,30 @@ class TestBounds:
         assert len(bases.list_bases(world.fs)) == 2
         report = world.verify()
         assert (report.findings, report.records) == ((), batches)
+
+    @pytest.mark.parametrize(
+        ("vacuums", "looks"), [(0, 1), (1, 2), (verifying.TRIES, verifying.TRIES), (99, verifying.TRIES)]
+    )
+    def test_vacuums_at_more_looks_than_are_made(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, vacuums: int, looks: int
+    ) -> None:
+        """What is missing may have been taken away by a vacuum; after some looks it is told of."""
+        add, made = world.driver.commit_new(0), 0
+        world.fs.delete(add.final_path or "")
+
+        def look(fs: FileSystem) -> Files:
+            nonlocal made
+            files, made = list_files(fs), made + 1
+            if made <= vacuums:
+                other = CommitLog(world.fs)
+                merge_all(other, other.read_on())
+                log_start = other.read_on().version + 1
+                world.driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
+            return files
+
+        monkeypatch.setattr(verifying, "list_files", look)
+        assert "missing-part" in {finding.code for finding in verify(world.fs).findings}
+        assert made == looks
 
 
 class TestParts:

@@ -90,6 +90,8 @@ READERS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("reader", READERS)
 def test_readers(part: Path, reader: str) -> None:
     if claim(part, reader) == "yes":

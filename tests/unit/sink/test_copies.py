@@ -122,6 +122,8 @@ def test_frames_stand_in_order() -> None:
     assert store.copies() == 2
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(
     batches=st.lists(st.lists(st.integers(0, 10**9), min_size=1, max_size=6), min_size=1, max_size=6),
     size=st.integers(1, 60),

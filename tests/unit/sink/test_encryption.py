@@ -68,6 +68,7 @@ def assert_nothing_is_readable(path: str) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rolling", ROLLING)
 @pytest.mark.parametrize(("file_format", "codec"), CASES)
 def test_all_that_is_done_with_a_directory(out: str, ring: Path, file_format: str, codec: str, rolling: str) -> None:
@@ -261,6 +262,7 @@ class TestDeadLetters:
                 ftfile.open(out).dead_letters()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file_format", "rolling"),
     [

@@ -110,6 +110,8 @@ def cut(batch: pa.RecordBatch, generator: random.Random) -> list[pa.RecordBatch]
     return [generator.choice(pair) for pair in zip(slices, copies, strict=True)]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @BOTH
 @settings(max_examples=40)
 @given(rows=rows_of_all_types, generator=st.randoms(use_true_random=False))
@@ -140,6 +142,8 @@ def same_bytes(before: object, after: object) -> bool:
     return len(old) == len(new) and sum(old) == sum(new)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @BOTH
 @settings(max_examples=150)
 @given(data=st.data())
@@ -155,6 +159,8 @@ def test_one_other_value_is_seen(kind: str, data: st.DataObject) -> None:
     assert digest([column(values, type_)], kind) != digest([column(changed, type_)], kind)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @settings(max_examples=100)
 @given(rows=rows_of_all_types, data=st.data())
 def test_strong_sees_one_other_value_of_any_type(rows: list[dict[str, Any]], data: st.DataObject) -> None:

@@ -136,6 +136,8 @@ def parts(out: str) -> list[Path]:
     return sorted(path for path in Path(out).rglob("*") if path.is_file() and "_ftfile" not in path.parts)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @cases
 @pytest.mark.parametrize("rolling", ROLLINGS)
 def test_rows_come_back_however_files_end(out: str, case: str, rolling: str) -> None:
@@ -299,6 +301,8 @@ def test_another_codec_is_another_encoding(out: str) -> None:
     assert format_from_options("avro", {}).extension == ".avro"
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_every_cut_of_a_part_is_noticed(tmp_path: Path, file_format: str) -> None:
     """Also where the format itself would read what is left."""

@@ -73,6 +73,7 @@ class TestBatches:
         assert [part.batch_id for part in heard] == list(range(20))
         assert list_bases(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_with_a_record_of_more_than_1_mib(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})
         query.run(0, [rows(*map(str, range(3000)))])
@@ -202,6 +203,15 @@ class TestFlushes:
         assert_all_told(out, heard)
         query.run(2 if later == "batch" else 1, [[]])
         assert len(heard) == 1
+
+    def test_of_what_an_earlier_configuration_left_open_are_the_query_s_own(self, out: str, heard: list[Any]) -> None:
+        query = MicroBatch(out, COLUMNS, OPEN)
+        query.run(0, [rows("a")])
+        query.options = HOOK | {"partPrefix": "mine"}
+        query.run(1, [rows("b")])
+        assert ftfile.flush(out).files == 1
+        assert_all_told(out, heard)
+        assert all(part.path.startswith("mine-") for part in heard)
 
     def test_whose_function_fails_are_told_of_again(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, OPEN | {"onPublish": "tests.unit.sink.user_code:hear_and_fail"})

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.format.model import Add, AssemblyJob, Origin
+from ftfile.commit.format.model import (
+    Add,
+    AssemblyJob,
+    Body,
+    MaintenanceAuthor,
+    Origin,
+    Record,
+    Remove,
+    StreamAuthor,
+)
+from ftfile.commit.log.fold import after
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState, QueryState
+from ftfile.commit.protocol import commit
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NameCollision
 from ftfile.maintenance import flush as flushing
 from ftfile.sink.rolling import plan
 from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX
+from ftfile.sink.rolling.plan import RollingPlanner
+from ftfile.sink.rolling.settings import ALL_END
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, repeatable
@@ -63,12 +78,56 @@ def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> N
     assert [add.rows for add in report.live.values()] == [tasks] * buckets
 
 
+def segment(number: int, bucket: str = "") -> Add:
+    stats = {"partition": number, "index": 0, "committedMs": 0}
+    origin = Origin("query", 0, 0)
+    return Add(f"{bucket}{number}", "segment", "a", None, 1, 1, "", 1, bucket, "text", origin, rolling_stats=stats)
+
+
+@pytest.mark.parametrize(
+    ("max_segments", "found"), [(1_000, [[1_000] * 10, [1, 1]]), (20_000, [[DUE_SEGMENTS_MAX + 1], [1]])]
+)
+def test_a_group_of_more_segments_than_a_record_names(max_segments: int, found: list[list[int]]) -> None:
+    """It does not keep the group behind it back, whether one job may have all of its segments or not."""
+    segments = {each.id: each for each in [*map(segment, range(DUE_SEGMENTS_MAX + 1)), segment(0, "behind")]}
+    head = LogState(0, "0", segments=SharedMap(segments), definitions={"text": {}})
+    rules = replace(ALL_END, max_batches=None, age_ms=1, max_segments=max_segments)
+    planner = RollingPlanner("query", "text", rules, SYSTEM.ids)
+    named = []
+    for batch in range(1, 3):
+        author = StreamAuthor("query", "run", batch, None, None)
+        jobs = planner.plan(head, Body(tasks=1), author, 1, ())
+        named.append([len(job.inputs) for job in jobs])
+        removes = tuple(Remove.of(add) for job in jobs for add in job.inputs)
+        head = after(head, Record(batch, f"{batch}", author, 0, removes=removes, previous_nonce=head.nonce))
+    assert named == found
+    assert not head.segments
+
+
 def test_jobs_of_a_query_that_is_gone() -> None:
-    segment = Add("a", "segment", "a", None, 1, 1, "", 1, "", "text", Origin("query", 0, 0))
-    job = AssemblyJob("job", (segment,), "age")
+    job = AssemblyJob("job", (segment(0),), "age")
     for version, is_awaited in ((plan.AWAITED_RECORDS - 1, True), (plan.AWAITED_RECORDS, False)):
         head = LogState(version, queries=SharedMap({"query": QueryState(0, 0, "run", None, None, 0)}))
         assert plan._is_awaited(job, head) is is_awaited  # noqa: SLF001
+
+
+def test_a_pause_is_seen_again_after_more_records_of_others_than_repeat_jobs(store: MemoryFileSystem) -> None:
+    clock = ManualClock()
+    with repeatable(clock), mounted(store) as url:
+        options = {"fileFormat": "text", "inactivityInterval": "1h", "onNewQuery": "continue"}
+        one, two = (MicroBatch(url, {"word": "string"}, options, query_id) for query_id in ("one", "two"))
+        one.run(0, [[{"word": "a"}]])
+        clock.advance(3600)
+        one.run(1, [[{"word": "b"}]])
+        log = CommitLog(store)
+        for _ in range(plan.AWAITED_RECORDS):
+            commit(log, MaintenanceAuthor("test", "x"), lambda *_: Body())
+        assert [job.reason for job in log.read_on().assembly_jobs] == ["inactivity"]
+        two.run(0, [[{"word": "z"}]])
+        assert not log.read_on().assembly_jobs
+        for batch, word in enumerate("cde", 2):
+            one.run(batch, [[{"word": word}]])
+    assert check_directory(store).visible_rows == Counter([b"a"])
 
 
 def test_a_name_of_a_flush_that_a_batch_of_more_files_has(store: MemoryFileSystem) -> None:

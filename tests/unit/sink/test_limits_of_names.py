@@ -96,6 +96,7 @@ class TestDigits:
         assert ftfile.open(out).to_arrow().num_rows == 2
 
 
+@pytest.mark.slow
 def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs: dict[Any, Any] = {}
     planners: dict[Any, Any] = {}

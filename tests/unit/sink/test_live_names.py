@@ -78,6 +78,7 @@ class TestATakenFile:
         query.restart()
         self.assert_refused(query, 10)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("followed", [2, checks.FOLLOWED_MAX])
     def test_after_more_records_of_others_than_are_followed(
         self, out: str, monkeypatch: pytest.MonkeyPatch, followed: int

@@ -93,6 +93,7 @@ write(sys.argv[1], [rows(1_000, 500)], fileFormat="json", maxOpenBytes="64MiB")
 """
 
 
+@pytest.mark.slow
 def test_no_more_files_are_open_than_the_process_may_have(out: str) -> None:
     subprocess.run([sys.executable, "-c", WITH_200_FILES, out], cwd=ROOT, check=True)
     assert len(ftfile.open(out).files()) == 500

@@ -145,6 +145,8 @@ def test_a_file_in_the_clear_in_its_place_is_detected(out: str, ring: Path) -> N
             committed(out)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_every_changed_byte_is_detected_but_those_that_no_reader_looks_at(out: str, ring: Path) -> None:
     encrypted(out, ring).run(0, [rows_of("some", "words")])
     (part,) = parts(out)

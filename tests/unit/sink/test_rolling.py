@@ -22,6 +22,7 @@ from ftfile.commit.read.snapshot import read_records
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, UserCodeError
 from ftfile.encoding.api import Taken
 from ftfile.encoding.base.columnar import RowJoiner
+from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.rolling import plan
@@ -29,9 +30,13 @@ from ftfile.sink.task import spool, task
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
+    from ftfile.fs.api import OutputStream
     from ftfile.sink.rolling.groups import GroupTotals
 
 FORMATS = ["json", "csv", "text", "parquet"]
@@ -525,6 +530,29 @@ class TestShares:
             found.append(len(visible(out)))
         # Each task does one all the same, or nothing would ever be done.
         assert found == [0, 2, 4, 6, 7]
+
+    @pytest.mark.parametrize("buckets", ["abcdefg", "aaaaaaa"])
+    def test_a_task_makes_files_for_as_long_as_it_has_time(self, request: pytest.FixtureRequest, buckets: str) -> None:
+        """Of seven jobs of a file each, and of one job of seven files; each takes two fifths of the time."""
+        clock = ManualClock()
+
+        class Slow(WrapperFileSystem, PickledByReference):
+            def create(self, path: str) -> OutputStream:
+                stream = super().create(path)
+                clock.advance(0.4 * task.BUDGET_S if path.endswith(".staged") else 0)
+                return stream
+
+        store = MemoryFileSystem(request.node.name, clock=clock)
+        options = {"fileFormat": "text", "partitionBy": "k", "maxRecordsPerFile": "1", "rolloverInterval": "1h"}
+        with repeatable(clock), mounted(Slow(store)) as url:
+            query = MicroBatch(url, {"word": "string", "k": "string"}, options)
+            query.run(0, [[{"word": f"{number}", "k": k} for number, k in enumerate(buckets)]])
+            found = []
+            for batch in range(1, 4):
+                query.run(batch, [[]])
+                found.append(check_directory(store).visible_rows.total())
+        assert found == [3, 6, 7]
+        MemoryFileSystem.drop(request.node.name)
 
 
 def test_many_files_that_are_due_wait_for_their_turn(out: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,7 @@ class TestPartitions:
         assert in_files(out) == [4] * len(KEYS)
         assert numbers(out) == list(range(24))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("round_", range(3))
     def test_any_count_in_every_batch(self, out: str, round_: int) -> None:
         rng = random.Random(round_)

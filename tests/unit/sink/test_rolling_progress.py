@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.commit.log.state import LogState
+    from ftfile.sink.rolling.groups import GroupTotals
 
 COLUMNS = {"word": "string", "k": "string"}
 YEAR_S = 365 * 86_400
@@ -210,6 +211,7 @@ class TestFlush:
 
 
 class TestLimits:
+    @pytest.mark.slow
     @pytest.mark.parametrize("tasks", [1, 4])
     def test_the_backlog_of_many_small_files_does_not_grow(self, out: str, tasks: int) -> None:
         query = query_of(out, maxRecordsPerFile="10")
@@ -226,6 +228,7 @@ class TestLimits:
         assert len(committed(out)) == count
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("file_format", ["json", "parquet"])
     def test_what_is_left_of_what_was_left_has_as_short_an_id(
         self, out: str, file_format: str, monkeypatch: pytest.MonkeyPatch
@@ -329,6 +332,16 @@ class TestLimits:
         assert Counter(map(len, files(out))) == {5: 8}
 
 
+class EndsAfterAnHour:
+    """A policy like `inactivityInterval=1h`."""
+
+    def reason_to_end(self, group: GroupTotals, now_ms: int) -> str | None:
+        return "idle" if now_ms - group.last_ms >= 3_600_000 else None
+
+    def deadline_ms(self, group: GroupTotals) -> int:
+        return group.last_ms + 3_600_000
+
+
 class TestTime:
     def run(self, out: str, options: dict[str, str], waits_s: Sequence[float]) -> list[int]:
         """Run a batch of one row after each wait; return how many rows are in each file."""
@@ -361,6 +374,21 @@ class TestTime:
         with repeatable(clock := ManualClock(1_700_000_000_000)):
             clock.advance(120 + 7200)
             assert ftfile.flush(out, due_only=True, context=current()).files == 1
+
+    @pytest.mark.parametrize(
+        "rule", [{"inactivityInterval": "1h"}, {"rollingPolicy": f"{__name__}:EndsAfterAnHour"}], ids=str
+    )
+    def test_a_file_that_was_over_before_the_next_row_stays_over(
+        self, out: str, monkeypatch: pytest.MonkeyPatch, rule: dict[str, str]
+    ) -> None:
+        """Also where a record has no room for its segments, and rows come meanwhile."""
+        monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 2)
+        with repeatable(clock := ManualClock(1_700_000_000_000)):
+            query = query_of(out, **{"inactivityInterval": "9000d"} | rule)
+            for number in range(6):
+                clock.advance(3600 if number == 1 else 60)
+                query.run(number, [[{"word": f"{k}{number}", "k": k} for k in "vwxyz"]])
+        assert sorted(files(out)) == [[f"{k}0"] for k in "vwxyz"]
 
     def test_a_clock_that_is_set_back_a_little_ends_nothing(self, out: str) -> None:
         assert self.run(out, {"rolloverInterval": "1h"}, [0, 60, -90, 60, 60]) == []

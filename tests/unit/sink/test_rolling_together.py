@@ -144,6 +144,15 @@ class TestQueries:
         one.run(2, [[]])
         assert [*visible(out).values()] == [["x0"]]
 
+    def test_records_go_on_repeating_it_in_a_log_that_is_long(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(plan, "AWAITED_RECORDS", 3)
+        one, two = self.pair(out)
+        for number in range(4):
+            two.run(number, [[]])
+        one.run(0, [rows_of("x0")])
+        two.run(4, [[]])
+        assert len(due_of(out, "a")) == 1
+
     def test_what_one_left_due_takes_no_room_from_the_other(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 2)
         one, two = self.pair(out)

@@ -85,6 +85,7 @@ def test_rows_that_are_in_order_are_not_copied() -> None:
     assert addresses == {batch["n"].buffers()[1].address}
 
 
+@pytest.mark.slow
 def test_many_buckets() -> None:
     count = 70_000
     batch = pa.record_batch({"k": [*range(count - 1, -1, -1)] * 2, "n": range(2 * count)})

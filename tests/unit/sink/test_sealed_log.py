@@ -79,6 +79,7 @@ def changed_at_every_byte(path: Path, seed: int | None = None) -> Iterator[None]
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_record_is_detected(out: str, ring: Path) -> None:
     stream(out, ring).run(0, [rows_of("some")])
     for _ in changed_at_every_byte(record(out, 0)):
@@ -86,6 +87,7 @@ def test_every_changed_byte_of_a_record_is_detected(out: str, ring: Path) -> Non
     assert committed(out) == ["some"]
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_format.encode_record, "__defaults__", (1,))
     stream(out, ring).run(0, [rows_of("some")])
@@ -95,6 +97,7 @@ def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, mon
     assert committed(out) == ["some"]
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     log = CommitLog(ftfile.open(out).file_system)
@@ -105,6 +108,7 @@ def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: in
     assert committed(out) == ["a0", "a1", "a2"]
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     merge_ranges(out)

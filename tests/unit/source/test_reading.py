@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ftfile
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.errors import CorruptData
-from ftfile.parts.reader import read_add
+from ftfile.encoding.registry import format_from_definition
+from ftfile.parts.reader import read_add, recorded_names
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,32 @@ def test_rows_are_counted(tmp_path: Path) -> None:
     batches = read_add(open_filesystem(str(tmp_path)), replace(add, rows=3), snapshot.definitions[add.encoding], schema)
     with pytest.raises(CorruptData, match="expected 3 rows, found 2 rows"):
         list(batches)
+
+
+def test_columns_have_the_names_that_were_recorded_whatever_their_case() -> None:
+    assert recorded_names(["Id", "word"], ["id", "WORD", "Id", "Other"]) == ("Id", "word", "Id", "Other")
+    assert recorded_names(["id", "ID"], ["ID", "id"]) == ("ID", "id")
+
+
+def test_rows_of_a_segment_that_are_in_a_part_are_left_out_however_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text", "maxBatchesPerFile": "9"})
+    query.run(0, [[{"value": letter} for letter in "abcdefg"]])
+    snapshot = ftfile.open(str(tmp_path)).snapshot()
+    (segment,) = snapshot.adds.values()
+    assert segment.kind == "segment"
+    encoding = snapshot.definitions[segment.encoding]
+    schema = arrow_schema(encoding["schema"])
+    codec = type(format_from_definition(encoding["format"]).segments(schema))
+    decode = codec.decode
+
+    def two_at_a_time(*arguments: Any) -> Iterator[pa.RecordBatch]:
+        for batch in decode(*arguments):
+            yield from (batch.slice(start, 2) for start in range(0, batch.num_rows, 2))
+
+    monkeypatch.setattr(codec, "decode", two_at_a_time)
+    for skipped in range(7):
+        rest = replace(segment, skip_rows=skipped, rows=segment.rows - skipped)
+        batches = read_add(open_filesystem(str(tmp_path)), rest, encoding, schema)
+        assert "".join(value for batch in batches for value in batch["value"].to_pylist()) == "abcdefg"[skipped:]

@@ -48,6 +48,7 @@ def test_the_page_has_all_examples() -> None:
     assert set(CODE) == {*EXAMPLES, *(f"test_{name}" for name in EXAMPLES)}
 
 
+@pytest.mark.slow
 def test_examples_pass_their_contracts(packages: Path) -> None:
     command = [
         sys.executable,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Mend: TypeAlias = Callable[["Mender", Action], object]
 
-__all__ = ("MENDS", "OPERATION", "Mender", "set_aside")
+__all__ = ("MENDS", "OPERATION", "Mender", "copy_to", "record_changes", "set_aside")
 
 OPERATION = "repair"
 TRIES = 100
@@ -95,7 +95,7 @@ class Mender:
         for action, add in zip(lost, adds, strict=True):
             if action.source:
                 set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
-        _record_changes(self.open_log(), self.author, adds, ())
+        record_changes(self.open_log(), self.author, adds, ())
 
 
 def _tried(act: Callable[[], object]) -> str:
@@ -176,7 +176,7 @@ def _renamed(add: Add, ids: IdSource) -> Add:
     return replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)
 
 
-def _copy_to(fs: FileSystem, add: Add, source: str) -> None:
+def copy_to(fs: FileSystem, add: Add, source: str) -> None:
     """Stage a copy of a file as that of a part, unless that is there; CorruptData if it is not what was recorded."""
     if has_content(fs, add.path, add):
         return
@@ -196,7 +196,7 @@ def _copy_to(fs: FileSystem, add: Add, source: str) -> None:
         fs.sync_directory(above)
 
 
-def _record_changes(
+def record_changes(
     log: CommitLog, author: MaintenanceAuthor, given_up: Sequence[Add], renames: Sequence[tuple[Add, Add]]
 ) -> None:
     """Create one record that ends adds, and begins others of the same rows.
@@ -257,15 +257,15 @@ def _bring_back(mender: Mender, action: Action) -> None:
         log.fs.rename(action.source, add.path)
     else:
         # It may also be the file of another part, with the same content.
-        _copy_to(log.fs, add, action.source)
+        copy_to(log.fs, add, action.source)
     _publish(log, add)
 
 
 def _rename(mender: Mender, action: Action) -> None:
     log, add = mender.open_log(), _add_of(action)
     new = _renamed(add, log.ids)
-    _copy_to(log.fs, new, action.source)
-    _record_changes(log, mender.author, (), [(add, new)])
+    copy_to(log.fs, new, action.source)
+    record_changes(log, mender.author, (), [(add, new)])
     # Nobody must publish it under the old name.
     if action.source == add.path:
         set_aside(log.fs, action.source, f"its rows are in {new.final_path!r} now")

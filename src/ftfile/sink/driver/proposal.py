@@ -174,8 +174,9 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
     encoding, schema = config.encoding(), config.recorded_schema_json
     key = definition_key(encoding)
     found: dict[str, Any] = {key: encoding, definition_key(schema): schema}
-    if not is_stream or (config.rolling is None and not config.publishing.storage):
+    if not is_stream:
         return definition_key(schema), key, None, found
+    # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.
     rolling = (config.rolling or ALL_END).to_json()
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
     return definition_key(schema), key, definition_key(settings), {**found, definition_key(settings): settings}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
@@ -94,20 +95,40 @@ class GroupTotals:
         )
 
 
-class _Group:
-    """The segments of a group, and what they come to; in any order."""
+# Why a group was over when rows of a later time came, which no later look shows; None if it was not.
+OverReason = Callable[[GroupTotals, int], "str | None"]
 
-    def __init__(self, key: GroupKey, segments: Iterable[Add] = ()) -> None:
+
+class _Group:
+    """The segments of a group in their order, and what they come to.
+
+    Attributes:
+        over: the last batch that is over although its segments are still open, and why: jobs that named them were
+            dropped, or had no room.
+    """
+
+    def __init__(self, key: GroupKey, over_reason: OverReason, segments: Iterable[Add] = ()) -> None:
         self.segments: dict[str, Add] = {}
-        self.totals = GroupTotals(key[0])
+        self.totals = self._since = GroupTotals(key[0])
+        self.over: tuple[int, str] | None = None
+        self.newest = -1
+        self._over_reason = over_reason
         self._batches: set[int] = set()
         for segment in segments:
             self.open(segment)
 
     def open(self, segment: Add) -> None:
-        """Take in a segment."""
+        """Take in a segment that comes after all others."""
+        batch = segment.origin.last_batch
+        is_later = batch != self.newest
+        if is_later and self.segments:
+            reason = self._over_reason(self._since, segment.rolling_stats["committedMs"])
+            if reason is not None:
+                self.over, self._since = (self.newest, reason), GroupTotals(self.totals.bucket)
         self.totals = self.totals_with([segment])
-        self._batches.add(segment.origin.last_batch)
+        self._since = self.totals if self.over is None else self._since.plus(segment, is_other_batch=is_later)
+        self._batches.add(batch)
+        self.newest = batch
         self.segments[segment.id] = segment
 
     def totals_with(self, segments: Iterable[Add]) -> GroupTotals:
@@ -126,12 +147,19 @@ class Candidate:
 
     Attributes:
         is_passed: the bucket has rows of a later window of event time.
+        over: the last batch that was over before the next one came, and why; None if there is none.
     """
 
     key: GroupKey
     totals: GroupTotals
     segments: Iterable[Add]
     is_passed: bool
+    over: tuple[int, str] | None
+
+    @property
+    def segments_over(self) -> list[Add]:
+        """Return the segments that were over before others came."""
+        return [each for each in self.segments if self.over is not None and each.origin.last_batch <= self.over[0]]
 
 
 class GroupIndex:
@@ -140,12 +168,14 @@ class GroupIndex:
     Args:
         query_id: whose.
         deadline_ms: when a group is due if nothing more comes; None for never. 0 for at once.
+        over_reason: see `OverReason`.
     """
 
-    def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None]) -> None:
+    def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None], over_reason: OverReason) -> None:
         self.groups: dict[GroupKey, _Group] = {}
         self._query_id = query_id
         self._deadline_ms = deadline_ms
+        self._over_reason = over_reason
         self._keys: dict[str, GroupKey] = {}
         self._windows: dict[tuple[str, str], set[tuple[int, ...]]] = {}
         self._taken: set[str] = set()
@@ -187,13 +217,13 @@ class GroupIndex:
 
         `begins_us` is the beginning of the last window that the bucket gets rows of.
         """
-        group = (None if afresh else self.groups.get(key)) or _Group(key)
+        group = (None if afresh else self.groups.get(key)) or self._group(key)
         if without and any(add_id in group.segments for add_id in without):
-            group = _Group(key, (segment for segment in group.segments.values() if segment.id not in without))
+            group = self._group(key, (segment for segment in group.segments.values() if segment.id not in without))
         later = [window[0] for window in self._windows.get(key[:2], ())]
         later += [] if begins_us is None else [begins_us]
         is_passed = bool(key[2]) and max(later, default=key[2][0]) >= key[2][1]
-        return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), is_passed)
+        return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), is_passed, group.over)
 
     def passed_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
         """Return the groups whose window is over because others of these keys are there."""
@@ -224,14 +254,17 @@ class GroupIndex:
     def _apply(self, opened: Iterable[Add], ended: Iterable[str]) -> None:
         """Take in what records changed."""
         changed = self._end(ended)
-        for key, segments in by_group(opened).items():
-            if key not in self.groups:
-                self.groups[key] = _Group(key)
+        for key, segments in by_group(sorted(opened, key=order_of)).items():
+            group = self.groups.get(key)
+            if group is None or segments[0].origin.last_batch < group.newest:
+                older = () if group is None else group.segments.values()
+                self.groups[key] = self._group(key, sorted((*older, *segments), key=order_of))
                 if key[2]:
                     self._windows.setdefault(key[:2], set()).add(key[2])
-            for segment in segments:
-                self._keys[segment.id] = key
-                self.groups[key].open(segment)
+            else:
+                for segment in segments:
+                    group.open(segment)
+            self._keys.update(dict.fromkeys((segment.id for segment in segments), key))
             self._newest_ms = max(self._newest_ms, self.groups[key].totals.last_ms)
             changed.add(key)
         for key in (*changed, *self.passed_by(changed)):
@@ -246,7 +279,7 @@ class GroupIndex:
         for key, add_ids in gone.items():
             before = self.groups.pop(key).segments
             if kept := [segment for segment in before.values() if segment.id not in add_ids]:
-                self.groups[key] = _Group(key, kept)
+                self.groups[key] = self._group(key, kept)
                 continue
             self._noted.pop(key, None)
             windows = self._windows.get(key[:2], set())
@@ -254,6 +287,9 @@ class GroupIndex:
             if not windows:
                 self._windows.pop(key[:2], None)
         return gone.keys() & self.groups.keys()
+
+    def _group(self, key: GroupKey, segments: Iterable[Add] = ()) -> _Group:
+        return _Group(key, self._over_reason, segments)
 
     def _note_deadline(self, key: GroupKey) -> None:
         """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""

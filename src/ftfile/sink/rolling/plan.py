@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format.model import Add, AssemblyJob, Author, Body, StreamAuthor
 from ftfile.core.logs import get_logger
 from ftfile.sink.rolling.groups import Candidate, GroupIndex, GroupKey, by_group, key_of
 from ftfile.sink.rolling.jobs import DUE_SEGMENTS_MAX, LIMITS, alone, jobs_of
-from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
+from ftfile.sink.rolling.rules import deadline_ms, over_reason, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -47,7 +48,7 @@ class RollingPlanner:
         self._encoding = encoding
         self._settings = settings
         self._ids = ids
-        self._index = GroupIndex(query_id, self._deadline_ms)
+        self._index = GroupIndex(query_id, self._deadline_ms, partial(over_reason, settings))
         self.in_progress = 0
         self.is_told = False
 
@@ -152,10 +153,12 @@ class RollingPlanner:
                     yield job
 
     def _ending(self, found: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True) -> Iterator[AssemblyJob]:
-        """Yield the jobs of a group, if it is due."""
+        """Yield the jobs of a group if it is due, or of those of its segments that were over before others came."""
         reason = self._reason(found, now_ms) if found.totals.segments else None
         if reason and (at_limits or reason not in LIMITS):
             yield from jobs_of(found.segments, reason, self._settings, self._ids, tasks)
+        elif found.over is not None:
+            yield from jobs_of(found.segments_over, found.over[1], self._settings, self._ids, tasks)
 
     def _reason(self, found: Candidate, now_ms: int) -> str | None:
         if found.key[1] != self._encoding:
@@ -163,7 +166,7 @@ class RollingPlanner:
         return _EVENT_TIME if found.is_passed else reason_to_end(self._settings, found.totals, now_ms)
 
     def _deadline_ms(self, found: Candidate) -> int | None:
-        is_over = found.key[1] != self._encoding or found.is_passed
+        is_over = found.key[1] != self._encoding or found.is_passed or found.over is not None
         return 0 if is_over else deadline_ms(self._settings, found.totals)
 
     def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyJob]) -> int:

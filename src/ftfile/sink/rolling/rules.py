@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("RollingPolicy", "deadline_ms", "load_policy", "reason_to_end")
+__all__ = ("RollingPolicy", "deadline_ms", "load_policy", "over_reason", "reason_to_end")
 
 DAY_US = 86_400_000_000
+_INACTIVITY = "inactivity"
 
 _Answer = TypeVar("_Answer", str, int)
 
@@ -59,6 +60,17 @@ def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
         _asked(settings.policy, "deadline_ms", int, totals) if settings.policy else None,
     ]
     return min((each for each in deadlines if each is not None), default=None)
+
+
+def over_reason(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
+    """Return why a group was over before rows came at another time, where no later look shows it; None if it was not.
+
+    Raises:
+        UserCodeError: the user's policy raised, or returned something else.
+    """
+    if settings.inactivity_ms is not None and abs(next_ms - totals.last_ms) >= settings.inactivity_ms:
+        return _INACTIVITY
+    return _asked(settings.policy, "reason_to_end", str, totals, next_ms) if settings.policy else None
 
 
 @functools.lru_cache(maxsize=16)
@@ -106,7 +118,7 @@ def _times(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> dict[
             totals.first_ms - now_ms >= period_ms
             or now_ms >= _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
         ),
-        "inactivity": idle_ms is not None and abs(now_ms - totals.last_ms) >= idle_ms,
+        _INACTIVITY: idle_ms is not None and abs(now_ms - totals.last_ms) >= idle_ms,
     }
 
 

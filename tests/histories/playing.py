@@ -15,22 +15,21 @@ from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.mounting import mounted
-from ftfile.testing.histories.decoding import decoded_once
-from ftfile.testing.histories.harm import HARMING
-from ftfile.testing.histories.hook import HEARD
-from ftfile.testing.histories.maintaining import MAINTAINING, flush_all
-from ftfile.testing.histories.oracle import lines_of
-from ftfile.testing.histories.plan import Step
-from ftfile.testing.histories.small_limits import small_limits
-from ftfile.testing.histories.world import World
-from ftfile.testing.histories.writing import WRITING, run_batch
 from ftfile.testing.liveness import check_published, check_state_size, check_vacuumed
 from ftfile.testing.log_check import InvariantViolation, require
+from tests.histories.decoding import decoded_once
+from tests.histories.harm import HARMING
+from tests.histories.hook import HEARD
+from tests.histories.maintaining import MAINTAINING, flush_all
+from tests.histories.oracle import lines_of
+from tests.histories.plan import Step
+from tests.histories.small_limits import small_limits
+from tests.histories.world import World
+from tests.histories.writing import WRITING, run_batch
 
 if TYPE_CHECKING:
-    from ftfile.testing.histories.plan import History
+    from tests.histories.plan import History
 
-__all__ = ("HistoryFailed", "Played", "play", "shrink")
 
 _ACTIONS = {**WRITING, **MAINTAINING, **HARMING}
 _LOOK_EVERY = 50

@@ -13,10 +13,9 @@ from ftfile.testing.context import current
 from ftfile.testing.liveness import check_flushed
 
 if TYPE_CHECKING:
-    from ftfile.testing.histories.plan import Step
-    from ftfile.testing.histories.world import World
+    from tests.histories.plan import Step
+    from tests.histories.world import World
 
-__all__ = ("MAINTAINING", "flush_all")
 
 _DAY_S = 86_400
 

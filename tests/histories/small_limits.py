@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-__all__ = ("SMALL_LIMITS", "modules_with", "small_limits")
 
 # By the names of constants, wherever they are defined or imported.
 SMALL_LIMITS: dict[str, float] = {

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, Record
 
-__all__ = ("decode_once", "decoded_once")
-
 
 def decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
     """Decode a record as `decode_record` does; what has a companion, which may be missing, each time."""
@@ -51,7 +49,7 @@ def decoded_once() -> Iterator[None]:
     """Within the block, all modules that read records and ranges decode each once."""
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
-            for decode, once in _ONCE.items() if name.startswith("ftfile.") and name != __name__ else ():
+            for decode, once in _ONCE.items() if name.startswith("ftfile.") else ():
                 if name != decode.__module__ and vars(module).get(decode.__name__) is decode:
                     stack.enter_context(mock.patch.object(module, decode.__name__, once))
         stack.callback(_decoded.cache_clear)

@@ -10,11 +10,11 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.histories.oracle import Oracle
-from ftfile.testing.histories.troubles import TroubledFileSystem
 from ftfile.testing.liveness import DueWatch, RowFacts, Rules
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
+from tests.histories.oracle import Oracle
+from tests.histories.troubles import TroubledFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.sink.config import SinkConfig
     from ftfile.testing.clock import ManualClock
-    from ftfile.testing.histories.plan import History, QueryPlan
+    from tests.histories.plan import History, QueryPlan
 
-__all__ = ("PlayedQuery", "Tasks", "World", "rules_of")
 
 _MINUTE_MS = 60_000
 _numbers = itertools.count()

@@ -10,18 +10,17 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.record import to_checked_text
 from ftfile.commit.log.bases import list_bases
 from ftfile.commit.log.hints import read_published
-from ftfile.core.errors import AlreadyExists, NotFound
+from ftfile.core.errors import AlreadyExists, NotFound, PermissionDenied
 from ftfile.maintenance.repair.run import repair
-from ftfile.testing.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES
-from ftfile.testing.histories.writing import require_refused
+from tests.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES, Trouble
+from tests.histories.writing import require_refused, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.commit.format.model import Add
-    from ftfile.testing.histories.plan import Step
-    from ftfile.testing.histories.troubles import Trouble
-    from ftfile.testing.histories.world import World
+    from tests.histories.plan import Step
+    from tests.histories.world import World
 
 __all__ = ("HARMING",)
 
@@ -44,8 +43,10 @@ def _visible_parts(world: World) -> list[Add]:
 
 
 def _take_part(world: World, step: Step) -> None:
-    """Take a finished file away, as a consumer does."""
+    """Take a finished file away, as a consumer does, who may go by its name."""
     parts = [add for add in _visible_parts(world) if add.id not in world.unpublished()]
+    named = [add for add in parts if "/latest." in (add.final_path or "")]
+    parts = named if named and step.pick(1, 2) else parts
     if parts:
         part = parts[step.pick(0, len(parts))]
         assert part.final_path is not None
@@ -68,6 +69,16 @@ def _put_foreign(world: World, step: Step) -> None:
     except AlreadyExists:
         return
     world.foreign[path] = content
+
+
+def _write_blocked(world: World, step: Step) -> None:
+    """Put a file where a batch write's is to be, before it is published: no later write says so again."""
+    if world.is_troubled:
+        return
+    world.fs.trouble = Trouble("rename", f"{layout.STAGED}/", PermissionDenied)
+    write(world, step)
+    world.fs.trouble = None
+    _put_foreign(world, step)
 
 
 def _remove_bucket(world: World, step: Step) -> None:
@@ -127,7 +138,13 @@ def _old_hint(world: World, step: Step) -> None:
 
 def _wrong_hint(world: World, step: Step) -> None:
     """Put a hint that is whole and says nonsense; or of a version beyond the log, which `repair` takes away."""
-    wrong = ({"version": "many", "nonce": 7}, [3], {"version": 1.5, "nonce": None}, {"version": -4, "nonce": "x"})
+    wrong = (
+        {"version": "many", "nonce": 7},
+        [3],
+        {"version": 1.5, "nonce": None},
+        {"version": -4, "nonce": "x"},
+        {"version": world.head().version, "nonce": "of another log"},
+    )
     if not world.raw.exists(layout.HINTS):
         return
     is_beyond = step.pick(1, 4) == 0 and not world.is_troubled
@@ -206,6 +223,7 @@ HARMING = {
     "store_fails": _store_fails,
     "take_part": _take_part,
     "put_foreign": _put_foreign,
+    "write_blocked": _write_blocked,
     "remove_bucket": _remove_bucket,
     "remove_retired": _remove_retired,
     "remove_hints": _remove_hints,

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
-__all__ = ("PUBLISHING_TROUBLES", "STORE_TROUBLES", "Trouble", "TroubledFileSystem")
 
 Result = TypeVar("Result")
 

@@ -10,8 +10,8 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.core.errors import NotFound
 from ftfile.testing.checker import rows_of_add
-from ftfile.testing.histories.decoding import decode_once
 from ftfile.testing.log_check import InvariantViolation, require
+from tests.histories.decoding import decode_once
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Author, Record
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Claim", "Oracle", "key_of_author", "lines_of")
 
 _VALUE = re.compile(rb'"value":"([^"]*)"')
 
@@ -94,6 +93,8 @@ class Oracle:
                 self.removed[add.final_path] = add
             gone += self.rows[remove.id]
         self._found.difference_update(gone)
+        names = [add.final_path for add in (*self.live.values(), *record.adds) if add.final_path is not None]
+        require(len(names) == len(set(names)), "I6", f"version {record.version} gives names again of live parts")
         for add in sorted(record.adds, key=self._is_copy_of_damage):
             rows = self._rows_of(add, gone)
             self.live[add.id], self.rows[add.id] = add, rows

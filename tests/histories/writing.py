@@ -14,26 +14,27 @@ from ftfile.core.errors import (
     CorruptData,
     FtfileError,
     InvalidMessages,
+    NameCollision,
     ReplayMismatch,
     StaleFiles,
 )
-from ftfile.sink.rolling import plan
 from ftfile.sink.writer import forget_logs
 from ftfile.testing.context import current
-from ftfile.testing.histories.oracle import Claim
-from ftfile.testing.histories.world import rules_of
 from ftfile.testing.log_check import InvariantViolation, require
+from tests.histories.oracle import Claim
+from tests.histories.world import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.testing.histories.plan import Step
-    from ftfile.testing.histories.world import PlayedQuery, Tasks, World
+    from tests.histories.plan import Step
+    from tests.histories.world import PlayedQuery, Tasks, World
 
-__all__ = ("WRITING", "require_refused", "run_batch")
+__all__ = ("WRITING", "require_refused", "run_batch", "write")
 
 _OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
 _OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
+_FIXED_NAMES = {"partFileName": "latest{ext}", "ifExists": "fail"}
 _EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
@@ -104,12 +105,6 @@ def _watch(world: World, played: PlayedQuery) -> None:
         for segment in world.open_segments().values()
         if segment.origin.query_id == played.query.query_id and segment.id not in world.damaged
     ]
-    done, query_id = world.oracle.done, played.query.query_id
-    batch = played.next_batch - 1
-    before = done.get((query_id, batch - 1), done[query_id, batch])
-    if done[query_id, batch] - before > plan.AWAITED_RECORDS:
-        old = (segment.id for segment in mine if segment.origin.last_batch < batch)
-        played.watch.forgotten |= {add_id.partition(".")[0] for add_id in old}
     played.watch.after_batch(played.rules, mine, world.clock.now_ms())
 
 
@@ -233,7 +228,7 @@ def _job_options(played: PlayedQuery) -> dict[str, str]:
     return kept if rules_of(kept) else {name: value for name, value in kept.items() if name not in _OF_OPEN_FILES}
 
 
-def _write(world: World, step: Step) -> None:
+def write(world: World, step: Step) -> None:
     """Run a batch write with the options of a query."""
     played = _played(world, step)
     if "last" in world.history.columns:
@@ -245,6 +240,24 @@ def _write(world: World, step: Step) -> None:
     if not isinstance(done, FtfileError):
         world.oracle.follow(world.clock.now_ms())
         require(job_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
+
+
+def _write_named(world: World, step: Step) -> None:
+    """Run a batch write whose files have the same names each time: refused where a part has one, or had it."""
+    played = _played(world, step)
+    if "last" in world.history.columns:
+        return
+    rows = [row for task in _rows(world, random.Random(step.draws[0]), "n") for row in task]
+    job_id = current().ids.unique()
+    world.oracle.claims[job_id] = Claim(_values([rows]))
+    with _other_options(played, {**world.history.format_options, **_FIXED_NAMES}):
+        try:
+            world.call("a batch write of fixed names", played.query.run_job, job_id, [rows])
+        except InvariantViolation as violation:
+            names = {add.final_path for add in world.live_parts()} | world.oracle.removed.keys()
+            is_taken = any(repr(name) in str(violation.__cause__) for name in names)
+            if not isinstance(violation.__cause__, NameCollision) or not is_taken:
+                raise
 
 
 def _transaction(world: World, step: Step) -> None:
@@ -318,7 +331,8 @@ WRITING = {
     "replay": _replay,
     "restart": _restart,
     "reconfigure": _reconfigure,
-    "write": _write,
+    "write": write,
+    "write_named": _write_named,
     "transaction": _transaction,
     "overwrite": _overwrite,
 }

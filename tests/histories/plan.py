@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from ftfile.testing.fs.volume import Store
 
-__all__ = ("KINDS", "History", "QueryPlan", "Step", "draw_history")
 
 # How often each kind of step is drawn, out of the sum of all.
 KINDS: dict[str, int] = {
@@ -25,6 +24,8 @@ KINDS: dict[str, int] = {
     "restart": 6,
     "reconfigure": 2,
     "write": 4,
+    "write_named": 4,
+    "write_blocked": 2,
     "transaction": 4,
     "overwrite": 1,
     "drop": 4,
@@ -43,7 +44,7 @@ KINDS: dict[str, int] = {
     "remove_hints": 2,
     "remove_ranges": 1,
     "old_hint": 2,
-    "wrong_hint": 1,
+    "wrong_hint": 2,
     "lose_record": 1,
     "damage_segment": 2,
     "damage_part": 1,
@@ -51,7 +52,15 @@ KINDS: dict[str, int] = {
     "damage_range": 1,
 }
 # Those after which somebody must do something, or rows are gone.
-HARM = ("take_part", "put_foreign", "remove_bucket", "damage_segment", "damage_part", "delete_spool")
+HARM = (
+    "write_blocked",
+    "take_part",
+    "put_foreign",
+    "remove_bucket",
+    "damage_segment",
+    "damage_part",
+    "delete_spool",
+)
 STORES: tuple[Store | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
 
 _RULES: tuple[dict[str, str], ...] = (
@@ -157,7 +166,7 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
 
 
 def _draw_query(draw: random.Random, rules: tuple[dict[str, str], ...]) -> QueryPlan:
-    more = draw.choice(_MORE) | draw.choice(({}, {"onPublish": "ftfile.testing.histories.hook:hear"}))
+    more = draw.choice(_MORE) | draw.choice(({}, {"onPublish": "tests.histories.hook:hear"}))
     return QueryPlan(draw.choice(rules) | more, draw.choice(rules) | more)
 
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from ftfile.sink.publishing.on_publish import PublishedPart
 
-__all__ = ("HEARD", "hear")
 
 HEARD: set[str] = set()
 

@@ -1,0 +1,117 @@
+"""Makes the targets of `make test`: several lanes at once, in each lane one target after the other.
+
+Usage: stages.py LANE..., each of them targets with blanks between. A target that fails stops no other. What a target
+prints comes in one piece when it has ended, and stays in .reports; the last lines sum up all reports. Interrupted, it
+ends the processes of all targets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+REPORTS = ROOT / ".reports"
+POLL_S = 0.05
+# What ends the processes of a target, and how long each has an effect: tests stop their servers on an interrupt.
+ENDING = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
+# Signals that have come.
+ASKED: list[int] = []
+
+
+class Stage:
+    """A target that is being made, in a process group of its own.
+
+    Attributes:
+        exit_code: of make; None until it has ended.
+    """
+
+    def __init__(self, target: str) -> None:
+        print(f"-- {target} begins", flush=True)
+        self.target = target
+        self.exit_code: int | None = None
+        self._began_s = time.monotonic()
+        self._log = REPORTS / f"{target}.log"
+        command = [os.environ.get("MAKE", "make"), "--no-print-directory", "--keep-going", target]
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def has_ended(self) -> bool:
+        """Return True once it has, after printing its output and what it took."""
+        number, status, used = os.wait4(self._process.pid, os.WNOHANG)
+        if not number:
+            return False
+        self._process.returncode = self.exit_code = os.waitstatus_to_exitcode(status)
+        took_s, processor_s = time.monotonic() - self._began_s, used.ru_utime + used.ru_stime
+        outcome = "failed" if self.exit_code else "passed"
+        print(f"== {self.target} {outcome} after {took_s:.0f} s, {processor_s:.0f} s of processor", flush=True)
+        sys.stdout.buffer.write(self._log.read_bytes())
+        sys.stdout.flush()
+        return True
+
+    def send(self, number: int) -> bool:
+        """Send its processes a signal, 0 for none; return False if there are none left."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._process.pid, os.WNOHANG)
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def make(lanes: Sequence[list[str]]) -> list[str]:
+    """Make all targets, or as many as are done before a signal comes; return those that failed or were interrupted."""
+    running: dict[int, Stage] = {}
+    failed = []
+    while not ASKED and (running or any(lanes)):
+        for number, lane in enumerate(lanes):
+            if number in running and running[number].has_ended():
+                stage = running.pop(number)
+                failed += [stage.target] if stage.exit_code else []
+            if number not in running and lane:
+                running[number] = Stage(lane.pop(0))
+        time.sleep(POLL_S)
+    end(running.values())
+    return [*failed, *(stage.target for stage in running.values())]
+
+
+def end(stages: Collection[Stage]) -> None:
+    """End all their processes; a second signal does it at once."""
+    for number, wait_s in ENDING:
+        deadline_s = time.monotonic() + wait_s
+        left = [stage for stage in stages if stage.send(number)]
+        while left and time.monotonic() < deadline_s and (len(ASKED) == 1 or number == signal.SIGKILL):
+            time.sleep(POLL_S)
+            left = [stage for stage in left if stage.send(0)]
+
+
+def main(lanes: Sequence[str]) -> int:
+    """Make all targets and sum up; return 0 if everything passed."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, lambda number, _: ASKED.append(number))
+    REPORTS.mkdir(exist_ok=True)
+    failed = make([lane.split() for lane in lanes])
+    summed_up = subprocess.run([sys.executable, ROOT / ".ci/tally.py", REPORTS, *failed], check=False)
+    return 128 + ASKED[0] if ASKED else summed_up.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
