@@ -35,7 +35,7 @@ from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import start as run_later
 from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.fs.hdfs.webhdfs import client as webhdfs_client
-from ftfile.fs.hdfs.webhdfs import filesystem as webhdfs
+from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write
 
@@ -279,7 +279,7 @@ def test_a_lost_reply_of_a_change_is_not_sent_again(cluster: MiniCluster, monkey
 def test_an_upload_that_is_cut_short_does_not_count(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = opened(cluster.web_url + next(_directories), patience="0")
     stream = fs.create("file")
-    stream.write(b"x" * webhdfs.CHUNK_BYTES * 2)
+    stream.write(b"x" * CHUNK_BYTES * 2)
     connection = stream._upload._connection  # type: ignore[attr-defined] # noqa: SLF001
     connection.sock.shutdown(2)
     with pytest.raises(OutcomeUnknown):

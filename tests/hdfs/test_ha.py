@@ -7,8 +7,9 @@ import random
 import socket
 import time
 import urllib.parse
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,11 +23,12 @@ from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
     from tests.hdfs.minicluster import MiniCluster
 
-# What docs/hdfs.md promises of a batch under way, on an idle machine.
+# What docs/hdfs.md promises of a batch under way, from the moment at which another NameNode is active.
 PROMISED_S = 30.0
 # Of the long form.
 ROUNDS = 40
@@ -67,22 +69,33 @@ def mend(ha: HaCluster) -> None:
     ha.wait_until_ready()
 
 
+def run_batch(query: MicroBatch, batch: int, happening: Future[Any], *letters: str) -> None:
+    """Run a batch while a fault happens, as Spark does: again after an error."""
+    while True:
+        try:
+            query.run(batch, [rows(letter) for letter in letters])
+        except FtfileError:
+            if happening.done():
+                happening.result()
+            query.restart()
+        else:
+            return
+
+
 def run_under(query: MicroBatch, batch: int, fault: Callable[[], object], *letters: str) -> float:
-    """Run a batch while a fault happens, as Spark does: again after an error; return how long it took, in seconds."""
-    began_s = time.monotonic()
+    """Run a batch while a fault happens that ends with an active NameNode; return the seconds from then to its end."""
+    active_s: list[float] = []
+
+    def happen() -> None:
+        fault()
+        active_s.append(time.monotonic())
+
     with ThreadPoolExecutor(1) as pool:
-        happened = pool.submit(fault)
-        while True:
-            try:
-                query.run(batch, [rows(letter) for letter in letters])
-                break
-            except FtfileError:
-                if happened.done():
-                    happened.result()
-                query.restart()
-        took_s = time.monotonic() - began_s
-        happened.result()
-    return took_s
+        happening = pool.submit(happen)
+        run_batch(query, batch, happening, *letters)
+        ended_s = time.monotonic()
+        happening.result()
+    return ended_s - active_s[0]
 
 
 FAULTS: tuple[Callable[[HaCluster], object], ...] = (silence, kill, HaCluster.hand_over)
@@ -92,12 +105,18 @@ def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(ha: HaC
     chosen = random.Random(seed)
     query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
     query.run(0, [rows("a0"), rows("b0")])
-    faults = [silence, *chosen.choices(FAULTS, k=ROUNDS - 1)] if THOROUGH else [silence, chosen.choice(FAULTS[1:])]
+    # In the suite one driver meets a kill, and the other one a hand-over.
+    other = FAULTS[1:][(seed + url.startswith("hdfs:")) % 2]
+    faults = [*FAULTS, *chosen.choices(FAULTS, k=ROUNDS - len(FAULTS))] if THOROUGH else [silence, other]
+    worst_s = 0.0
     for batch, fault in enumerate(faults, 1):
         took_s = run_under(query, batch, lambda fault=fault: fault(ha), f"a{batch}", f"b{batch}")  # type: ignore[misc]
-        assert took_s < 2 * PROMISED_S, "the machine may be slow"
+        assert took_s < PROMISED_S
+        worst_s = max(worst_s, took_s)
         mend(ha)
     checked(url, *(f"{letter}{batch}" for letter in "ab" for batch in range(len(faults) + 1)))
+    counts = Counter(fault.__name__ for fault in faults)
+    print(f"{url}: {len(faults) + 1} batches, {2 * len(faults) + 2} rows, {dict(counts)}, worst {worst_s:.1f} s")
 
 
 @pytest.mark.skipif(bool(why_no_dead_host()), reason=why_no_dead_host() or "none")
@@ -116,7 +135,7 @@ def test_a_host_that_is_dead_is_left_for_the_other(seed: int, monkeypatch: pytes
                 url = f"{scheme}://{SERVICE}{new_directory()}"
                 query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
                 query.run(0, [rows("a"), rows("b")])
-                assert run_under(query, 1, die, "c", "d") < 2 * PROMISED_S
+                assert run_under(query, 1, die, "c", "d") < PROMISED_S
                 # Nobody waits for it any more, but by WebHDFS for a DataNode that does.
                 began_s = time.monotonic()
                 query.run(2, [rows("e")])

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import re
 import shutil
 import threading
 import time
+import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
+from ftfile.fs.hdfs import tokens as hadoop_tokens
+from ftfile.fs.hdfs.settings import read_configuration
 from ftfile.fs.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.hdfs.kdc import Kdc
 from tests.hdfs.secured import SecuredCluster, why_not_secured
+from tests.hdfs.servers import write_site
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 
 if TYPE_CHECKING:
@@ -90,13 +96,18 @@ def shown(error: BaseException) -> str:
     return f"{error!r} {error}"
 
 
-def test_a_ticket_is_enough_and_may_be_renewed(url: str, kdc: Kdc, tmp_path: Path) -> None:
+def test_a_ticket_is_enough_and_may_be_renewed(
+    url: str, kdc: Kdc, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     kdc.ticket(tmp_path / "cache", OWNER, life="1m")
     query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
     query.run(0, [rows("a"), rows("b")])
     kdc.renew(tmp_path / "cache")
     query.run(1, [rows("c")])
     checked(url, "a", "b", "c")
+    # As a header of HTTP shows it.
+    assert not re.search(r"Negotiate [A-Za-z0-9+/]{8}", caplog.text)
 
 
 def test_without_a_ticket_it_is_said_at_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -117,15 +128,60 @@ def test_an_expired_ticket_is_named(url: str, kdc: Kdc, tmp_path: Path) -> None:
 
 
 def test_a_token_is_enough_by_whichever_name_of_the_host(
-    url: str, tokens: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    url: str, tokens: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     urls = [url, url.replace("127.0.0.1", "localhost")] if url.startswith("hdfs:") else [url]
     for number, each in enumerate(urls):
         MicroBatch(each, COLUMNS, TEXT).run(number, [rows(f"a{number}"), rows(f"b{number}")])
     checked(url, *(f"{letter}{number}" for letter in "ab" for number in range(len(urls))))
-    assert "delegation=" not in caplog.text.replace("delegation=…", "")
-    del tokens, tmp_path
+    fs = opened(url)
+    for text in (caplog.text, repr(fs), *written(fs)):
+        assert not any(secret in text for secret in secrets_of(tokens))
+
+
+def written(fs: FileSystem) -> Iterator[str]:
+    """Yield the content of each file."""
+    waiting = [""]
+    while waiting:
+        for info in fs.list(waiting.pop()):
+            if info.is_directory:
+                waiting.append(info.path)
+            else:
+                yield fs.read(info.path).decode("latin-1")
+
+
+def secrets_of(path: Path) -> Iterator[str]:
+    """Yield parts of each token of a file, as URLs and headers of HTTP spell it."""
+    for token in hadoop_tokens._read_tokens(path.read_bytes()):  # noqa: SLF001
+        yield token.text()[20:44]
+        yield base64.b64encode(token.content).decode()[20:44]
+        yield repr(token.content)[20:44]
+
+
+def test_each_name_service_has_its_own_token(
+    url: str, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one of the file is for another service, and is refused."""
+    [token] = hadoop_tokens._read_tokens(tokens.read_bytes())  # noqa: SLF001
+    right = bytearray(token.content.removesuffix(bytes([len(token.service)]) + token.service.encode()))
+    wrong = bytearray(right)
+    wrong[wrong.index(SECRET_KIND) - 8] ^= 1
+    each = b"".join(b"\0%b\x09ha-hdfs:%b" % (bytes(content), name) for content, name in ((wrong, b"a"), (right, b"b")))
+    tokens.write_bytes(b"HDTS\0\2" + each + b"\0")
+    scheme, place = urllib.parse.urlsplit(url)[:2]
+    port = {"hdfs": "rpc", "webhdfs": "http", "swebhdfs": "https"}[scheme]
+    services = {"dfs.nameservices": "a,b", "dfs.ha.namenodes.a": "one", "dfs.ha.namenodes.b": "one"}
+    services |= {f"dfs.namenode.{port}-address.{name}.one": place for name in "ab"}
+    write_site(tmp_path / "hdfs-site.xml", read_configuration({}) | services)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    directory = new_directory()
+    fs = opened(f"{scheme}://b{directory}")
+    fs.make_directories("")
+    fs.create_exclusive("file", b"data")
+    assert fs.read("file") == b"data"
+    with pytest.raises(PermissionDenied):
+        opened(f"{scheme}://a{directory}").stat("file")
 
 
 def test_a_token_may_be_in_either_form(url: str, tokens: Path, secured: SecuredCluster) -> None:

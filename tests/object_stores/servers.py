@@ -42,7 +42,8 @@ __all__ = (
     "what_is_missing",
 )
 
-VERSITY = Path(__file__).parents[2] / ".servers" / "versitygw"
+ROOT = Path(__file__).parents[2]
+VERSITY = ROOT / ".servers" / "versitygw"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "ftfile-access", "AWS_SECRET_ACCESS_KEY": "ftfile-SECRET-value"}
 WRONG = "ftfile-WRONG-value"
 # No files of the user's, and no question to a cloud that is not there.
@@ -60,6 +61,9 @@ BUCKET = "bucket"
 # Nothing builds it; name your own to try it, too.
 MINIO = "FTFILE_MINIO"
 _VERSITY = (str(VERSITY), "--quiet", "--keep-alive", "--port", "127.0.0.1:{port}", "posix", "{data}")
+_MOTO = (
+    f"import sys; sys.path.append({str(ROOT)!r}); from tests.object_stores.moto_server import serve; serve({{port}})"
+)
 START_TIMEOUT_S = 300.0
 
 # Each line it reads is the server that runs now; at the end of its input that has lost its owner.
@@ -207,7 +211,7 @@ def what_is_missing() -> str:
 
 def moto() -> AbstractContextManager[Store]:
     """Start moto, which keeps nothing when it ends."""
-    return _running(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}")
+    return _running(sys.executable, "-c", _MOTO)
 
 
 def versity() -> AbstractContextManager[Store]:

@@ -40,8 +40,7 @@ SERVERS: dict[str, Any] = {
 }
 if THOROUGH:
     missing = "" if servers.MINIO in os.environ else f"no MinIO: {servers.MINIO} names none"
-    # Not moto, which answers some of the requests that come for one object at once by nothing, or by less.
-    SERVERS |= {"minio": (servers.minio, missing, OF_S3, 2)}
+    SERVERS |= {"minio": (servers.minio, missing, OF_S3, 2), "moto": (servers.moto, "", OF_S3, 0)}
 
 # Batches in the suite: of a few seconds each.
 BATCHES = {"versity": 10, "gcs": 6, "azure": 5}

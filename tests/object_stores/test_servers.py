@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.ci_scripts import run_script
 from tests.object_stores import azure, conftest, gcs, servers
+
+if TYPE_CHECKING:
+    from tests.object_stores.servers import Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,3 +69,31 @@ def test_the_tests_say_what_they_leave_out(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(pytest.skip.Exception, match="moto is tried alone"):
         next(conftest.start_real())
     assert {conftest.drawn_server(f"test {number}") for number in range(100)} == {"moto"}
+
+
+def test_moto_shows_an_object_as_a_whole_or_not_at_all(moto: Store) -> None:
+    """Also while it is being made; and one of two that make it does."""
+    asked, content = servers.client(moto.endpoint), bytes(1 << 20)
+
+    def put(key: str) -> bool:
+        try:
+            asked.put_object(Bucket=servers.BUCKET, Key=key, Body=content, Metadata={"id": "x"}, IfNoneMatch="*")
+        except ClientError:
+            return False
+        return True
+
+    def get(key: str) -> tuple[int, dict[str, str]]:
+        while True:
+            try:
+                answer: dict[str, Any] = asked.get_object(Bucket=servers.BUCKET, Key=key)
+            except ClientError:
+                continue
+            return len(answer["Body"].read()), answer["Metadata"]
+
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(20):
+            key = f"whole-{number}"
+            seen = pool.submit(get, key)
+            made = [pool.submit(put, key) for _ in range(2)]
+            assert sorted(each.result() for each in made) == [False, True]
+            assert seen.result() == (len(content), {"id": "x"})

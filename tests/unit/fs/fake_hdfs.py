@@ -48,6 +48,8 @@ class Names:
     coded: bool = False
     block_bytes: int = 1 << 27
     mode: int = 0o640
+    # `host:port` of the DataNode that a NameNode names; by default its own.
+    datanode: str = ""
     # The library closes a file only when it is open no more; each open one with what its blocks count, of which the
     # last is not reported, or is.
     slow: bool = False
@@ -71,6 +73,13 @@ class Names:
         if self.flipped and content:
             content = bytes([content[0] ^ 1]) + content[1:]
         self.files[path] = content[: len(content) - self.swallowed]
+
+    def make_directories(self, path: str) -> None:
+        above = path.split("/")
+        self.directories |= {"/".join(above[: number + 1]) for number in range(1, len(above))}
+
+    def children(self, path: str) -> list[str]:
+        return sorted(each for each in {*self.files, *self.directories} if each.rpartition("/")[0] == path)
 
     def rename(self, source: str, target: str) -> None:
         if source not in self.files:
@@ -101,7 +110,7 @@ class NativeClient:
 
     def mkdirs(self, path: str, mode: int, *, create_parent: bool) -> None:
         self._names.ask(f"mkdirs {mode:o} {create_parent}")
-        self._names.directories.add(path)
+        self._names.make_directories(path)
 
     def delete(self, path: str) -> bool:
         self._names.ask("delete")
@@ -111,15 +120,24 @@ class NativeClient:
         self._names.ask("status")
         if path not in self._names.files and path not in self._names.directories:
             raise FileNotFoundError(path)
+        return self._info(path)
+
+    def _info(self, path: str) -> SimpleNamespace:
         length = len(self._names.files.get(path, b""))
         return SimpleNamespace(
             isdir=path in self._names.directories,
             length=length,
-            modification_time=0,
+            modification_time=1,
             replication=self._names.replicas,
             blocksize=self._names.block_bytes,
             permission=self._names.mode,
         )
+
+    def list_status(self, path: str) -> list[SimpleNamespace]:
+        self._names.ask("list")
+        if path not in self._names.directories and not self._names.children(path):
+            raise FileNotFoundError(path)
+        return [SimpleNamespace(path=each, **vars(self._info(each))) for each in self._names.children(path)]
 
     def get_content_summary(self, path: str) -> SimpleNamespace:
         self._names.ask("summary")
@@ -140,6 +158,8 @@ class NativeClient:
 
     def read(self, path: str) -> NativeReader:
         self._names.ask("open")
+        if path not in self._names.files:
+            raise FileNotFoundError(path)
         return NativeReader(self._names, self._names.files[path])
 
 
@@ -229,6 +249,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, query = self._taken_apart()
+        if query["op"] == "LISTSTATUS":
+            self._list(path)
+            return
+        if query["op"] != "GETFILESTATUS" and self.names.datanode and "placed" not in query:
+            self._redirect()
+            return
+        if query["op"] == "OPEN":
+            if path not in self.names.files:
+                self._refuse(FileNotFoundError(path))
+                return
+            start = int(query["offset"])
+            end = start + int(query["length"]) if "length" in query else None
+            self._send(200, self.names.files[path][start:end])
+            return
         if query["op"] == "GETFILECHECKSUM":
             self._tell_checksum(path)
             return
@@ -236,11 +270,28 @@ class _Handler(BaseHTTPRequestHandler):
         if path not in self.names.files and path not in self.names.directories:
             self._refuse(FileNotFoundError(path))
             return
+        self._reply({"FileStatus": self._status(path)})
+
+    def _status(self, path: str) -> dict[str, object]:
         kind, length = "DIRECTORY" if path in self.names.directories else "FILE", len(self.names.files.get(path, b""))
         # What was uploaded is another file than the empty one that it replaced.
         number = 1 + bool(length)
-        status = {"type": kind, "length": length, "modificationTime": 0, "fileId": number, "blockSize": 1 << 20}
-        self._reply({"FileStatus": status | {"permission": f"{self.names.mode:o}"} | self.names.more})
+        status = {"type": kind, "length": length, "modificationTime": 1, "fileId": number, "blockSize": 1 << 20}
+        return status | {"permission": f"{self.names.mode:o}"} | self.names.more
+
+    def _list(self, path: str) -> None:
+        if path not in self.names.directories and not self.names.children(path):
+            self._refuse(FileNotFoundError(path))
+            return
+        children = [self._status(each) | {"pathSuffix": each.rpartition("/")[2]} for each in self.names.children(path)]
+        self._reply({"FileStatuses": {"FileStatus": children}})
+
+    def _redirect(self) -> None:
+        self.send_response(307)
+        place = self.names.datanode or self.headers["Host"]
+        self.send_header("Location", f"http://{place}{self.path}&placed=1")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _tell_checksum(self, path: str) -> None:
         try:
@@ -270,6 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._rename(path, query)
             elif query["op"] == "MKDIRS":
                 self.names.ask("MKDIRS")
+                self.names.make_directories(path)
                 self._reply({"boolean": True})
             elif "placed" in query:
                 self.names.ask("CONTENT")
@@ -277,10 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(201, b"")
             else:
                 self.names.ask(f"CREATE {query['createflag']} {query['overwrite']}")
-                self.send_response(307)
-                self.send_header("Location", f"http://{self.headers['Host']}{self.path}&placed=1")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self._redirect()
         except Exception as error:
             self._refuse(error)
 

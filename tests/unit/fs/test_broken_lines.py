@@ -13,7 +13,9 @@ import urllib3
 from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls import deadline
+from ftfile.fs.hdfs.webhdfs import nodes as webhdfs_nodes
 from ftfile.testing.context import open_filesystem
+from tests.unit.fs import broken_lines
 from tests.unit.fs.broken_lines import Answer, Server, listing, reply, status_of_file
 
 if TYPE_CHECKING:
@@ -286,21 +288,36 @@ class TestHeldUp:
         yield
         assert time.monotonic() - began_s < 15, "it waited for what is held up"
 
-    def test_reading_begins_anew(self, opened_at: Callable[[Server], FileSystem]) -> None:
+    def test_reading_begins_anew_at_once(self, opened_at: Callable[[Server], FileSystem]) -> None:
         with Server(LENGTH["webhdfs"], placed, self.LONG, placed, Answer(reply(CONTENT))) as server:
             assert opened_at(server).read("file") == CONTENT
 
-    def test_writing_begins_anew_and_never_replaces(self, opened_at: Callable[[Server], FileSystem]) -> None:
-        """An upload that was given up begins when its connection is looked at; by then the file is there."""
-        there, removed = LENGTH["webhdfs"], Answer(reply(DONE))
-        steps: list[Step] = [there, placed, self.LONG, placed, WRITTEN]
-        steps += [there, removed, placed, self.LONG, removed, placed, WRITTEN]
+    def test_writing_begins_anew_and_never_at_the_name_of_the_file(
+        self, opened_at: Callable[[Server], FileSystem]
+    ) -> None:
+        """An upload that was given up begins when its connection is looked at; the file may have moved on by then."""
+        done, empty = Answer(reply(DONE)), Answer(reply(status_of_file(0)))
+        there = LENGTH["webhdfs"]
+        steps: list[Step] = [there, placed, self.LONG, placed, WRITTEN, empty, done, done]
+        steps += [there, placed, self.LONG, placed, WRITTEN, done, done]
         with Server(*steps) as server, opened_at(server).create("file") as stream:
             stream.write(CONTENT)
-        asked = [line.split("?")[0] for line in server.requests]
+        asked = [line.split()[1].partition("?") for line in server.requests]
         assert len(asked) == len(steps)
-        assert sum(line.startswith("DELETE") for line in asked) == 2
-        assert not [line for line in server.requests if "overwrite=true" in line]
+        uploads = [path for path, _, query in asked if "op=CREATE" in query]
+        assert len(set(uploads)) == 4
+        assert all(path.endswith(".tmp") for path in uploads)
+        named = [path for path, _, query in asked if "op=RENAME" in query]
+        assert named == uploads[1::2]
+
+    def test_content_may_pause(
+        self, opened_at: Callable[[Server], FileSystem], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(broken_lines, "DRIP_S", 2 * webhdfs_nodes.FIRST_WORD_MIN_S)
+        whole = reply(CONTENT)
+        with Server(LENGTH["webhdfs"], placed, Answer(whole, whole=len(whole) - 3)) as server:
+            assert opened_at(server).read("file") == CONTENT
+        assert len(server.requests) == 3
 
     def test_one_that_takes_content_may_take_its_time(self, opened_at: Callable[[Server], FileSystem]) -> None:
         slow = Answer(reply(status="201 Created"), before_s=2)

@@ -6,6 +6,7 @@ That real servers do as they are asked is tested in tests/hdfs.
 from __future__ import annotations
 
 import base64
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.tokens import Token
 from ftfile.fs.hdfs.webhdfs import filesystem as web_driver
 from ftfile.fs.hdfs.webhdfs.client import Upload
+from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, WebServer, install
@@ -439,7 +441,7 @@ def test_an_upload_is_given_up_when_its_file_is_there(web: FileSystem, monkeypat
     noted(web_driver.WebHdfsFileSystem, "discard")
     stream = web.create("file")
     del steps[:]
-    stream.write(b"x" * web_driver.CHUNK_BYTES)
+    stream.write(b"x" * CHUNK_BYTES)
     stream.abort()
     assert steps == ["number 1", "number 1", "number 1", "number 2", "cut", "discard"]
 
@@ -451,6 +453,19 @@ class TestHints:
         names.files["/out/hint"] = b"of the other"
         fs.put("hint", b"content")
         assert names.errors["write"] == [] or names.errors["CONTENT"] == []
+
+    def test_one_that_is_never_closed_holds_nobody_up(
+        self, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(native_driver, "HINT_TIMEOUT_S", 0.1)
+        names.slow = True
+        native.put("hint", b"content")
+        began_s = time.monotonic()
+        assert native.stat("hint").size_bytes == 7
+        assert time.monotonic() - began_s < 5
+        with names.changed:
+            names.open_files.clear()
+            names.changed.notify_all()
 
     def test_where_there_is_no_directory_there_is_none(self, fs: FileSystem, names: Names) -> None:
         names.errors |= {"create": [FileNotFoundError("a")], "CREATE": [FileNotFoundError("a")]}
@@ -526,3 +541,17 @@ def test_what_servers_say_has_a_meaning(
     assert type(error) is expected
     assert "hdfs://namenode/out" in str(error)
     assert "at org" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GSSAPI error: GSS_S_FAILURE: Unspecified GSS failure, minor: Ticket expired",
+        "GSS_S_CREDENTIALS_EXPIRED: the referenced credentials have expired",
+    ],
+)
+def test_an_expired_ticket_is_no_lack_of_one(text: str, native: FileSystem, names: Names) -> None:
+    names.errors |= {"status": [RuntimeError(text)], "rename": [RuntimeError(text)]}
+    for call in (lambda: native.stat("a"), lambda: native.rename("a", "b")):
+        with pytest.raises(PermissionDenied, match=r"ticket of this process has expired.*kinit -R"):
+            call()

@@ -113,6 +113,21 @@ class TestNative:
         assert found.run(60, lambda: waiting.wait(0.5), client) is False
         assert found.client() is client
 
+    def test_a_call_that_alone_has_no_answer_is_given_up(
+        self, servers: Servers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The library goes to the other NameNode by itself, and leaves calls behind at the first."""
+        monkeypatch.setattr(hdfs_native_nodes, "PULSE_S", 5.0)  # on a busy machine, too
+        monkeypatch.setattr(hdfs_native_nodes, "STUCK_S", 0.1)
+        found = nodes(servers)
+        client = found.client()
+        with pytest.raises(SilentError, match="though the NameNode answers other calls"):
+            found.run(60, servers.over.wait, client, is_short=True)
+        assert found.client() is client
+        waiting = threading.Event()
+        single = NameNodes({"nn1": "one:8020"}, servers.connect)
+        assert single.run(60, lambda: waiting.wait(0.5), single.client(), is_short=True) is False
+
     def test_it_is_when_nobody_can_be_reached(self, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
         found = nodes(servers)
         client = found.client()
@@ -178,18 +193,33 @@ class TestWeb:
         found = WebNodes(WEB)
         assert found.first_word_s() == 0
         found.note_silence("http://one:9870")
-        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_S
+        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_MIN_S
         monkeypatch.setattr(webhdfs_nodes, "HELD_UP_S", 0.0)
         assert found.first_word_s() == 0
 
     def test_a_datanode_that_is_but_slow_is_given_longer(self) -> None:
         found = WebNodes(WEB)
         found.note_silence("http://one:9870")
-        for _ in range(10):
-            found.note_datanode(heard=False)
-        assert 10 < found.first_word_s() < 20
-        found.note_datanode(heard=True)
-        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_S
+        limits_s = []
+        for _ in range(3 * webhdfs_nodes.UNHEARD_MAX):
+            limits_s.append(found.first_word_s())
+            found.note_unheard()
+        # All but one of four threads may be held up, and their connections come in turn.
+        assert set(limits_s[: webhdfs_nodes.UNHEARD_MAX + 1]) == {webhdfs_nodes.FIRST_WORD_MIN_S}
+        assert limits_s[-1] == webhdfs_nodes.FIRST_WORD_MAX_S
+        found.note_heard(0.001)
+        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_MIN_S
+
+    def test_one_that_was_slow_lately_is_given_longer_at_once(self) -> None:
+        found = WebNodes(WEB)
+        found.note_silence("http://one:9870")
+        found.note_heard(0.5)
+        assert found.first_word_s() == 2.0
+        found.note_heard(60)
+        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_MAX_S
+        for _ in range(20):
+            found.note_heard(0.001)
+        assert found.first_word_s() == webhdfs_nodes.FIRST_WORD_MIN_S
 
     def test_the_only_namenode_holds_up_none(self) -> None:
         found = WebNodes({"http://one:9870": "one:8020"})

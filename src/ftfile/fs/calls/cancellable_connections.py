@@ -18,10 +18,14 @@ class CancellableConnection:
 
     Args:
         silence_s: how long an answer may be silent.
+
+    Attributes:
+        first_word_s: how long it may be silent before it begins, if that is less.
     """
 
     def __init__(self, silence_s: float) -> None:
         self.silence_s = silence_s
+        self.first_word_s: float | None = None
         self.is_cut = False
         self.socket: socket.socket | None = None
 
@@ -77,8 +81,15 @@ class _Cuttable:
     """Cancellation, added to a connection."""
 
     response_class = _Answer
+    default_port: int
     timeout: Any
     sock: Any
+
+    def connect(self) -> None:
+        line = _line_of_this_thread()
+        if line is not None and line.first_word_s is not None and self.default_port == http.client.HTTPS_PORT:
+            self.timeout = line.first_word_s  # the handshake is a word of the server
+        super().connect()  # type: ignore[misc]
 
     def send(self, data: Any) -> None:  # noqa: ANN401
         line = _line_of_this_thread()
@@ -88,11 +99,17 @@ class _Cuttable:
 
     def getresponse(self, *args: object, **more: object) -> Any:  # noqa: ANN401
         line = _line_of_this_thread()
-        if line is not None:
-            # Older versions of the library set that of the socket alone.
-            self.timeout = line.silence_s
-            self.sock.settimeout(line.silence_s)
-        return super().getresponse(*args, **more)  # type: ignore[misc]
+        if line is None:
+            return super().getresponse(*args, **more)  # type: ignore[misc]
+        used = self.sock
+        # Older versions of the library set that of the socket alone.
+        self.timeout = line.silence_s if line.first_word_s is None else line.first_word_s
+        used.settimeout(self.timeout)
+        answer = super().getresponse(*args, **more)  # type: ignore[misc]
+        # An answer without content has closed it.
+        with contextlib.suppress(OSError):
+            used.settimeout(line.silence_s)
+        return answer
 
 
 def _line_of_this_thread() -> CancellableConnection | None:
@@ -102,10 +119,10 @@ def _line_of_this_thread() -> CancellableConnection | None:
     return line
 
 
-def hasten(silence_s: float) -> None:
-    """Limit the silence of answers that this thread's call waits for from now on."""
+def hasten(first_word_s: float) -> None:
+    """Limit the silence before each answer that this thread's call waits for from now on."""
     if (line := _line_of_this_thread()) is not None:
-        line.silence_s = min(line.silence_s, silence_s)
+        line.first_word_s = min(line.silence_s, first_word_s)
 
 
 def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:

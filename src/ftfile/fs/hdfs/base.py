@@ -141,7 +141,7 @@ class HadoopFileSystem(FileSystem):
 
         def write() -> None:
             # An abandoned call may take effect later, and would empty the file of a later try.
-            temporary = f"{full.rpartition('/')[0]}/.{self.context.ids.unique()}.tmp"
+            temporary = self.temporary_name(full)
             tried.append(temporary)
             self._run_repeatable("create_exclusive", path, lambda: self._write_whole(temporary, content))
 
@@ -185,6 +185,10 @@ class HadoopFileSystem(FileSystem):
         except NotEmpty:
             return False
         return True
+
+    def temporary_name(self, full: str) -> str:
+        """Return a path beside this one that nobody else uses."""
+        return f"{full.rpartition('/')[0]}/.{self.context.ids.unique()}.tmp"
 
     def discard(self, full: str) -> bool:
         """Delete a file, or an empty directory, and return True if it is gone."""

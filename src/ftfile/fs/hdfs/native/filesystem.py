@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 __all__ = ("NativeHdfsFileSystem", "NativeStream", "OpenFile", "open_location")
 
 REMEMBERED_DIRECTORIES = 1000
+# Closing a hint may wait for a NameNode that is gone; the next one is written over it.
+HINT_TIMEOUT_S = 5.0
+# These wait for DataNodes, too, or are many calls.
+_LONG = frozenset({"read_at", "write", "hsync", "close", "list"})
 # Smaller chunks cost more by the call than by the copy.
 CHUNK_BYTES = 256 << 10
 # A stream remembers what it sent up to this length.
@@ -140,14 +144,15 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         self._settle(path)
         with native_errors(operation, path, self.where):
             limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
-            return self._nodes.run(limit, call, client or self._nodes.client())
+            is_short = operation not in _LONG
+            return self._nodes.run(limit, call, client or self._nodes.client(), is_short=is_short)
 
     def _settle(self, path: str) -> None:
         """Wait until an own hint is closed, or cannot be closed."""
         client, closing = self._hints.pop((os.getpid(), path), (None, None)) if self._hints else (None, None)
         if client is not None and closing is not None:
             with contextlib.suppress(StorageError), native_errors("put", path, self.where):
-                self._nodes.run(self._settings.timeout_s, closing.result, client)
+                self._nodes.run(min(HINT_TIMEOUT_S, self._settings.timeout_s), closing.result, client)
 
     def writer(self, full: str, *, overwrite: bool) -> OpenFile:
         """Begin a file."""

@@ -42,6 +42,9 @@ CONNECT_TIMEOUT_S = 10.0
 PULSE_S = 2.0
 # For this time an answer is not checked again.
 BELIEVED_S = 2.0
+# A call without an answer after this time waits on a connection that the client has left, if others are answered.
+STUCK_S = 12.0
+
 # The library reads these.
 _VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
 
@@ -104,12 +107,33 @@ class NameNodes:
                 self._client = self._connect(self._order())
             return self._client
 
-    def run(self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client) -> Result:
-        """Run a call of `client`; raises `TimeoutError`, or `SilentError` if another NameNode is active, or none."""
+    def run(
+        self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client, *, is_short: bool = False
+    ) -> Result:
+        """Run a call by a client, and give it up when waiting is in vain.
+
+        Args:
+            limit_s: how long it may take.
+            call: what to run.
+            client: which it calls.
+            is_short: it is soon over where other calls are answered.
+
+        Raises:
+            SilentError: the NameNode is silent, and another one is active; or none can be reached any more.
+            TimeoutError: it took longer than `limit_s`.
+        """
         if client is not self._client:
             raise SilentError(self._verdict)
+        began_s = SYSTEM.clock.monotonic_s()
+
+        def look() -> None:
+            self.require_answer(client)
+            waited_s = SYSTEM.clock.monotonic_s() - began_s
+            if is_short and len(self._addresses) > 1 and not self._verdict and waited_s > STUCK_S:
+                raise SilentError(f"no answer within {waited_s:.0f} s, though the NameNode answers other calls")
+
         try:
-            return run_within(limit_s, call, look=lambda: self.require_answer(client))
+            return run_within(limit_s, call, look=look)
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
 

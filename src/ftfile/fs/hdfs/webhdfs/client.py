@@ -15,12 +15,13 @@ import requests
 import urllib3.exceptions
 from hdfs.util import HdfsError
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
 from ftfile.fs.api import READING
 from ftfile.fs.calls.cancellable_connections import CancellableConnection, cancellable_pools, hasten
 from ftfile.fs.calls.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.fs.hdfs.errors import expired, no_ticket, remote_error
-from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError
+from ftfile.fs.hdfs.webhdfs.nodes import UNHEARD_MAX, SilentNodeError
 from ftfile.fs.hdfs.webhdfs.security import NoTicketError, kerberos_auth, require_tls, scrub
 from ftfile.fs.hdfs.webhdfs.upload import UNAUTHORISED, Upload, connect_timeout_s, refusal
 
@@ -48,6 +49,10 @@ class _ShortError(requests.RequestException):
     """Fewer bytes came than were to."""
 
 
+class _HeldUpError(requests.RequestException):
+    """A connection to a DataNode was given up that waits for a silent NameNode; others may not."""
+
+
 class _Session(requests.Session):
     """Lets the client go to the next NameNode where nothing can have happened, and nowhere else.
 
@@ -70,7 +75,10 @@ class _Session(requests.Session):
             text = scrub(str(error))
             asked = self._nodes.node_of(asked_url)
             if not asked:
-                self._nodes.note_datanode(heard=False)
+                if isinstance(error, requests.Timeout) and (first_word_s := self._nodes.first_word_s()):
+                    self._nodes.note_unheard()
+                    place = urllib.parse.urlsplit(asked_url).netloc
+                    raise _HeldUpError(f"DataNode {place} is silent: no word within {first_word_s:.1f} s") from None
                 # Another NameNode knows of no better DataNode.
                 raise (_ShortError if isinstance(error, _ShortError) else requests.RequestException)(text) from None
             self._nodes.note_silence(asked)
@@ -83,7 +91,7 @@ class _Session(requests.Session):
         if response.ok:
             self._nodes.note_answer(node)
         if response.history:
-            self._nodes.note_datanode(heard=True)
+            self._nodes.note_heard(response.elapsed.total_seconds())
         return response
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
@@ -207,6 +215,13 @@ class WebClient:
             self.nodes.pass_over(node)
         raise failure
 
+    def _fetch(self, operation: str, path: str, **parameters: str | int) -> requests.Response:
+        """Return the answer of a DataNode, which is asked by another connection at once where one is held up."""
+        for _ in range(UNHEARD_MAX):
+            with contextlib.suppress(_HeldUpError):
+                return self._ask("GET", operation, path, **parameters)
+        return self._ask("GET", operation, path, **parameters)
+
     def status(self, path: str) -> dict[str, Any]:
         """Return the `FileStatus`."""
         found: dict[str, Any] = self._ask("GET", "GETFILESTATUS", path).json()["FileStatus"]
@@ -229,7 +244,7 @@ class WebClient:
 
     def checksum(self, path: str) -> dict[str, Any]:
         """Return the `FileChecksum`, as a DataNode computes it."""
-        found: dict[str, Any] = self._ask("GET", "GETFILECHECKSUM", path).json()["FileChecksum"]
+        found: dict[str, Any] = self._fetch("GETFILECHECKSUM", path).json()["FileChecksum"]
         return found
 
     def make_directories(self, path: str, mode: int) -> bool:
@@ -247,7 +262,7 @@ class WebClient:
     def content(self, path: str, offset: int, length: int | None) -> bytes:
         """Return bytes of a file, all from `offset` on by default; `length`: of what is there."""
         more = {} if length is None else {"length": length}
-        data: bytes = self._ask("GET", "OPEN", path, offset=offset, **more).content
+        data: bytes = self._fetch("OPEN", path, offset=offset, **more).content
         if length is not None and len(data) != length:
             raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
         return data
@@ -260,12 +275,14 @@ class WebClient:
             raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
         node = self.nodes.node_of(str(response.url))
         look = functools.partial(self._session.require_answer, node)
+        began_s = SYSTEM.clock.monotonic_s()
         try:
             upload = Upload(self.nodes.direct(node, str(place)), timeout_s, look, first_word_s)
         except requests.ConnectTimeout:
-            self.nodes.note_datanode(heard=False)
+            self.nodes.note_unheard()
             raise
-        self.nodes.note_datanode(heard=True)
+        if first_word_s:
+            self.nodes.note_heard(SYSTEM.clock.monotonic_s() - began_s)
         return upload
 
 

@@ -28,6 +28,7 @@ from ftfile.fs.hdfs.file_checksum import checksum_for, digest_of
 from ftfile.fs.hdfs.settings import HadoopSettings, current_user, is_kerberos, read_configuration
 from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
 from ftfile.fs.hdfs.webhdfs.client import Upload, connect, web_errors
+from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES, WebStream
 from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ("WebHdfsFileSystem", "open_location")
 
-CHUNK_BYTES = 256 << 10
 ABORT_WAIT_S = 2.0
 
 Result = TypeVar("Result")
@@ -75,8 +75,15 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def create(self, path: str) -> OutputStream:
         full = self._full("create", path)
-        self.do("create", path, lambda: self._write_whole(full, b"", overwrite=False))
-        return _WebStream(path, full, self)
+        self.do("create", path, lambda: self._create_empty(path, full))
+        return WebStream(path, full, self)
+
+    def _create_empty(self, path: str, full: str) -> None:
+        if self._client.nodes.first_word_s():
+            # An upload that is given up may begin yet, when this file has gone elsewhere.
+            self.create_exclusive(path, b"")
+        else:
+            self._upload_all(full, b"", overwrite=False)
 
     def open(self, path: str) -> InputFile:
         full = self._full("open", path)
@@ -90,9 +97,16 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self.do("read", path, lambda: self._client.content(full, 0, None))
 
     def _put(self, path: str, full: str, content: bytes) -> None:
-        # While a NameNode is silent the old hint is deleted first, and another writer may make a new one.
+        def write() -> None:
+            first_word_s = self._client.nodes.first_word_s()
+            if first_word_s:
+                # An upload that is given up may begin yet: it must not replace what a later one wrote.
+                self._client.remove(full)
+            self._upload_all(full, content, overwrite=not first_word_s, first_word_s=first_word_s)
+
+        # Another writer may come between.
         with contextlib.suppress(AlreadyExists):
-            self.do("put", path, lambda: self._write_whole(full, content))
+            self.do("put", path, write)
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run a call once; each of its requests has its time limit."""
@@ -106,13 +120,25 @@ class WebHdfsFileSystem(HadoopFileSystem):
         """Return the id that a file keeps, also under another name."""
         return int(self._client.status(full)["fileId"])
 
-    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload]:
-        """Begin to send the content of an empty file; return the file's status and the upload.
+    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload, str]:
+        """Begin to send the content of an empty file; return the file's status, the upload, and its target.
 
-        A DataNode that cannot be reached has not touched the file: the NameNode is asked for another one.
+        A DataNode that cannot be reached has not touched the file: the NameNode is asked for another one. One that is
+        given up may begin yet, so that each upload has a temporary file of its own then.
         """
         status = self.do("stat", path, lambda: self._client.status(full))
-        return status, self.do(operation, path, lambda: self.upload(full, overwrite=True))
+
+        def upload() -> tuple[Upload, str]:
+            first_word_s = self._client.nodes.first_word_s()
+            target = self.temporary_name(full) if first_word_s else full
+            return self.upload(target, overwrite=True, first_word_s=first_word_s), target
+
+        return status, *self.do(operation, path, upload)
+
+    def replace(self, operation: str, path: str, temporary: str, full: str) -> None:
+        """Give an own file that is complete the name of an own one that is empty."""
+        self.do(operation, path, lambda: self._remove(full))
+        self.do(operation, path, lambda: self._move(temporary, full))
 
     def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
         """Raise `StorageError` if a closed file, which is not empty, has other content than was sent."""
@@ -142,13 +168,14 @@ class WebHdfsFileSystem(HadoopFileSystem):
                     break
                 self.context.clock.sleep(0.005)
 
-    def upload(self, full: str, *, overwrite: bool) -> Upload:
-        """Begin to write a file, which exists, empty, some time before the upload is finished."""
-        first_word_s = self._client.nodes.first_word_s()
-        if first_word_s and overwrite:
-            # An abandoned upload may begin later: it must not replace the file of a later one.
-            self._client.remove(full)
-            overwrite = False
+    def upload(self, full: str, *, overwrite: bool, first_word_s: float = 0.0) -> Upload:
+        """Begin to write a file, which exists, empty, some time before the upload is finished.
+
+        Args:
+            full: of the file.
+            overwrite: there may be one.
+            first_word_s: see `Upload`.
+        """
         # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
         flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
         parameters = {
@@ -192,13 +219,8 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def _remove(self, full: str) -> bool:
         return self._client.remove(full)
 
-    def _write_whole(self, full: str, content: bytes, *, overwrite: bool = True) -> None:
-        upload = self.upload(full, overwrite=overwrite)
-        try:
-            upload.send(content)
-            upload.finish()
-        finally:
-            upload.cut()
+    def _write_whole(self, full: str, content: bytes) -> None:
+        self._upload_all(full, content, overwrite=True, first_word_s=self._client.nodes.first_word_s())
 
     def _compare(self, path: str, full: str, content: bytes) -> None:
         status = self.do("stat", path, lambda: self._client.status(full))
@@ -216,62 +238,19 @@ class WebHdfsFileSystem(HadoopFileSystem):
             raise AlreadyExists("rename", full_source, f"{full_target!r} exists; nothing is ever overwritten")
         raise OutcomeUnknown("rename", full_source, f"{self.where} says no to the name {full_target!r}, and not why")
 
+    def _upload_all(self, full: str, content: bytes, *, overwrite: bool, first_word_s: float = 0.0) -> None:
+        upload = self.upload(full, overwrite=overwrite, first_word_s=first_word_s)
+        try:
+            upload.send(content)
+            upload.finish()
+        finally:
+            upload.cut()
+
 
 def open_location(location: Location) -> FileSystem:
     """Open the `webhdfs` or `swebhdfs` URL of a NameNode's web server or name service; raises `ConfigError`."""
     settings = HadoopSettings.of(location)
     return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.context)
-
-
-class _WebStream(OutputStream):
-    """Keeps a chunk back; `close` sends a file of one chunk by one request."""
-
-    def __init__(self, path: str, full: str, fs: WebHdfsFileSystem) -> None:
-        super().__init__(path, fs.stream_capabilities)
-        self._full = full
-        self._fs = fs
-        self._chunk = bytearray()
-        self._upload: Upload | None = None
-        self._empty_file = 0
-        self._checksum: HadoopChecksum | None = None
-
-    def _write(self, data: memoryview) -> None:
-        if len(self._chunk) + data.nbytes < CHUNK_BYTES:
-            self._chunk += data
-            return
-        upload = self._started("write")
-        with web_errors("write", self.path, self._fs.where):
-            self._send(upload, self._chunk)
-            self._chunk.clear()
-            self._send(upload, data)
-
-    def _close(self) -> None:
-        if self._upload is None and not self._chunk:
-            return
-        upload = self._started("close")
-        with web_errors("close", self.path, self._fs.where):
-            self._send(upload, self._chunk)
-            upload.finish()
-        if self._checksum is not None:
-            self._fs.verify("close", self.path, self._full, self._checksum)
-
-    def _abort(self) -> bool:
-        if self._upload is not None:
-            # Deleting the content's file ends its upload, once that file has replaced the empty one.
-            self._fs.wait_until_replaced(self._full, self._empty_file)
-            self._upload.cut()
-        return self._fs.discard(self._full)
-
-    def _started(self, operation: str) -> Upload:
-        if self._upload is None:
-            status, self._upload = self._fs.begin(operation, self.path, self._full)
-            self._empty_file, self._checksum = int(status["fileId"]), checksum_for(status)
-        return self._upload
-
-    def _send(self, upload: Upload, data: bytearray | memoryview) -> None:
-        upload.send(data)
-        if self._checksum is not None:
-            self._checksum.update(data)
 
 
 def _info(path: str, status: dict[str, Any]) -> FileInfo:

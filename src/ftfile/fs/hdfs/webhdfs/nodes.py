@@ -15,15 +15,19 @@ from ftfile.fs.hdfs.settings import find_service
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ("SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
+__all__ = ("UNHEARD_MAX", "SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
 
 # In seconds, how long what was found out is believed.
 BELIEVED_S = 2.0
 # A call of a DataNode to a silent NameNode ends after two minutes, and until then it may hold up others.
 HELD_UP_S = 180.0
-# Seconds for the first word of a DataNode meanwhile, and the number of times that they double.
-FIRST_WORD_S = 0.5
-UNHEARD_MAX = 5
+# Seconds for the first word of a DataNode meanwhile: at least, and at most; in between this many times the longest that
+# was lately heard.
+FIRST_WORD_MIN_S, FIRST_WORD_MAX_S = 0.2, 10.0
+TIMES_HEARD = 4
+# Connections without a word after which a DataNode may be slow rather than held up: from then on the seconds double.
+UNHEARD_MAX = 4
+
 # How a DataNode is told which NameNode to ask for a file.
 _ADDRESS = "namenoderpcaddress"
 
@@ -42,6 +46,7 @@ class WebNodes:
         self._lock = threading.Lock()
         self._silent: dict[str, float] = {}
         self._unheard = 0
+        self._heard_s = 0.0
         self._looking = threading.Lock()
         self._found: dict[str, tuple[float, str]] = {}
 
@@ -96,11 +101,17 @@ class WebNodes:
         now_s = SYSTEM.clock.monotonic_s()
         if all(now_s - noted_s >= HELD_UP_S for noted_s in [*self._silent.values()]):
             return 0.0
-        return FIRST_WORD_S * (1 << self._unheard)
+        limit_s = max(FIRST_WORD_MIN_S, TIMES_HEARD * self._heard_s)
+        return min(limit_s * (1 << min(max(0, self._unheard - UNHEARD_MAX), 8)), FIRST_WORD_MAX_S)
 
-    def note_datanode(self, *, heard: bool) -> None:
-        """Take note that a DataNode has answered, or was given up: one that is but slow is given longer."""
-        self._unheard = 0 if heard else min(self._unheard + 1, UNHEARD_MAX)
+    def note_heard(self, first_word_s: float) -> None:
+        """Take note that a DataNode has answered, and after how many seconds."""
+        self._unheard = 0
+        self._heard_s = max(first_word_s, self._heard_s / 2)
+
+    def note_unheard(self) -> None:
+        """Take note that a DataNode was given up."""
+        self._unheard += 1
 
     def direct(self, node: str, place: str) -> str:
         """Return the URL of a DataNode as it is to be asked.

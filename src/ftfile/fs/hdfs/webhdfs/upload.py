@@ -44,6 +44,8 @@ class Upload:
         host, limit_s = parts.hostname or "", connect_timeout_s(timeout_s)
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
+            # A handshake is a word of the DataNode.
+            limit_s = first_word_s or limit_s
             self._connection = http.client.HTTPSConnection(host, parts.port, timeout=limit_s, context=tls_context())
         else:
             self._connection = http.client.HTTPConnection(host, parts.port, timeout=limit_s)
@@ -58,7 +60,6 @@ class Upload:
         if first_word_s:
             self._connection.putheader("Expect", "100-continue")
         self._connection.endheaders()
-        # A handshake of TLS was a word of the same thread of the DataNode.
         if first_word_s and parts.scheme == "http":
             self._hear(parts.netloc, first_word_s)
         self._connection.sock.settimeout(timeout_s)
