@@ -125,7 +125,8 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool
 
     policy = RetryPolicy(attempts=None, delay_s=FIRST_WAIT_S, total_s=timeout_s)
     try:
-        missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True)
+        task = f"to publish version {entry.version}"
+        missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True, task=task)
     except FtfileError as error:
         return Problem(entry, entry.adds, _as_committed(entry, error))
     clear_stage(log.fs, entry)
