@@ -246,6 +246,13 @@ class TestMarks:
         with pytest.raises(ConfigError, match=re.escape(said)):
             stream(out, **options).plan()
 
+    @pytest.mark.parametrize(("option", "value"), [("finalizeColumn", "eu"), ("eventTimeInterval", "eu:1h")])
+    def test_a_column_of_the_path_is_refused(self, out: str, option: str, value: str) -> None:
+        options = {"fileFormat": "text", "partitionBy": "eu", option: value}
+        said = f"{option} names no column: 'eu'; the columns are word; eu is in the paths, not in the files"
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            MicroBatch(out, {"word": "string", "eu": "boolean"}, options).plan()
+
 
 class EveryThird:
     """Ends files when they have three rows or more."""
