@@ -86,7 +86,7 @@ def roll_forward(
 
 
 def skip_published(log: CommitLog, head: LogState) -> None:
-    """Believe the hint if the state knows the record it names; an older hint saves little work."""
+    """Believe the hint if the state knows the record it names: another may be dead, and an older one saves little."""
     hint = read_published(log.fs) if head.unpublished else None
     if hint is not None and head.includes(hint.version, hint.nonce):
         for version in [version for version in head.unpublished if version <= hint.version]:

@@ -149,7 +149,7 @@ def _mergeable(chosen: Sequence[RangeName], found: Mapping[RangeName, int], new:
 
 
 class OwnRanges:
-    """The ranges of a log, apart from those of other histories.
+    """The ranges of a log, apart from those of other histories, as when the log alone was restored from an older copy.
 
     `names` loses those that are of no use; `damaged` are those that cannot be read.
     """
