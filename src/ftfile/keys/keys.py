@@ -35,7 +35,7 @@ _BUILT_IN = {
 _ISSUED_S = 3600.0  # for which a key is used to encrypt: a provider may make another one at each call
 _KEPT = 1000  # keys found
 
-# Paths that are no plain files.
+# Paths that may lead anywhere by other ways than the names of files, as `/proc/self/root` does, or mean no file.
 _NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
 
 _WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
