@@ -16,9 +16,8 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 SOURCE = ROOT / "src/ftfile"
 FOLDERS = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
-PROGRAMS = [
-    f"/{path.relative_to(ROOT)}" for top in ("src", "tests", "benchmarks") for path in (ROOT / top).rglob("*.py")
-]
+CODE = {"src", "tests", "benchmarks"}
+PROGRAMS = [f"/{path.relative_to(ROOT)}" for top in CODE for path in (ROOT / top).rglob("*.py")]
 # Dotted names that begin like a module and are none: groups of entry points, and names of others.
 NO_MODULES = {
     *("ftfile.encoders", "ftfile.filesystems", "ftfile.formats", "ftfile.key_providers"),
@@ -44,6 +43,16 @@ def test_links_lead_somewhere(page: str) -> None:
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
             broken.append(f"{target}#{anchor}" if anchor else target)
     assert not broken
+
+
+def test_the_indexes_link_every_page() -> None:
+    for index, pattern in (
+        ("docs/README.md", "docs/**/*.md"),
+        ("docs/internals/adr/README.md", "docs/internals/adr/*.md"),
+    ):
+        linked = {(ROOT / index).parent / target for target, _ in LINK.findall((ROOT / index).read_text())}
+        pages = {page for page in ROOT.glob(pattern) if "adr" in index or page.parent.name != "adr"}
+        assert sorted(pages - linked) == [ROOT / index]
 
 
 def test_every_target_is_there() -> None:
