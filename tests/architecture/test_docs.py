@@ -4,7 +4,7 @@ import importlib
 import re
 import runpy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -96,7 +96,7 @@ def is_place(name: str) -> bool:
 def is_defined(name: str) -> bool:
     """Return True for a module below ftfile, or anything that it or a class in it offers."""
     first, *parts = name.removeprefix("ftfile.").split(".")
-    found = importlib.import_module("ftfile")
+    found: Any = importlib.import_module("ftfile")
     for part in (first, *parts):
         if not hasattr(found, part) and part not in getattr(found, "__annotations__", ()):
             try:
