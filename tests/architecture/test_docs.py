@@ -1,14 +1,28 @@
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
+SOURCE = ROOT / "src/ftfile"
+FOLDERS = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+CODE = {"src", "tests", "benchmarks"}
+PROGRAMS = [f"/{path.relative_to(ROOT)}" for top in CODE for path in (ROOT / top).rglob("*.py")]
+# Dotted names that begin like a module and are none: groups of entry points, and names of others.
+NO_MODULES = {
+    *("ftfile.encoders", "ftfile.filesystems", "ftfile.formats", "ftfile.key_providers"),
+    *("ftfile.identity", "fs.defaultFS"),
+}
 
 
 def anchors(page: Path) -> set[str]:
@@ -29,6 +43,16 @@ def test_links_lead_somewhere(page: str) -> None:
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
             broken.append(f"{target}#{anchor}" if anchor else target)
     assert not broken
+
+
+def test_the_indexes_link_every_page() -> None:
+    for index, pattern in (
+        ("docs/README.md", "docs/**/*.md"),
+        ("docs/internals/adr/README.md", "docs/internals/adr/*.md"),
+    ):
+        linked = {(ROOT / index).parent / target for target, _ in LINK.findall((ROOT / index).read_text())}
+        pages = {page for page in ROOT.glob(pattern) if "adr" in index or page.parent.name != "adr"}
+        assert sorted(pages - linked) == [ROOT / index]
 
 
 def test_every_target_is_there() -> None:
@@ -55,3 +79,69 @@ def test_prose_has_one_width(tmp_path: Path) -> None:
     page.write_text(f"{line}\n\n{code}\n")
     prose["main"]([str(page)])
     assert page.read_text() == f"- {'word ' * 22}word\n  {'word ' * 7}`a b`\n\n{code}\n"
+
+
+def is_program(name: str) -> bool:
+    """Return True for a program by the end of its path, and a test in it, as in `test_log.py::TestBases`."""
+    end, *parts = name.split("::")
+    texts = [(ROOT / path[1:]).read_text() for path in PROGRAMS if path.endswith(f"/{end}")]
+    return any(all(re.search(rf"\b(class|def) {part}\b", text) for part in parts) for text in texts)
+
+
+def is_place(name: str) -> bool:
+    """Return True for a path from the root of the checkout, or of the package."""
+    return any(list(top.glob(name)) for top in (ROOT, SOURCE))
+
+
+def is_defined(name: str) -> bool:
+    """Return True for a module below ftfile, or anything that it or a class in it offers."""
+    first, *parts = name.removeprefix("ftfile.").split(".")
+    found: Any = importlib.import_module("ftfile")
+    for part in (first, *parts):
+        if not hasattr(found, part) and part not in getattr(found, "__annotations__", ()):
+            try:
+                importlib.import_module(f"{found.__name__}.{part}")
+            except (ImportError, AttributeError):
+                return False
+        found = getattr(found, part, None)
+    return True
+
+
+def unknown_names(text: str) -> Iterator[str]:
+    """Yield names of programs, folders and modules of ftfile in code spans, or in a picture, that are not there."""
+    for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+        name = re.split(r"[(\[ =]", span)[0].rstrip(",;:/")
+        top = re.split(r"[./]", name)[0]
+        if re.fullmatch(r"[\w/-]+\.py(::\w+)*", name):
+            known = is_program(name)
+        elif re.fullmatch(r"\w+(/[\w.*-]+)+", name):
+            known = top not in FOLDERS | CODE | {"docs"} or is_place(name)
+        elif re.fullmatch(r"\w+(\.\w+)+", name) and name not in NO_MODULES:
+            known = top not in FOLDERS - {"spark"} | {"ftfile"} or is_defined(name)
+        else:
+            continue
+        if not known:
+            yield span
+
+
+@pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in sorted(PAGES)])
+def test_code_that_pages_name_is_there(page: str) -> None:
+    assert not list(unknown_names((ROOT / page).read_text()))
+
+
+def test_names_that_are_not_there_are_noticed() -> None:
+    there = ["core.checksum", "ftfile.open(path)", "fs.api.FileInfo.identity", "sink/task", "tests/mutants/*.txt"]
+    there += ["publish.py", "test_log.py::TestBases", "spark.read.json", "ftfile.formats", "_ftfile/log", "eu/orders"]
+    gone = ["core.nothing", "ftfile.shut(path)", "fs.api.FileInfo.nothing", "sink/nothing", "tests/nothing/*.txt"]
+    gone += ["nothing.py", "test_log.py::TestNothing"]
+    assert list(unknown_names("\n".join(f"`{name}`" for name in there + gone))) == gone
+
+
+def test_the_picture_shows_the_folders_and_modules_that_there_are() -> None:
+    page = (ROOT / "docs/internals/architecture.md").read_text()
+    layers, way = re.findall(r"^```\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    shown = set(re.findall(r"\w+", " ".join(line[:24] for line in layers.splitlines())))
+    assert shown == FOLDERS | {"errors"}
+    modules = set(re.findall(rf"\b(?:{'|'.join(FOLDERS)})(?:\.\w+)+", way))
+    assert len(modules) > 10
+    assert not [name for name in modules if not is_defined(name)]

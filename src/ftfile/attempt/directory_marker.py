@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 __all__ = ("DirectoryMarker", "check_marker", "read_marker", "write_marker")
 
 
-class DirectoryMarker(NamedTuple):
+# Shipped to executors, whose build is compared by the fields of dataclasses.
+@dataclass(frozen=True, slots=True)
+class DirectoryMarker:
     """The marker of a directory."""
 
     id: str  # random, written once; a copy of the directory has it, too

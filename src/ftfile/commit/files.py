@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("delete_file", "list_or_empty", "stat_or_none", "walk", "write_file")
+__all__ = ("delete_file", "list_or_empty", "list_own", "stat_or_none", "walk", "write_file")
 
 
 def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
@@ -27,8 +27,16 @@ def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
 def list_or_empty(fs: FileSystem, directory: str) -> list[FileInfo]:
     """Return the files and directories directly in a directory; none where there is no directory."""
     try:
+        return list_own(fs, directory)
+    except NotADirectory:
+        return []
+
+
+def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
+    """List a directory below `_ftfile`, which may be missing; NotADirectory names a file in its place."""
+    try:
         return fs.list(directory)
-    except (NotFound, NotADirectory):
+    except NotFound:
         return []
 
 

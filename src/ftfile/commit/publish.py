@@ -86,7 +86,7 @@ def roll_forward(
 
 
 def skip_published(log: CommitLog, head: LogState) -> None:
-    """Believe the hint if the state knows the record it names; an older hint saves little work."""
+    """Believe the hint if the state knows the record it names: another may be dead, and an older one saves little."""
     hint = read_published(log.fs) if head.unpublished else None
     if hint is not None and head.includes(hint.version, hint.nonce):
         for version in [version for version in head.unpublished if version <= hint.version]:
@@ -125,7 +125,8 @@ def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool
 
     policy = RetryPolicy(attempts=None, delay_s=FIRST_WAIT_S, total_s=timeout_s)
     try:
-        missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True)
+        task = f"to publish version {entry.version}"
+        missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True, task=task)
     except FtfileError as error:
         return Problem(entry, entry.adds, _as_committed(entry, error))
     clear_stage(log.fs, entry)

@@ -155,7 +155,7 @@ def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str 
             f"its rows cannot be compared with those it was committed with: fingerprint={after.kind} was "
             f"{before.kind} then; set it back for this batch"
         )
-    if before.digest != after.digest:
+    if before != after:
         return _UNPROVEN
     return None if after.covers_content else f"{_UNPROVEN}: fingerprint={after.kind} is equal for some others, too"
 

@@ -45,11 +45,11 @@ class RetryPolicy:
 
 
 def call_with_retries(
-    call: Callable[[], Result], policy: RetryPolicy, clock: Clock, *, is_repeatable: bool = False
+    call: Callable[[], Result], policy: RetryPolicy, clock: Clock, *, is_repeatable: bool = False, task: str = ""
 ) -> Result:
     """Call until it succeeds, the policy gives up, or the error says that trying again cannot help.
 
-    A call that `is_repeatable` is tried again also after an unknown outcome.
+    A call that `is_repeatable` is tried again also after an unknown outcome. Log lines name the `task`, as in "to …".
 
     Raises:
         FtfileError: the last one.
@@ -65,7 +65,7 @@ def call_with_retries(
             delay_s = policy.delay_after_s(failures, elapsed_s) if error.retry in retried else None
             if delay_s is None:
                 raise
-            _log.warning("try %d failed, next in %.1f s: %s", failures, delay_s, error)
+            _log.warning("try %d%s failed, next in %.1f s: %s", failures, task and f" {task}", delay_s, error)
         clock.sleep(delay_s)
 
 

@@ -27,6 +27,9 @@ class OutputStream(ABC):
     """
 
     def __init__(self, path: str, capabilities: frozenset[str]) -> None:
+        for name in sorted(capabilities & {"hflush", "hsync"}):
+            if all(getattr(type(self), method) is getattr(OutputStream, method) for method in ("_hsync", f"_{name}")):
+                raise TypeError(f"{type(self).__name__} has the capability {name}, and no _{name}")
         self.path = path
         self._capabilities = capabilities
         self._position = 0
@@ -136,7 +139,7 @@ class OutputStream(ABC):
         self._hsync()
 
     def _hsync(self) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # never called: the constructor refuses a stream whose capabilities need it
 
     @abstractmethod
     def _close(self) -> None: ...

@@ -52,7 +52,7 @@ class WrapperFileSystem(FileSystem):
         return self.inner.capabilities
 
     def prove(self, directory: str) -> None:
-        self.inner.prove(directory)
+        self.inner.prove(self.inner_path(directory))
 
     create = _delegated(FileSystem.create)
     open = _delegated(FileSystem.open)
@@ -62,11 +62,14 @@ class WrapperFileSystem(FileSystem):
     names_after = _delegated(FileSystem.names_after, "list")
     make_directories = _delegated(FileSystem.make_directories)
     sync_directory = _delegated(FileSystem.sync_directory)
-    rename = _delegated(FileSystem.rename)
     create_exclusive = _delegated(FileSystem.create_exclusive)
     put = _delegated(FileSystem.put)
     delete = _delegated(FileSystem.delete)
     remove_directory = _delegated(FileSystem.remove_directory)
+
+    def rename(self, source: str, target: str) -> None:
+        call = partial(self.inner.rename, self.inner_path(source), self.inner_path(target))
+        self.around("rename", source, call)
 
 
 class WrapperStream(CopyingStream):

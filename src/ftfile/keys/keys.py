@@ -35,7 +35,7 @@ _BUILT_IN = {
 _ISSUED_S = 3600.0  # for which a key is used to encrypt: a provider may make another one at each call
 _KEPT = 1000  # keys found
 
-# Paths that are no plain files.
+# Paths that may lead anywhere by other ways than the names of files, as `/proc/self/root` does, or mean no file.
 _NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
 
 _WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
@@ -77,9 +77,15 @@ class Keys:
 
     def as_told_by(self, directory: str) -> Keys | None:
         """Return the keys that a directory, by its path, names as its own; None if it may not. Links are resolved."""
-        if not self.reference.startswith("file:"):
+        if self.kind != "file":
             return self if self.may_be_told else None
-        told = posixpath.normpath(self.reference.removeprefix("file:"))
+        told = self.reference.partition(":")[2]
+        if not told.startswith("/"):  # each process has another working directory
+            raise ConfigError(
+                "the directory names a key file without an absolute path: name its keys by the option keyProvider, as "
+                "in file:/etc/ftfile/keys"
+            )
+        told = posixpath.normpath(told)
         path = os.path.realpath(told)
         if told.startswith(_NO_FILES) or path.startswith(_NO_FILES) or _is_within(path, directory):
             return None

@@ -49,7 +49,9 @@ class GarbageFile:
 
     path: str  # relative to the directory
     size_bytes: int
-    kind: str  # a key of `_WHY`: `direct` was written under its final name, `returned` is hidden again, not deleted
+    # `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final name: hidden
+    # again, not deleted), `record`, `base`, `range` or `temporary`.
+    kind: str
     why: str  # what makes it garbage
 
 

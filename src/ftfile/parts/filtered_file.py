@@ -39,7 +39,7 @@ class FilteredFile:
         self._target = target
         self._chain = chain
         self._start = target.position
-        self._frame_bytes = chain.frame_bytes if chain.framing else 0
+        self._frame_bytes = max(1, chain.frame_bytes) if chain.framing else 0
         self._envelope = chain.sealer(identity) if chain.framing != chain.filters else None
         self._sealed_bytes = 0  # taken by the envelope
         self._held_bytes = 0  # and not come out of it, where nothing better is known

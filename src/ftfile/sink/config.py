@@ -223,12 +223,13 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...])
     if settings is None:
         return None
     files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
+    elsewhere = f"; {', '.join(leaving)} is in the paths, not in the files" if leaving else ""
     if final is not None:
-        final = column_named("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column")
+        final = column_named("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column", elsewhere)
         if len(files) == 1:
             raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
     if event is not None:
-        event = column_named("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp")
+        event = column_named("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp", elsewhere)
     if settings.policy is not None:
         load_policy(settings.policy)
     return replace(settings, finalize_column=final, event_column=event)

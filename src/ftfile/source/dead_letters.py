@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import list_or_empty
+from ftfile.commit.files import list_own
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import identity_of_letters, keys_of
 from ftfile.core.errors import CorruptData, NotFound
@@ -59,9 +59,7 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
         CorruptData: a file does not hold dead letters as tasks write them.
     """
     places: dict[str, tuple[str, ...]] = {
-        file.path: (file.path,)
-        for owner in list_or_empty(log.fs, layout.DEAD_LETTERS)
-        for file in log.fs.list(owner.path)
+        file.path: (file.path,) for owner in list_own(log.fs, layout.DEAD_LETTERS) for file in log.fs.list(owner.path)
     }
     head = log.read_on()
     for add in (add for entry in head.unpublished.values() for add in entry.adds):

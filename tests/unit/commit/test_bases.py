@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ftfile.commit.format import layout
 from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
+from ftfile.core.errors import NotADirectory
 from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.unit.commit.conftest import Driver
 
 
@@ -26,6 +27,17 @@ class TestBases:
         driver.restart()
         assert driver.log.read_on().queries["query-1"].last_batch == 1
         assert driver.log.delta_bytes == 0
+
+
+@pytest.mark.parametrize("directory", [layout.BASES, layout.RANGES])
+def test_a_file_in_the_place_of_a_directory_is_an_error(driver: Driver, directory: str) -> None:
+    """Without bases, or without ranges, the log would be read as another one."""
+    driver.commit_new(0)
+    assert driver.fs.remove_directory(directory)
+    driver.fs.create_exclusive(directory, b"")
+    driver.restart()
+    with pytest.raises(NotADirectory, match=directory):
+        take_snapshot(driver.log)
 
 
 def test_a_directory_that_was_deleted_is_made_anew(driver: Driver) -> None:

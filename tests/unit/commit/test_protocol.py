@@ -130,6 +130,11 @@ class TestReplay:
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), fingerprint=fingerprint)
 
+    def test_nor_does_one_that_covers_content_for_rows_recorded_without(self, driver: Driver) -> None:
+        driver.commit(0, driver.stage(0), fingerprint=replace(rows(), covers_content=False))
+        with pytest.raises(ReplayMismatch):
+            driver.commit(0, driver.stage(0), fingerprint=rows())
+
     def test_equal_offsets_accept_other_rows_with_a_warning(
         self, driver: Driver, caplog: pytest.LogCaptureFixture
     ) -> None:

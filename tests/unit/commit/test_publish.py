@@ -18,7 +18,15 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.publish import publish
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import AlreadyExists, NameCollision, NotPublished, PermissionDenied, StorageError, Unavailable
+from ftfile.core.errors import (
+    AlreadyExists,
+    NameCollision,
+    NotPublished,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+)
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.fs.faulty import Call, Fault, FaultyFileSystem
@@ -192,8 +200,13 @@ class TestRetries:
     def test_a_refusal_is_raised_at_once(self, driver: Driver) -> None:
         assert self.slept_s(driver, PermissionDenied) == 0
 
-    def test_what_may_pass_is_tried_until_the_timeout(self, driver: Driver) -> None:
+    def test_what_may_pass_is_tried_until_the_timeout(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
         assert 50 < self.slept_s(driver, Unavailable) <= driver.policy.publish_timeout_s
+        assert "try 2 to publish version 0 failed, next in 0.1 s: rename" in caplog.text
+
+    def test_a_lost_reply_is_as_good_as_none(self, driver: Driver) -> None:
+        """Whatever has happened to a part, publishing finds it."""
+        assert 50 < self.slept_s(driver, OutcomeUnknown) <= driver.policy.publish_timeout_s
 
 
 class TestHarmless:

@@ -222,6 +222,14 @@ class TestSizes:
         assert target.position > 0
 
 
+def test_frames_of_no_length_are_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that pass by a filter would be recorded as filtered, and nobody could read them."""
+    monkeypatch.setattr(ByteCounter, "frame_bytes", 0)
+    filters_of_users.COUNTED.clear()
+    assert filtered(chain_of(["counter"]), [b"abc"]) == b"abc"
+    assert sum(filters_of_users.COUNTED) == 3
+
+
 def test_filters_are_used_in_their_order() -> None:
     filters_of_users.COUNTED.clear()
     chain = Chain((*chain_from_options("gzip", None, ["counter", "cipher"]).filters,))

@@ -209,6 +209,25 @@ def test_a_pickled_meter_goes_on_counting_for_itself(memory: MemoryFileSystem) -
     assert (metered.counters.calls["put"], copy.counters.calls["put"]) == (1, 2)
 
 
+class _Below(WrapperFileSystem):
+    def inner_path(self, path: str) -> str:
+        return f"below/{path}" if path else "below"
+
+
+def test_a_wrapper_that_translates_paths_translates_all(
+    memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = _Below(memory)
+    below.make_directories("log")
+    below.put("log/a", b"data")
+    below.rename("log/a", "log/b")
+    assert memory.read("below/log/b") == b"data"
+    proven: list[str] = []
+    monkeypatch.setattr(memory, "prove", proven.append)
+    below.prove("log")
+    assert proven == ["below/log"]
+
+
 # -------------------------------------------------------------------------------------------------- rooted
 
 

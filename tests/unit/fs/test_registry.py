@@ -9,6 +9,7 @@ import pytest
 import ftfile.fs.registry
 from ftfile.core.errors import ConfigError, Unavailable
 from ftfile.core.retry import RetryPolicy
+from ftfile.fs.api import FileSystem
 from ftfile.fs.registry import known_schemes, normalise, register, unregister
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem
@@ -20,7 +21,6 @@ from tests.unit.fs.layered import LayeredContract
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
     from ftfile.fs.location import Location
 
 
@@ -168,3 +168,10 @@ def test_no_driver_is_imported_before_it_is_needed() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
+
+
+def test_a_driver_without_capabilities_is_not_made() -> None:
+    given = {name: lambda *_: None for name in FileSystem.__abstractmethods__ - {"capabilities"}}
+    with pytest.raises(TypeError, match=r"abstract.* capabilities"):
+        type("Forgetful", (FileSystem,), given)()
+    type("Whole", (FileSystem,), given | {"capabilities": MemoryFileSystem.capabilities})()

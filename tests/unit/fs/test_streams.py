@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ftfile.core.errors import StreamClosed
+from ftfile.fs.api import OutputStream
 from ftfile.fs.streams import as_file
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.wrappers import MeteredFileSystem
@@ -72,3 +73,15 @@ def test_arrow_reads_through_it(filesystem: MeteredFileSystem) -> None:
         pq.write_table(table, stream)
     with as_file(filesystem.open("table.parquet")) as file:
         assert pq.read_table(file, columns=["text"]) == table.select(["text"])
+
+
+@pytest.mark.parametrize("capability", ["hflush", "hsync"])
+def test_a_stream_without_the_sync_of_its_capabilities_is_not_made(capability: str) -> None:
+    given = {"_write": lambda *_: None, "_close": lambda _: None, "_abort": lambda _: True}
+    forgetful = type("Forgetful", (OutputStream,), given)
+    with pytest.raises(TypeError, match=f"Forgetful has the capability {capability}, and no _{capability}"):
+        forgetful("file", frozenset({capability, "abort"}))
+    forgetful("file", frozenset({"abort"}))
+    for method in (f"_{capability}", "_hsync"):
+        whole = type("Whole", (forgetful,), {method: lambda _: None})
+        getattr(whole("file", frozenset({capability})), capability)()

@@ -8,7 +8,7 @@ import random
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -246,6 +246,13 @@ class TestMarks:
         with pytest.raises(ConfigError, match=re.escape(said)):
             stream(out, **options).plan()
 
+    @pytest.mark.parametrize(("option", "value"), [("finalizeColumn", "eu"), ("eventTimeInterval", "eu:1h")])
+    def test_a_column_of_the_path_is_refused(self, out: str, option: str, value: str) -> None:
+        options = {"fileFormat": "text", "partitionBy": "eu", option: value}
+        said = f"{option} names no column: 'eu'; the columns are word; eu is in the paths, not in the files"
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            MicroBatch(out, {"word": "string", "eu": "boolean"}, options).plan()
+
 
 class EveryThird:
     """Ends files when they have three rows or more."""
@@ -298,6 +305,32 @@ def test_a_deadline_that_is_none_is_named(out: str) -> None:
     query.run(0, [rows_of(*"abcd")])
     with pytest.raises(UserCodeError, match=r"deadline_ms\(\) returned 'soon', not int or None"):
         query.run(1, [[]])
+
+
+class RaisesOnce:
+    """Raises at two rows, once; notes the rows of the files that it is asked about."""
+
+    rows: ClassVar[list[int]] = []
+
+    def reason_to_end(self, group: GroupTotals, now_ms: int) -> None:
+        assert now_ms
+        self.rows.append(group.rows)
+
+    def deadline_ms(self, group: GroupTotals) -> None:
+        if group.rows == 2 and -2 not in self.rows:
+            self.rows.append(-2)
+            raise ValueError
+
+
+def test_no_rows_are_counted_twice_after_a_policy_raised(out: str) -> None:
+    RaisesOnce.rows.clear()
+    query = stream(out, rollingPolicy=f"{__name__}:RaisesOnce")
+    for number in range(2):
+        query.run(number, [rows_of("a")])
+    with pytest.raises(UserCodeError, match="RaisesOnce"):
+        query.run(2, [rows_of("a")])
+    query.run(2, [rows_of("a")])
+    assert max(RaisesOnce.rows) == 3
 
 
 class TestLimitsOfWhatIsOpen:

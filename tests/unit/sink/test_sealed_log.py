@@ -369,6 +369,29 @@ class TestWhereKeysAre:
             ftfile.open(out)
         assert not Path(out, "started").exists()
 
+    @pytest.mark.parametrize("reference", ["file:\0", "file:/proc/self/root/keys", "nosuch:x"])
+    def test_a_reader_that_names_its_keys_asks_nobody_else(
+        self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+    ) -> None:
+        three_batches(out, ring)
+        self.seal(out, reference)
+        assert ftfile.open(out, key_provider=f"file:{ring}").to_arrow().num_rows == 3
+        forget_all()
+        monkeypatch.setenv("FTFILE_KEY_PROVIDER", f"file:{ring}")
+        assert ftfile.open(out).to_arrow().num_rows == 3
+
+    @pytest.mark.parametrize("reference", ["file", "file:", "file:keys"])
+    def test_storage_names_no_file_by_the_working_directory(
+        self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+    ) -> None:
+        three_batches(out, ring)
+        self.seal(out, reference)
+        monkeypatch.chdir(ring.parent)
+        assert ring.name == "keys"
+        with pytest.raises(ConfigError, match=r"names a key file without an absolute path: .* keyProvider"):
+            ftfile.open(out)
+        assert ftfile.open(out, f"file:{ring}").to_arrow().num_rows == 3
+
     def test_keys_beside_the_data_are_not_believed(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         inside = Path(out, "some", "keys")

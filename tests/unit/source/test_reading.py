@@ -9,7 +9,8 @@ import pytest
 
 import ftfile
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.core.errors import CorruptData
+from ftfile.commit.format import layout
+from ftfile.core.errors import CorruptData, NotADirectory
 from ftfile.encoding.registry import format_from_definition
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.testing.context import open_filesystem
@@ -33,6 +34,13 @@ def test_a_file_that_was_changed_is_an_error(tmp_path: Path, content: str, found
     part.write_text(content)
     with pytest.raises(CorruptData, match=found):
         ftfile.open(str(tmp_path)).to_arrow()
+
+
+def test_a_file_in_the_place_of_dead_letters_is_an_error(tmp_path: Path) -> None:
+    MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text"}).run(0, [[{"value": "a"}]])
+    (tmp_path / layout.DEAD_LETTERS).write_text("")
+    with pytest.raises(NotADirectory, match=layout.DEAD_LETTERS):
+        ftfile.open(str(tmp_path)).dead_letters()
 
 
 def test_rows_are_counted(tmp_path: Path) -> None:

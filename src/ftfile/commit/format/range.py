@@ -1,4 +1,7 @@
-"""A range as bytes: a line of JSON that says what is where, its checksum, and documents of adds, live ones first."""
+"""A range as bytes: a line of JSON that says what is where, its checksum, and compressed documents of adds.
+
+Live adds come first: who reads a version beyond the range reads no further.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import delete_file, list_or_empty, write_file
+from ftfile.commit.files import delete_file, list_own, write_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import adds_from_json, adds_to_json
 from ftfile.commit.format.fields import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
@@ -225,5 +225,5 @@ def decode_base(content: bytes, path: str) -> LogState:
 
 def list_bases(fs: FileSystem) -> list[layout.BaseName]:
     """Return the names of all bases, in any order."""
-    names = (layout.parse_base_name(info.path) for info in list_or_empty(fs, layout.BASES))
+    names = (layout.parse_base_name(info.path) for info in list_own(fs, layout.BASES))
     return [name for name in names if name is not None]

@@ -202,7 +202,8 @@ class TablesDraft:
     def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
         """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
 
-        By table there are, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be).
+        By table there are, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be). The
+        time is the author's clock: to forget an entry too early or too late must do no harm.
         """
         for name, change in changes.items():
             if name not in self._changed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import delete_file, list_or_empty, write_file
+from ftfile.commit.files import delete_file, list_own, write_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.layout import RangeName
 from ftfile.commit.format.range import decode_range, encode_range
@@ -50,7 +50,7 @@ _log = get_logger(__name__)
 
 def list_ranges(fs: FileSystem) -> dict[RangeName, int]:
     """Return the ranges there are, with their lengths in bytes."""
-    listed = list_or_empty(fs, layout.RANGES)
+    listed = list_own(fs, layout.RANGES)
     names = ((layout.parse_range_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 
@@ -149,7 +149,7 @@ def _mergeable(chosen: Sequence[RangeName], found: Mapping[RangeName, int], new:
 
 
 class OwnRanges:
-    """The ranges of a log, apart from those of other histories.
+    """The ranges of a log, apart from those of other histories, as when the log alone was restored from an older copy.
 
     `names` loses those that are of no use; `damaged` are those that cannot be read.
     """

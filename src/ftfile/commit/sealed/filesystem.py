@@ -225,10 +225,11 @@ def open_with_keys(
     seal = Seal.of(statement) if statement else None
     if seal is None and key_provider is None:
         return fs
-    told = seal.key_provider if seal is not None else None
-    keys = Keys(told).as_told_by(parse(url).path) if told is not None else None
+    keys = None
     if reference := key_provider or os.environ.get(KEY_PROVIDER_VARIABLE):
         keys = Keys.from_reference(reference)
+    elif seal is not None and seal.key_provider is not None:
+        keys = Keys(seal.key_provider).as_told_by(parse(url).path)
     if keys is None:
         raise ConfigError(
             f"{url!r} is encrypted, and where its keys are must be said: by the option keyProvider, the argument "

@@ -52,6 +52,10 @@ class FsspecFileSystem(FileSystem):
         return f"FsspecFileSystem({self._url!r})"
 
     @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
     def client(self) -> FsspecClient:
         """Return this process's client."""
         return clients.of((self._url, self._settings))

@@ -63,6 +63,10 @@ class LocalFileSystem(FileSystem):
     def __repr__(self) -> str:
         return f"LocalFileSystem({self.root!r})"
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
     def create(self, path: str) -> OutputStream:
         with self._at("create", path) as full:
             return _LocalStream(path, self._new_file(full), full, self.root)

@@ -191,9 +191,11 @@ class GroupIndex:
         changes = list(head.segment_changes)
         known = [(change.version, change.nonce) for change in changes]
         taken = {add.id for job in head.assembly_jobs for add in job.inputs}
-        if self._at in known:
+        # The user's policy may raise meanwhile: then the next call begins anew.
+        at, self._at = self._at, (-1, "")
+        if at in known:
             ended, opened = taken - self._taken, self._taken - taken
-            for change in changes[known.index(self._at) + 1 :]:
+            for change in changes[known.index(at) + 1 :]:
                 ended.update(change.ended)
                 opened.update(add.id for add in change.opened)
         else:

@@ -34,9 +34,6 @@ class RootedFileSystem(WrapperFileSystem):
             return inner
         return dataclasses.replace(inner, path_bytes_max=room_below(self.prefix, inner.path_bytes_max))
 
-    def prove(self, directory: str) -> None:
-        self.inner.prove(self.inner_path(directory))
-
     def create(self, path: str) -> OutputStream:
         stream = WrapperStream(super().create(path), self)
         stream.path = path
@@ -63,6 +60,3 @@ class RootedFileSystem(WrapperFileSystem):
                 directory = parent_of(directory)
                 self.inner.sync_directory(directory)
             self._root_durable = True
-
-    def rename(self, source: str, target: str) -> None:
-        super().rename(source, self.inner_path(target))
