@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 SCHEMA = "id long, t timestamp, d decimal(10,2), s string, a array<int>"
 
@@ -110,3 +111,34 @@ def test_who_reads_compressed_lines(spark: SparkSession, tmp_path: Path) -> None
             assert sorted(row.value for row in spark.read.text(out).collect()) == sorted(
                 f"line {n}" for n in range(1000)
             )
+
+
+@pytest.mark.spark
+def test_a_directory_is_followed_with_limits_over_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
+    source, middle, out, checkpoint = (str(tmp_path / name) for name in ("in", "middle", "out", "checkpoint"))
+
+    def run_into(reader: DataStreamReader, start: str, end: str, to: str, **options: str) -> None:
+        writer = reader.load(start).writeStream.format("ftfile").option("checkpointLocation", to)
+        writer.options(**options).trigger(availableNow=True).start(end).awaitTermination()
+
+    def follow() -> None:
+        reader = spark.readStream.format("ftfile").option("startingVersion", "1").option("maxFilesPerTrigger", "2")
+        run_into(reader, middle, out, checkpoint)
+
+    for first in (0, 10, 20):
+        write_input(spark, source, first)
+        files = spark.readStream.format("parquet").schema(SCHEMA)
+        run_into(files, source, middle, f"{checkpoint}-of-middle", maxBatchesPerFile="2")
+        follow()
+    while True:
+        before = ftfile.open(out).version()
+        follow()
+        if ftfile.open(out).version() == before:
+            break
+    newest = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+    for name in (str(newest), f".{newest}.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+    ftfile.flush(middle)
+    follow()
+    ids = ftfile.open(out).to_arrow()["id"].to_pylist()
+    assert sorted(ids) == list(range(10, 30))

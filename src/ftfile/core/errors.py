@@ -10,6 +10,8 @@ and nothing else; drivers translate the errors of their SDK at the edge::
     │  ├─ NotFound · AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
     │  ├─ Unsupported · StreamClosed · Unavailable · OutcomeUnknown
     │  └─ MissingParent (a NotFound) · WrongConnection (a ConfigError, too)
+    ├─ SourceError
+    │  └─ HistoryGone · AnotherLog · ChangedRows
     └─ CommitError
        ├─ InvalidMessages · ReplayMismatch · UnknownQuery · BatchGap · StaleFiles
        └─ NameCollision · MissingPart · NotPublished · CommitOutcomeUnknown
@@ -22,13 +24,16 @@ from typing import ClassVar
 
 __all__ = (
     "AlreadyExists",
+    "AnotherLog",
     "BatchGap",
+    "ChangedRows",
     "CommitError",
     "CommitOutcomeUnknown",
     "ConfigError",
     "CorruptData",
     "EncodingError",
     "FtfileError",
+    "HistoryGone",
     "InvalidMessages",
     "MissingParent",
     "MissingPart",
@@ -42,6 +47,7 @@ __all__ = (
     "ReplayMismatch",
     "Retry",
     "SchemaError",
+    "SourceError",
     "StaleFiles",
     "StillOpen",
     "StorageError",
@@ -174,6 +180,22 @@ class StillOpen(FtfileError):
 
     def __str__(self) -> str:
         return f"records stay open for {len(self.reasons)} reasons: {'; '.join(self.reasons)}"
+
+
+class SourceError(FtfileError):
+    """A directory cannot be followed from a position on."""
+
+
+class HistoryGone(SourceError):
+    """Vacuum has deleted versions, or files, that were not read yet."""
+
+
+class AnotherLog(SourceError):
+    """The position is one of another log: the directory was created anew, or restored from an older copy."""
+
+
+class ChangedRows(SourceError):
+    """A version replaces or removes rows, which a stream of new rows cannot tell."""
 
 
 class CommitError(FtfileError):

@@ -24,6 +24,7 @@ from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.registry import normalise
 from ftfile.parts.reader import read_add
 from ftfile.source.dead_letters import DeadLetter, read_dead_letters
+from ftfile.source.following import follow_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -209,6 +210,27 @@ class Directory:
         """
         schema, batches = self._rows(version)
         return pa.Table.from_batches(batches, schema)
+
+    def follow(
+        self, offset: dict[str, Any] | None = None, **options: object
+    ) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
+        """Yield rows that were not read before, batch by batch, each with the offset that stands for all up to there.
+
+        It ends where the log ends when it begins. Keep the offset, plain JSON, with what was made of the rows, and
+        give it to the next call: every row comes once. Without one it begins with all rows that are there.
+
+        Args:
+            offset: that an earlier call yielded.
+            options: those of a stream, such as `maxRowsPerTrigger=1000` or `startingVersion="latest"`.
+
+        Raises:
+            ConfigError: an option is wrong, or nothing has been committed, so that there are no columns.
+            SourceError: the log cannot be followed from the offset: `HistoryGone`, `AnotherLog`, `ChangedRows`.
+        """
+        head = self._log.read_on()
+        if head.schema is None:
+            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
+        return follow_log(self._log, arrow_schema(head.definitions[head.schema]), offset, options)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from ftfile.spark.shipping import Shipped
 
@@ -15,7 +21,7 @@ __all__ = ("FtFileDataSource",)
 
 
 class FtFileDataSource(Shipped, DataSource):
-    """Exactly-once files from streams and batches, and a reader of what was committed.
+    """Exactly-once files from streams and batches, and readers of what was committed.
 
     Register with `spark.dataSource.register(FtFileDataSource)`, or just install the package: Spark 4 finds it.
     """
@@ -36,6 +42,12 @@ class FtFileDataSource(Shipped, DataSource):
         from ftfile.spark.reader import FtFileReader  # noqa: PLC0415
 
         return FtFileReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader of the new rows of each version."""
+        from ftfile.spark.stream_reader import FtFileStreamReader  # noqa: PLC0415
+
+        return FtFileStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write."""

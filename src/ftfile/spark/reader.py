@@ -19,23 +19,22 @@ from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
+from ftfile.source.shares import pack
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.commit.format.model import Add
+    from ftfile.core.options.parse import Use
 
 __all__ = ("FtFileReader", "committed_schema")
 
-TASK_BYTES = 32 << 20
-OPEN_COST_BYTES = 1 << 20
-
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
-    """Return the schema that the version to be read was written with."""
-    directory, version, _ = _opened(options)
+    """Return the schema of the version to be read, or of the newest one for a stream; Spark does not say for which."""
+    directory, version, _ = _opened(options, "read", "follow")
     return StructType.fromJson(json.loads(directory.spark_schema(version)))
 
 
@@ -55,7 +54,7 @@ class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        directory, version, parsed = _opened(options)
+        directory, version, parsed = _opened(options, "read")
         self._path = directory.path
         self._key_provider: str | None = parsed["keyProvider"]
         self._storage = settings_for_others(self._path, parsed.prefixed("storage"))
@@ -71,7 +70,7 @@ class FtFileReader(Shipped, DataSourceReader):
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
             _Files(adds, {add.encoding: snapshot.definitions[add.encoding] for add in adds}, columns)
-            for adds in _pack(snapshot.adds.values())
+            for adds in pack(snapshot.adds.values())
         ] or [_Files((), {})]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -86,24 +85,9 @@ class FtFileReader(Shipped, DataSourceReader):
                 yield batch.rename_columns(requested.names)
 
 
-def _pack(adds: Iterable[Add]) -> list[tuple[Add, ...]]:
-    """Group adds, in their order, so that a task reads about 32 MiB; opening a file counts like reading one."""
-    tasks: list[tuple[Add, ...]] = []
-    group: list[Add] = []
-    size = 0
-    for add in adds:
-        cost = add.length + OPEN_COST_BYTES
-        if group and size + cost > TASK_BYTES:
-            tasks.append(tuple(group))
-            group, size = [], 0
-        group.append(add)
-        size += cost
-    return [*tasks, tuple(group)] if group else tasks
-
-
-def _opened(options: Mapping[str, str]) -> tuple[Directory, int | None, ParsedOptions]:
+def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:
     """Return the directory, the version that the options name, and the options."""
-    parsed = parse_options(absolute_options(options), "read")
+    parsed = parse_options(absolute_options(options), *uses)
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
     directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo
 
-__all__ = ("created_ms", "newest_at", "time_text", "version_at")
+__all__ = ("created_ms", "first_since", "newest_at", "time_text", "version_at")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -42,6 +42,15 @@ def version_at(log: CommitLog, time: datetime) -> int:
     kept = versions[oldest:]
     found = f"version {kept[0]} of {time_text(created_ms(log, kept[0]))}" if kept else "none"
     raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
+
+
+def first_since(log: CommitLog, time: datetime) -> int:
+    """Return the oldest kept version created at or after a time, the one to come if there is none."""
+    head = log.read_on()
+    versions = range(head.log_start, head.version + 1)
+    time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
+    at = bisect_left(versions, time_ms, key=lambda version: created_ms(log, version) or 0)
+    return versions[at] if at < len(versions) else head.version + 1
 
 
 def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:

@@ -27,7 +27,7 @@ ENCRYPTION: tuple[Option, ...] = (
         kinds.TEXT,
         "Where keys are, on the driver and the executors: `file:/etc/ftfile/keys`, `env:FTFILE_KEYS`, "
         "`command:<program> <arguments>`, `aws-kms:<key ARNs>`, or a provider of your own; never a key itself.",
-        used_by=kinds.BOTH,
+        used_by=kinds.EVERYWHERE,
         default_text="`$FTFILE_KEY_PROVIDER`; for reading, else what the directory says",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 
@@ -18,7 +18,8 @@ FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 
 WRITE = frozenset({"write"})
 READ = frozenset({"read"})
-BOTH = WRITE | READ
+FOLLOW = frozenset({"follow"})
+EVERYWHERE = WRITE | READ | FOLLOW
 
 _Value = TypeVar("_Value")
 
@@ -111,6 +112,15 @@ def _column_and_duration(text: str) -> tuple[str, float]:
     return column.strip(), seconds
 
 
+def _latest_or_version(text: str) -> int | Literal["latest"]:
+    if text.strip().lower() == "latest":
+        return "latest"
+    version = int(text)
+    if version < 0:
+        raise ValueError(text)
+    return version
+
+
 def _permission(text: str) -> int:
     if not _PERMISSION.fullmatch(text.strip()):
         raise ValueError(text)
@@ -122,6 +132,7 @@ TEXT = Kind("text", str)
 BOOLEAN = Kind("`true` or `false`", _named({"true": True, "false": False}))
 COUNT = Kind("a whole number of 1 or more", _checked(int, lambda number: number >= 1))
 VERSION = Kind("a whole number of 0 or more", _checked(int, lambda number: number >= 0))
+LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version)
 INTEGER = Kind("a whole number", int)
 SIZE = Kind(
     "a size of at least one byte, such as `128MiB`, `64m` or `1000000`",

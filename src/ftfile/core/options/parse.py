@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.encryption import ENCRYPTION
@@ -14,9 +14,11 @@ from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFI
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("ParsedOptions", "parse_options")
+__all__ = ("ParsedOptions", "Use", "parse_options")
 
-_USES = ("writing", "reading")
+Use: TypeAlias = Literal["write", "read", "follow"]
+
+_USES: dict[str, str] = {"write": "writing", "read": "reading", "follow": "following (`readStream`)"}
 _BY_KEY = {option.name.lower(): option for option in OPTIONS}
 
 
@@ -50,8 +52,8 @@ class ParsedOptions:
         return found
 
 
-def parse_options(raw: Mapping[str, str], use: Literal["write", "read"]) -> ParsedOptions:
-    """Check names and values; keys in any case.
+def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
+    """Check names and values for any of the uses; keys in any case.
 
     Raises:
         ConfigError: names the option, the value, what is accepted, and the nearest known name.
@@ -62,14 +64,15 @@ def parse_options(raw: Mapping[str, str], use: Literal["write", "read"]) -> Pars
         if lower in SPARK_KEYS or lower.startswith("option."):
             parsed.spark[lower] = text
             continue
-        if (lower.startswith(OWN_PREFIXES) and use == "write") or lower.startswith(STORAGE_PREFIX):
+        if (lower.startswith(OWN_PREFIXES) and "write" in uses) or lower.startswith(STORAGE_PREFIX):
             parsed.own[lower] = text
             continue
         option = _BY_KEY.get(lower)
         if option is None:
-            raise ConfigError(_unknown(key, use))
-        if use not in option.used_by:
-            raise ConfigError(f"option {option.name!r} is for {_USES[use == 'write']}, not for {_USES[use == 'read']}")
+            raise ConfigError(_unknown(key, uses))
+        if option.used_by.isdisjoint(uses):
+            meant = " and ".join(name for use, name in _USES.items() if use in option.used_by)
+            raise ConfigError(f"option {option.name!r} is for {meant}, not for {_USES[uses[0]]}")
         parsed.given[option.name] = _parse(option, text)
     return parsed
 
@@ -83,13 +86,13 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 
-def _unknown(key: str, use: str) -> str:
+def _unknown(key: str, uses: tuple[Use, ...]) -> str:
     lower = key.lower()
     if lower in NOT_OFFERED:
         return NOT_OFFERED[lower]
     if lower in ELSEWHERE:
         return f"there is no option {key!r}: {ELSEWHERE[lower]}"
-    names = {option.name.lower(): option.name for option in OPTIONS if use in option.used_by}
+    names = {option.name.lower(): option.name for option in OPTIONS if not option.used_by.isdisjoint(uses)}
     near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=0.6)]
     if near:
         return f"there is no option {key!r}: did you mean {' or '.join(near)}?"

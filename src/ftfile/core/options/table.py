@@ -8,6 +8,7 @@ from ftfile.core.options.kinds import Option, one_of
 from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
 from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
+from ftfile.core.options.source import FOLLOWING, FOLLOWING_ELSEWHERE
 
 __all__ = ("DEFAULTS", "ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
 
@@ -17,7 +18,7 @@ WHERE: tuple[Option, ...] = (
         kinds.TEXT,
         "The directory: a local path, or a URL such as `file:///data/out`. A relative path is made absolute on the "
         "driver. Options `storage.<name>` are settings of its file system; see [object stores](object-stores.md).",
-        used_by=kinds.BOTH,
+        used_by=kinds.EVERYWHERE,
     ),
     Option(
         "fileFormat",
@@ -145,6 +146,7 @@ GROUPS = {
     "Encryption": ENCRYPTION,
     "Guarantees": GUARANTEES,
     "Reading": READING,
+    "Following": FOLLOWING,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)
 DEFAULTS = {option.name: option.default for option in OPTIONS}
@@ -190,6 +192,7 @@ ELSEWHERE: dict[str, str] = {
     "getbytesfortuple": "a class that makes the bytes of records is encoder, with fileFormat=binary",
     "format.bytearray.separator": "the bytes after each record are delimiter",
     **dict.fromkeys(("avro.codec", "codec", "compression.codec"), "the codec is compression"),
+    **FOLLOWING_ELSEWHERE,
     **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
     "mergeschema": "changes of the schema are governed by onSchemaChange",
 }

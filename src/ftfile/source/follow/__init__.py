@@ -1,0 +1,1 @@
+"""Following an ftfile directory: the new rows of each version, once."""

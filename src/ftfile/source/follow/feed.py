@@ -1,0 +1,45 @@
+"""The feed of a log: which rows of a record are new, and which records change rows that were there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format.model import MaintenanceAuthor, Origin, StreamAuthor
+
+if TYPE_CHECKING:
+    from ftfile.commit.format.model import Add, Record
+
+__all__ = ("describe", "is_change", "new_rows_of")
+
+# Maintenance that replaces adds by others of the same rows.
+_REWRITES = frozenset({"compact", "flush"})
+
+
+def new_rows_of(record: Record) -> tuple[Add, ...]:
+    """Return the adds of a record whose rows no earlier record has, in the record's order; none of a change.
+
+    What a batch made of earlier rows, parts and the rest of segments, is of an older origin.
+    """
+    author = record.author
+    if isinstance(author, MaintenanceAuthor) or is_change(record):
+        return ()
+    if isinstance(author, StreamAuthor):
+        own = Origin(author.query_id, author.batch_id, author.batch_id)
+    else:
+        own = Origin(author.job_id, 0, 0)
+    return tuple(add for add in record.adds if add.origin == own)
+
+
+def is_change(record: Record) -> bool:
+    """Return True if the record ends rows that were live: an overwrite, a drop, a repair that gives rows up."""
+    if isinstance(record.author, MaintenanceAuthor):
+        return record.author.operation not in _REWRITES and len(record.removes) > len(record.adds)
+    return record.overwrite and bool(record.removes)
+
+
+def describe(record: Record) -> str:
+    """Return the effect of a record that removes rows, for messages."""
+    author = record.author
+    if isinstance(author, MaintenanceAuthor):
+        return f"version {record.version}, a {author.operation}, removes {len(record.removes)} files"
+    return f"version {record.version}, an overwrite, replaces {len(record.removes)} files"

@@ -1,0 +1,82 @@
+"""The options of a follower: where it begins, and how much a plan may read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ftfile.commit.format.model import Add
+    from ftfile.core.options import ParsedOptions
+
+__all__ = ("Budget", "FollowSettings", "Limits")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a plan reads; None is no limit."""
+
+    files: int | None = None
+    size_bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """The options of a follower."""
+
+    starting_version: int | Literal["latest"] | None = None
+    starting_time: datetime | None = None
+    limits: Limits = Limits()
+    skip_changes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.starting_version is not None and self.starting_time is not None:
+            raise ConfigError("startingVersion and startingTimestamp both say where to begin: set one of them")
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> FollowSettings:
+        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
+        return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
+
+
+class Budget:
+    """The limits of a plan, and the adds counted against them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._used = (0, 0, 0)
+
+    def take(self, adds: Sequence[Add]) -> bool:
+        """Take all of the adds and return True, or take none if that would pass a limit."""
+        used = self._with(adds)
+        if adds and not self._allows(used):
+            return False
+        self._used = used
+        return True
+
+    def take_first(self, adds: Sequence[Add]) -> int:
+        """Take as many adds as the limits allow, and return their number; the first add of a plan always is one."""
+        for number, add in enumerate(adds):
+            if self._used != (0, 0, 0) and not self._allows(self._with([add])):
+                return number
+            self._used = self._with([add])
+        return len(adds)
+
+    def _with(self, adds: Sequence[Add]) -> tuple[int, int, int]:
+        files, size_bytes, rows = self._used
+        return (
+            files + len(adds),
+            size_bytes + sum(add.length for add in adds),
+            rows + sum(add.rows for add in adds),
+        )
+
+    def _allows(self, used: tuple[int, int, int]) -> bool:
+        limits = (self._limits.files, self._limits.size_bytes, self._limits.rows)
+        return all(limit is None or amount <= limit for amount, limit in zip(used, limits, strict=True))

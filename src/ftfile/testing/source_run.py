@@ -1,0 +1,170 @@
+"""Streams from a directory without a JVM: the real stream, asked in Spark's order, by the protocol of either Spark."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.core.options import parse_options
+from ftfile.source.follow.offsets import START
+from ftfile.source.follow.stream import FollowConfig, FollowStream
+from ftfile.source.shares import read_share
+from ftfile.testing.context import current
+from ftfile.testing.log_check import require
+from ftfile.testing.micro_batch import spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.source.shares import Share
+
+__all__ = ("Killed", "Moment", "SourceRun")
+
+Row = dict[str, Any]
+Moment = Literal["planned", "offsets written", "partitions asked", "rows read"]
+
+# Spark writes offsets into its checkpoint, into errors and into every progress: they stay small.
+OFFSET_BYTES_MAX = 256
+
+
+class Killed(Exception):
+    """The process of the stream is dead."""
+
+
+@dataclass
+class SourceRun:
+    """A streaming query that follows a directory, its checkpoint, and what an exactly-once sink got of it.
+
+    For example::
+
+        run = SourceRun("/data/out", {"id": "long"}, {"maxFilesPerTrigger": "1"})
+        run.run()             # batches until there is nothing to read
+        run.restart()         # a new process; the checkpoint stays
+        run.rows              # of all batches
+
+    Attributes:
+        path: of the directory.
+        columns: that are read, as `spark_schema` takes them.
+        options: of the reader.
+        protocol: of Spark 4.0 and 4.1, or of 4.2 and 4.3.
+        offsets: the end of each batch, as JSON.
+        commits: number of batches that are done.
+        batches: the rows of each batch that reached the sink.
+        adds: the ids of the adds that each batch read.
+        kill_at: the next batch dies at this moment.
+    """
+
+    path: str
+    columns: Mapping[str, Any]
+    options: Mapping[str, str] = field(default_factory=dict)
+    protocol: Literal["4.0", "4.2"] = "4.2"
+    offsets: list[str] = field(default_factory=list)
+    commits: int = 0
+    batches: dict[int, list[Row]] = field(default_factory=dict)
+    adds: dict[int, list[str]] = field(default_factory=dict)
+    kill_at: Moment | None = None
+    _stream: FollowStream | None = field(default=None, init=False)
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return the rows of all batches that reached the sink, in their order."""
+        return [row for number in sorted(self.batches) for row in self.batches[number]]
+
+    def restart(self) -> None:
+        """Begin a new process, which knows the checkpoint and nothing else."""
+        self._stream = None
+
+    def run(self, batches_max: int = 1000, *, once: bool = False) -> int:
+        """Run batches until there is nothing to read, and return their number.
+
+        Args:
+            batches_max: that are run at most.
+            once: all in one batch, whatever the limits are.
+        """
+        count = 0
+        while count < batches_max and self.run_batch(once=once):
+            count += 1
+        return count
+
+    def run_available(self) -> int:
+        """Run what is there now, as `trigger(availableNow=True)` does, and return the number of batches."""
+        self.restart()
+        stream = self._started()
+        if self.protocol == "4.2":
+            stream.stop_at_head()
+        count = self.run(1 if self.protocol == "4.0" else 1000)
+        self.restart()
+        return count
+
+    def run_batch(self, *, once: bool = False) -> bool:
+        """Run the next batch and return True; False if there is nothing to read.
+
+        Raises:
+            Killed: as `kill_at` asked for.
+        """
+        stream = self._started()
+        number = len(self.offsets)
+        begin = json.loads(self.offsets[-1]) if self.offsets else START
+        if self.protocol == "4.0":
+            end = stream.latest_offset(limited=not once)
+        else:
+            end = stream.latest_offset(begin, limited=not once)
+        text = json.dumps(end)
+        require(len(text.encode()) <= OFFSET_BYTES_MAX, "S8", f"the offset {text} is too long")
+        self._die("planned")
+        if end == begin:
+            return False
+        self.offsets.append(text)
+        self._die("offsets written")
+        self._run(stream, number)
+        return True
+
+    def _started(self) -> FollowStream:
+        """Return the stream; in a new process, what Spark does first with it was done."""
+        if self._stream is None:
+            stream = self._stream = FollowStream(self.config(), current())
+            last = len(self.offsets) - 1
+            if last >= self.commits:
+                self._run(stream, last)
+            elif self.protocol == "4.0" and self.offsets:
+                end = json.loads(self.offsets[last])
+                stream.shares(end, end)
+        return self._stream
+
+    def _run(self, stream: FollowStream, number: int) -> None:
+        start = json.loads(self.offsets[number - 1]) if number else START
+        shares = stream.shares(start, json.loads(self.offsets[number]))
+        self._die("partitions asked")
+        rows = [row for share in shares for row in self._read(pickle.dumps(share))]
+        before = self.batches.setdefault(number, rows)
+        require(sorted(before, key=repr) == sorted(rows, key=repr), "S1", f"batch {number} has other rows than before")
+        adds = [add.id for share in shares for add in share.adds]
+        require(self.adds.setdefault(number, adds) == adds, "S1", f"batch {number} reads other adds than before")
+        self._die("rows read")
+        self.commits = number + 1
+
+    def _read(self, shipped: bytes) -> list[Row]:
+        """Read a share in a process of its own."""
+        share: Share = pickle.loads(shipped)  # noqa: S301 - our own
+        config = self.config()
+        fs = open_with_keys(config.path, current(), config.key_provider, config.storage.items())
+        found: list[Row] = []
+        for batch in read_share(fs, share, arrow_schema(config.schema_json)):
+            found += batch.to_pylist()
+        return found
+
+    def config(self) -> FollowConfig:
+        """Return the settings, checked anew from the options."""
+        return FollowConfig.from_options(
+            parse_options({"path": self.path} | dict(self.options), "follow"), spark_schema(self.columns)
+        )
+
+    def _die(self, moment: Moment) -> None:
+        if self.kill_at == moment:
+            self.kill_at = None
+            self.restart()
+            raise Killed(moment)
