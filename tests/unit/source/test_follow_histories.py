@@ -215,6 +215,7 @@ class Follower:
         check_followed(self.directory.fs, self.run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
 def test_every_new_row_is_read_once(place: int) -> None:
     lost = 0
