@@ -39,21 +39,23 @@ def read_query_id(checkpoint: str | None, context: Context) -> str | None:
 def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> BatchOffsets | None:
     """Return the offsets of a batch, or None if the checkpoint is unknown or cannot be read here.
 
-    The file is a version line, a line of batch metadata with its time, and one line per source. The hash covers the
-    whole file: a file source's offset alone is equal for other data.
+    The file is a version line, a line of batch metadata with its time, and one line per source; in version 2 the name
+    of the source and a colon precede its offset. The hash covers the whole file: a file source's offset alone is equal
+    for other data.
     """
     content = _read(checkpoint, f"offsets/{batch_id}", context)
     if content is None:
         return None
-    lines = content.decode("utf-8", "replace").splitlines()[2:]
-    return BatchOffsets("sha256:" + hashlib.sha256(content).hexdigest(), [_as_json(line) for line in lines])
+    lines = content.decode("utf-8", "replace").splitlines()
+    texts = [line.partition(":")[2] if lines[0] == "v2" else line for line in lines[2:]]
+    return BatchOffsets("sha256:" + hashlib.sha256(content).hexdigest(), [_as_json(text) for text in texts])
 
 
-def _as_json(line: str) -> object:
+def _as_json(text: str) -> object:
     try:
-        return json.loads(line)
+        return json.loads(text)
     except ValueError:
-        return line
+        return text
 
 
 def _read(checkpoint: str | None, name: str, context: Context) -> bytes | None:

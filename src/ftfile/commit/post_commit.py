@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("extend_ranges", "keep_base", "post_commit")
+__all__ = ("extend_ranges", "keep_base", "post_commit", "renew_base")
 
 # A range is due at every 64th version, and as soon as this committer remembers 256 KiB of records.
 RANGE_EVERY = 64
@@ -72,8 +72,12 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
 
 def keep_base(log: CommitLog, state: LogState) -> None:
     """Write a base when one is due."""
-    if log.delta_bytes <= max(bases.BASE_MIN_BYTES, log.base_bytes // 2):
-        return
+    if log.delta_bytes > max(bases.BASE_MIN_BYTES, log.base_bytes // 2):
+        renew_base(log, state)
+
+
+def renew_base(log: CommitLog, state: LogState) -> None:
+    """Write a base."""
     log.delta_bytes = 0
     try:
         log.base_bytes = bases.write_base(log.fs, log.ids, state, log.bases.useless)

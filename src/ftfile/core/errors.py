@@ -11,7 +11,7 @@ and nothing else; drivers translate the errors of their SDK at the edge::
     │  ├─ Unsupported · StreamClosed · Unavailable · OutcomeUnknown
     │  └─ MissingParent (a NotFound) · WrongConnection (a ConfigError, too)
     ├─ SourceError
-    │  └─ HistoryGone · AnotherLog · ChangedRows
+    │  └─ HistoryGone · AnotherLog · ChangedRows · StateLost · FileChanged
     └─ CommitError
        ├─ InvalidMessages · ReplayMismatch · UnknownQuery · BatchGap · StaleFiles
        └─ NameCollision · MissingPart · NotPublished · CommitOutcomeUnknown
@@ -32,6 +32,7 @@ __all__ = (
     "ConfigError",
     "CorruptData",
     "EncodingError",
+    "FileChanged",
     "FtfileError",
     "HistoryGone",
     "InvalidMessages",
@@ -49,6 +50,7 @@ __all__ = (
     "SchemaError",
     "SourceError",
     "StaleFiles",
+    "StateLost",
     "StillOpen",
     "StorageError",
     "StreamClosed",
@@ -183,7 +185,7 @@ class StillOpen(FtfileError):
 
 
 class SourceError(FtfileError):
-    """A directory cannot be followed from a position on."""
+    """A stream cannot go on from its position."""
 
 
 class HistoryGone(SourceError):
@@ -196,6 +198,14 @@ class AnotherLog(SourceError):
 
 class ChangedRows(SourceError):
     """A version replaces or removes rows, which a stream of new rows cannot tell."""
+
+
+class StateLost(SourceError):
+    """The log of plans that a position names is gone, is another one, or does not reach so far."""
+
+
+class FileChanged(SourceError):
+    """A file has other content than when a batch was planned that reads it, or is gone, and is nowhere else."""
 
 
 class CommitError(FtfileError):

@@ -55,14 +55,14 @@ def call_with_retries(
         FtfileError: the last one.
     """
     failures, began_s = 0, clock.monotonic_s()
-    retried = {Retry.AGAIN, Retry.LOOK} if is_repeatable else {Retry.AGAIN}
     while True:
         try:
             return call()
         except FtfileError as error:
             failures += 1
             elapsed_s = clock.monotonic_s() - began_s
-            delay_s = policy.delay_after_s(failures, elapsed_s) if error.retry in retried else None
+            can_help = error.retry is Retry.AGAIN or (is_repeatable and error.retry is Retry.LOOK)
+            delay_s = policy.delay_after_s(failures, elapsed_s) if can_help else None
             if delay_s is None:
                 raise
             _log.warning("try %d%s failed, next in %.1f s: %s", failures, task and f" {task}", delay_s, error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NotFound, StreamClosed
@@ -74,9 +74,8 @@ class Capabilities:
         return fault_of(path, self.forbidden, blank_ends=self.blank_ends, bytes_max=bytes_max, more_bytes=more_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """The status of a path, known without opening it."""
+class FileInfo(NamedTuple):
+    """The status of a path, known without opening it; a tuple, of which a listing makes millions."""
 
     path: str  # that was asked for, or found by a listing
     size_bytes: int  # 0 for a directory
@@ -84,6 +83,7 @@ class FileInfo:
     is_directory: bool = False
     # Equal for two paths exactly when they are one file, or one is a copy of the other; None if not known.
     identity: str | None = None
+    is_link: bool = False  # a symbolic link to the file or directory; only listings tell
 
 
 class InputFile(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from ftfile.core.errors import Unsupported
@@ -18,20 +19,27 @@ def require_valid(operation: str, path: str) -> None:
 
     Blanks, `%`, `#`, `:`, `=` and all other characters but NUL are fine.
     """
-    if not path:
-        return
-    if _MALFORMED.search(path):
-        detail = "a path is relative to the root, without empty parts, '.', '..' and NUL; correct the path"
+    if (detail := _invalid(path)) is not None:
         raise Unsupported(operation, path, detail)
+
+
+# The same few paths are asked for again and again.
+@functools.lru_cache(maxsize=4096)
+def _invalid(path: str) -> str | None:
+    """Return why a path is not valid, or None."""
+    if not path:
+        return None
+    if _MALFORMED.search(path):
+        return "a path is relative to the root, without empty parts, '.', '..' and NUL; correct the path"
     if path.isascii() and len(path) <= NAME_BYTES_MAX:
-        return
+        return None
     try:
         longest = max(len(name.encode("utf-8", "surrogateescape")) for name in path.split("/"))
     except UnicodeEncodeError as error:
-        raise Unsupported(operation, path, f"a name that UTF-8 cannot encode ({error.reason})") from error
+        return f"a name that UTF-8 cannot encode ({error.reason})"
     if longest > NAME_BYTES_MAX:
-        detail = f"a name has {longest} bytes, at most {NAME_BYTES_MAX} are portable; shorten it"
-        raise Unsupported(operation, path, detail)
+        return f"a name has {longest} bytes, at most {NAME_BYTES_MAX} are portable; shorten it"
+    return None
 
 
 def shape_fault(path: str) -> str | None:

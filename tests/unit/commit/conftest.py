@@ -15,6 +15,7 @@ from ftfile.commit.policy import DEFAULT_POLICY, Policy
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.rewrites import Accepted, Rewrite, accept_rewrites
 from ftfile.core.checksum import checksum
+from ftfile.core.context import SYSTEM
 from ftfile.fs.local.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Driver:
 
 @pytest.fixture
 def fs(tmp_path: Any) -> FileSystem:
-    return LocalFileSystem(str(tmp_path / "out"))
+    return LocalFileSystem(str(tmp_path / "out"), SYSTEM)
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ class TestAnotherHistory:
 
 
 def test_a_base_of_another_directory(driver: Driver, tmp_path: Path) -> None:
-    other = Driver(LocalFileSystem(str(tmp_path / "other")))
+    other = Driver(LocalFileSystem(str(tmp_path / "other"), SYSTEM))
     for batch in range(4):
         other.commit_new(batch)
         driver.commit_new(batch)

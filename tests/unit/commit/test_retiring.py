@@ -90,7 +90,7 @@ class TestGoneDirectories:
     def test_of_what_is_hidden(self, tmp_path: Path, store: str) -> None:
         """A tool that copies directories may leave empty ones out."""
         fs: FileSystem = (
-            LocalFileSystem(str(tmp_path)) if store == "local" else CrashingFileSystem(store=store)  # type: ignore[arg-type]
+            LocalFileSystem(str(tmp_path), SYSTEM) if store == "local" else CrashingFileSystem(store=store)  # type: ignore[arg-type]
         )
         driver = Driver(fs)
         old = driver.commit_new(0)
@@ -213,7 +213,7 @@ class TestForeignFiles:
         assert is_recorded(driver.fs, driver.fs.stat(add.path), add)
         other = driver.stage(0, content + b"B")
         assert not is_recorded(driver.fs, driver.fs.stat(other.path), add)
-        assert not is_recorded(driver.fs, replace(driver.fs.stat(add.path), path="gone"), add)
+        assert not is_recorded(driver.fs, driver.fs.stat(add.path)._replace(path="gone"), add)
 
 
 class TestManyParts:

@@ -1,4 +1,4 @@
-"""The golden files: two small directories with one file of every kind, the same bytes whenever they are made.
+"""The golden files: small directories with one file of every kind, the same bytes whenever they are made.
 
 `python -m tests.unit.format.make_golden` makes them anew, after a change of the format that is meant.
 """
@@ -9,12 +9,14 @@ import base64
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from unittest import mock
 
 import ftfile
 from ftfile.attempt.directory_marker import write_marker
+from ftfile.commit import trimming
 from ftfile.commit.format import layout, record
 from ftfile.commit.format.model import MaintenanceAuthor, Record
 from ftfile.commit.log.bases import write_base
@@ -22,11 +24,16 @@ from ftfile.commit.log.hints import PublishedHint, store_now_ms, write_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.sealed.filesystem import SealedFileSystem
+from ftfile.core.context import SYSTEM
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.keys.keys import Keys, forget_keys
 from ftfile.maintenance.repair.mending import set_aside
 from ftfile.sink.writer import forget_logs
-from ftfile.testing.clock import SeededIds
+from ftfile.source.files.known import key_of
+from ftfile.source.files.offsets import PlanPosition
+from ftfile.source.files.plan import Late, Move, Parked, Plan, Range, Seen
+from ftfile.source.files.plan_log import PlanLog
+from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.micro_batch import MicroBatch
 from tests.wrappers import InContext
@@ -63,7 +70,7 @@ def make_plain(path: Path) -> None:
         MicroBatch(str(path), COLUMNS, job).run_job("2" * 32, [[row(7)], [row(8)]])
         ftfile.compact(str(path), context=current())
         ids = SeededIds(1)
-        fs = InContext(LocalFileSystem(str(path)), ids=ids)
+        fs = InContext(LocalFileSystem(str(path), SYSTEM), ids=ids)
         log = CommitLog(fs)
         write_base(fs, ids, log.read_on())
         extend_ranges(log, log.read_on())
@@ -84,7 +91,7 @@ def make_sealed(path: Path) -> None:
     """Make the log of an encrypted directory: a record, a base, a range and a hint with their MACs."""
     with mock.patch.dict("os.environ", {"FTFILE_GOLDEN_KEYS": KEY}):
         forget_keys()
-        local = InContext(LocalFileSystem(str(path)), ids=SeededIds())
+        local = InContext(LocalFileSystem(str(path), SYSTEM), ids=SeededIds())
         log = CommitLog(SealedFileSystem(local, Keys("env:FTFILE_GOLDEN_KEYS"), "golden"))
         log.prepare_directory()
         log.create(Record(0, "0" * 32, MaintenanceAuthor("vacuum", "1" * 32), 0, horizon_ms=5, previous_nonce=""))
@@ -95,7 +102,36 @@ def make_sealed(path: Path) -> None:
     forget_keys()
 
 
-MAKERS = {"plain": make_plain, "sealed": make_sealed}
+def make_plans(path: Path) -> None:
+    """Make the log of plans of a source of files, of which the last plan names a columns file."""
+    found = Range("a.log", 0, 20, "0123456789abcdef", "fedcba9876543210", 25, 1_700_000_000_000, "local:1:2")
+    key = key_of("file:///data/in", "a.log").hex()
+    plans = [
+        Plan(ranges=(found,)),
+        Plan(
+            ranges=(replace(found, path="a.log.1", start=20, end=40, size_bytes=40),),
+            moves=(Move(key, "a.log.1"),),
+            parked=(Parked("b.log", "it cannot be read", 9, 1_700_000_000_000),),
+        ),
+        Plan(
+            seen=(Seen("c.log", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),),
+            late=(Late("d.log", 5),),
+            replaced=("b.log",),
+            low=1_600_000_000_000,
+        ),
+    ]
+    with repeatable(), mock.patch.object(trimming, "COLUMNS_MIN_BYTES", 1):
+        fs = InContext(LocalFileSystem(str(path), SYSTEM), clock=ManualClock(), ids=SeededIds(3))
+        log = PlanLog(fs, "0" * 32, "1" * 32)
+        position = PlanPosition("0" * 32, -1, "")
+        for plan in plans:
+            log.known()
+            before, position = position, log.add(position, replace(plan, root="file:///data/in"))
+            if before.plan == 0:
+                log.commit(before)
+
+
+MAKERS = {"plain": make_plain, "sealed": make_sealed, "plans": make_plans}
 
 
 def files_of(path: Path) -> dict[str, bytes]:

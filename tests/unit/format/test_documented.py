@@ -80,6 +80,7 @@ def test_paths_are_those_of_the_code() -> None:
         layout.companion_path(0, "ab"),
         layout.base_path(layout.BaseName(0, "ab")),
         layout.range_path(layout.RangeName(0, 0, "ab")),
+        layout.columns_path(layout.ColumnsName(0, "ab")),
         f"{layout.staged_directory('q', 0)}/00000-0-ab.staged",
         layout.note_path(layout.staged_directory("q", 0), "00000-0-ab"),
         layout.dead_letter_path("q", 0, 0, "ab"),

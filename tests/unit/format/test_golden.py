@@ -31,9 +31,15 @@ from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.sealed.filesystem import SealedFileSystem
+from ftfile.commit.trimming import columns_files, read_columns
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.keys.keys import Keys, forget_keys
+from ftfile.source.files.known import KnownFiles, key_of
+from ftfile.source.files.offsets import PlanPosition
+from ftfile.source.files.plan import Late, Seen
+from ftfile.source.files.plan_log import PlanLog
 from tests.unit.format.make_golden import GOLDEN, KEY, MAKERS, files_of
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ def sealed(tmp_path: Path) -> Iterator[SealedFileSystem]:
     shutil.copytree(GOLDEN / "sealed", tmp_path / "sealed")
     forget_keys()
     with mock.patch.dict("os.environ", {"FTFILE_GOLDEN_KEYS": KEY}):
-        yield SealedFileSystem(LocalFileSystem(str(tmp_path / "sealed")), Keys("env:FTFILE_GOLDEN_KEYS"))
+        yield SealedFileSystem(LocalFileSystem(str(tmp_path / "sealed"), SYSTEM), Keys("env:FTFILE_GOLDEN_KEYS"))
     forget_keys()
 
 
@@ -128,7 +134,7 @@ class TestReading:
         assert len(ftfile.open(str(plain)).to_arrow()) == 7
 
     def test_records(self, plain: Path) -> None:
-        log = CommitLog(LocalFileSystem(str(plain)))
+        log = CommitLog(LocalFileSystem(str(plain), SYSTEM))
         first, second, third, fourth, fifth = (log.read_record(version) for version in range(5))
         assert first is not None
         assert second is not None
@@ -176,9 +182,24 @@ class TestReading:
         assert encode_base(state) == content_of("bases/*.base")
 
     def test_the_hints(self, plain: Path) -> None:
-        hint = read_published(LocalFileSystem(str(plain)))
+        hint = read_published(LocalFileSystem(str(plain), SYSTEM))
         assert hint is not None
         assert (hint.version, hint.nonce) == (4, "b48376be28a0ab3bcf62b3e04b664c6c")
+
+    def test_the_log_of_plans(self, tmp_path: Path) -> None:
+        fs = LocalFileSystem(str(shutil.copytree(GOLDEN / "plans", tmp_path / "plans")), SYSTEM)
+        log = PlanLog(fs, "0" * 32, "run")
+        head = log.after(PlanPosition("0" * 32, 1, "e48c090e847fa70b9d8c9022dc86e29a"))
+        assert head is not None
+        plan = log.read(head, PlanPosition("0" * 32, 1, "e48c090e847fa70b9d8c9022dc86e29a"))
+        assert plan.root == "file:///data/in"
+        assert plan.seen == (Seen("c.log", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),)
+        assert (plan.late, plan.replaced, plan.low) == ((Late("d.log", 5),), ("b.log",), 1_600_000_000_000)
+        (columns,) = columns_files(CommitLog(fs).read_on())
+        known = KnownFiles.from_bytes(read_columns(fs, columns))
+        found = known.get(key_of("file:///data/in", "a.log.1"))
+        assert found is not None
+        assert (len(known), found.position, found.size_bytes) == (2, 40, 40)
 
     def test_the_sealed_log(self, sealed: SealedFileSystem) -> None:
         assert sealed.directory_id == "9ffd041d9eb6ca487c1c737f7ebde982"
@@ -201,7 +222,7 @@ def _decode(name: str, content: bytes, tmp_path: Path) -> object:
     if name == "ftfileBase":
         return decode_base(content, "file")
     (tmp_path / "file").write_bytes(content)
-    with LocalFileSystem(str(tmp_path)).open("file") as file:
+    with LocalFileSystem(str(tmp_path), SYSTEM).open("file") as file:
         return decode_range(file, "file", ended=True)
 
 

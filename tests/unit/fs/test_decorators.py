@@ -51,7 +51,9 @@ class TestStackOverLocal(LayeredContract):
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
         self.synced: list[int] = []
         monkeypatch.setattr(os, "fsync", self.synced.append)
-        rooted = RootedFileSystem(RetryingFileSystem(LocalFileSystem(str(tmp_path)), current()), "some/where")
+        rooted = RootedFileSystem(
+            RetryingFileSystem(LocalFileSystem(str(tmp_path), current()), current()), "some/where"
+        )
         rooted.make_directories("")
         return MeteredFileSystem(rooted)
 

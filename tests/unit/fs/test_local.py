@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile.fs.local.no_replace
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -55,7 +56,7 @@ class TestLocal(FileSystemContract):
     @pytest.fixture
     def filesystem(self, tmp_path: Path, calls: list[str]) -> FileSystem:
         self.calls = calls
-        return LocalFileSystem(str(tmp_path))
+        return LocalFileSystem(str(tmp_path), SYSTEM)
 
     def device_syncs(self, filesystem: FileSystem) -> int:  # noqa: ARG002
         return sum(call.startswith("fsync") for call in self.calls)
@@ -82,7 +83,7 @@ class TestLocalWithoutAtomicRename(ExclusiveContract):
     @pytest.fixture
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
         monkeypatch.setattr(ftfile.fs.local.no_replace, "_renameat2", lambda: None)
-        filesystem = LocalFileSystem(str(tmp_path))
+        filesystem = LocalFileSystem(str(tmp_path), SYSTEM)
         filesystem.put("probe", b"")
         filesystem.rename("probe", "probed")
         assert not filesystem.capabilities.atomic_rename
@@ -92,7 +93,7 @@ class TestLocalWithoutAtomicRename(ExclusiveContract):
 
 @pytest.fixture
 def local(tmp_path: Path) -> LocalFileSystem:
-    return LocalFileSystem(str(tmp_path))
+    return LocalFileSystem(str(tmp_path), SYSTEM)
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def limited(kind: int, soft: int) -> Iterator[None]:
 
 def test_a_relative_root_is_refused() -> None:
     with pytest.raises(ConfigError, match="relative"):
-        LocalFileSystem("out")
+        LocalFileSystem("out", SYSTEM)
 
 
 def test_create_exclusive_is_durable_in_the_order_that_a_power_cut_demands(
@@ -188,13 +189,13 @@ def test_hsync_and_sync_directory_reach_the_device(local: LocalFileSystem, calls
 
 
 def test_a_missing_root_is_made_with_durable_names(tmp_path: Path, calls: list[str]) -> None:
-    local = LocalFileSystem(str(tmp_path / "outer" / "root"))
+    local = LocalFileSystem(str(tmp_path / "outer" / "root"), SYSTEM)
     local.make_directories("inner")
     assert calls == [f"fsync {tmp_path.name}", "fsync outer"]
     calls.clear()
     local.make_directories("inner/most")
     assert calls == []
-    LocalFileSystem(local.root).make_directories("")  # another process may have died before its sync
+    LocalFileSystem(local.root, SYSTEM).make_directories("")  # another process may have died before its sync
     assert calls == ["fsync outer"]
 
 
@@ -353,7 +354,7 @@ def test_without_permission(local: LocalFileSystem) -> None:
 
 def test_a_root_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"data")
-    local = LocalFileSystem(str(tmp_path / "file"))
+    local = LocalFileSystem(str(tmp_path / "file"), SYSTEM)
     for call in (lambda: local.list(""), lambda: local.create("new"), lambda: local.make_directories("log")):
         with pytest.raises(NotADirectory, match="move it or choose another path"):
             call()
@@ -363,7 +364,7 @@ def test_a_root_that_is_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("below", ["", "/some/where"])
 def test_a_root_that_is_or_is_below_a_dangling_link(tmp_path: Path, below: str) -> None:
     (tmp_path / "link").symlink_to("no{where}")
-    local = LocalFileSystem(f"{tmp_path}/link{below}")
+    local = LocalFileSystem(f"{tmp_path}/link{below}", SYSTEM)
     with pytest.raises(NotADirectory, match=r"link' is a symbolic link to 'no\{where\}', which is not there"):
         local.make_directories("log")
     (tmp_path / "no{where}").mkdir()

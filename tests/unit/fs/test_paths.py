@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StorageError
 from ftfile.fs.api import Capabilities
 from ftfile.fs.local.filesystem import LocalFileSystem
@@ -34,7 +35,7 @@ def limit_of(fs: FileSystem) -> int:
 
 @pytest.mark.parametrize("below", ["", "some/where"])
 def test_the_longest_path_of_a_local_directory(tmp_path: Path, below: str) -> None:
-    fs = RootedFileSystem(LocalFileSystem(str(tmp_path)), below)
+    fs = RootedFileSystem(LocalFileSystem(str(tmp_path), SYSTEM), below)
     path = long_path(limit_of(fs))
     assert fs.capabilities.fault_of(path) is None
     fs.make_directories(parent_of(path))

@@ -508,7 +508,7 @@ class TestDerived:
 
 
 def test_directories_are_missing(tmp_path: Path) -> None:
-    fs = LocalFileSystem(str(tmp_path / "out"))
+    fs = LocalFileSystem(str(tmp_path / "out"), SYSTEM)
     add = Driver(fs).commit_new(0)
     assert add.final_path
     for name in (layout.RETIRED, layout.RANGES, layout.BASES):

@@ -23,6 +23,7 @@ from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.checksum import checksum
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied, StaleFiles
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -269,7 +270,7 @@ class TestStaged:
         assert [info.path for info in world.fs.list(f"{layout.STAGED}/query-1")] == [made]
 
     def test_directories_that_are_empty_for_long_go(self, tmp_path: Path) -> None:
-        driver = Driver(LocalFileSystem(str(tmp_path / "out")))
+        driver = Driver(LocalFileSystem(str(tmp_path / "out"), SYSTEM))
         driver.commit_new(0)
         for name, age_s in (("old", 8 * DAY_S), ("new", 0)):
             directory = tmp_path / "out" / layout.STAGED / name

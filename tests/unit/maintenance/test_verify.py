@@ -21,6 +21,7 @@ from ftfile.commit.log.bases import encode_base, list_bases
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.rewrites import Rewrite
+from ftfile.core.context import SYSTEM
 from ftfile.fs.calls.parallel import THREADS_MAX
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.ranges import merge_all
@@ -526,7 +527,7 @@ class TestDerived:
 def test_directories_are_missing(tmp_path: Any) -> None:
     from ftfile.fs.local.filesystem import LocalFileSystem
 
-    fs = LocalFileSystem(str(tmp_path / "out"))
+    fs = LocalFileSystem(str(tmp_path / "out"), SYSTEM)
     Driver(fs).commit_new(0)
     (tmp_path / "out" / layout.RETIRED).rmdir()
     found = ftfile.open(str(tmp_path / "out")).verify().findings

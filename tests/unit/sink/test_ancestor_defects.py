@@ -10,6 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.commit.log.bases import encode_base
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     CorruptData,
     EncodingError,
@@ -43,7 +44,7 @@ def out(tmp_path: Path) -> str:
 
 @pytest.fixture
 def disk(out: str) -> FileSystem:
-    return LocalFileSystem(out)
+    return LocalFileSystem(out, SYSTEM)
 
 
 def stream(out: str, **options: str) -> MicroBatch:

@@ -9,6 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.attempt.directory_marker import read_marker, write_marker
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -118,13 +119,13 @@ def test_of_two_drivers_that_mark_at_once_both_take_what_is_there(tmp_path: Path
         def create(self, path: str) -> OutputStream:
             raise NotImplementedError
 
-    marker = write_marker(Late(LocalFileSystem(str(tmp_path))))
+    marker = write_marker(Late(LocalFileSystem(str(tmp_path), SYSTEM)))
     assert marker is not None
     assert marker.id == "of another"
 
 
 def test_a_reader_marks_nothing(tmp_path: Path) -> None:
-    assert read_marker(LocalFileSystem(str(tmp_path))) is None
+    assert read_marker(LocalFileSystem(str(tmp_path), SYSTEM)) is None
     assert list(tmp_path.iterdir()) == []
 
 

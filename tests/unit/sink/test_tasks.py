@@ -40,7 +40,7 @@ def test_a_store_that_loses_bytes_fails_the_attempt() -> None:
     class Lossy(WrapperFileSystem, PickledByReference):
         def stat(self, path: str) -> FileInfo:
             info = super().stat(path)
-            return replace(info, size_bytes=info.size_bytes - path.endswith(".staged"))
+            return info._replace(size_bytes=info.size_bytes - path.endswith(".staged"))
 
     with mounted(Lossy(CrashingFileSystem())) as url:
         query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text"})

@@ -170,7 +170,7 @@ def read_from_the_start(file: Any, offset: int, length: int) -> bytes:
 
 
 def later_each_time(info: FileInfo) -> FileInfo:
-    return dataclasses.replace(info, modified_ms=next(times))
+    return info._replace(modified_ms=next(times))
 
 
 def copy_early(stream: Any, path: str, offset: int, length: int) -> None:
@@ -244,14 +244,14 @@ MISTAKES: list[tuple[str, Store, dict[tuple[Any, str], Any]]] = [
     ("os19_", "disk", {(PLAIN, "_hsync"): nothing}),
     ("os20_", "disk", {(PLAIN, "_hsync"): nothing}),
     ("os21_", "hdfs", {(BUFFERING, "_hflush"): flush_half}),
-    ("os22_", "hdfs", {(CrashingFileSystem, "_info"): infos(lambda info: dataclasses.replace(info, size_bytes=9))}),
+    ("os22_", "hdfs", {(CrashingFileSystem, "_info"): infos(lambda info: info._replace(size_bytes=9))}),
     ("os23_", "disk", {(VolumeFile, "read_at"): read_from_the_start}),
     (
         "os24_",
         "disk",
-        {(CrashingFileSystem, "_info"): infos(lambda i: dataclasses.replace(i, modified_ms=next(times)))},
+        {(CrashingFileSystem, "_info"): infos(lambda i: i._replace(modified_ms=next(times)))},
     ),
-    ("os25_", "disk", {(CrashingFileSystem, "_info"): infos(lambda info: dataclasses.replace(info, modified_ms=0))}),
+    ("os25_", "disk", {(CrashingFileSystem, "_info"): infos(lambda info: info._replace(modified_ms=0))}),
     ("os26_", "disk", {(CrashingFileSystem, "create"): create_over}),
     ("os27_", "disk", {(CrashingFileSystem, "delete"): delete_another}),
     ("os28_", "disk", {(CrashingFileSystem, "capabilities"): claims(stream_capabilities={"hsync", "fast"})}),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = (
     "BASES",
     "CLOCK_HINT",
+    "COLUMNS",
     "DEAD_LETTERS",
     "FORMAT_FILE",
     "LOG",
@@ -29,6 +30,7 @@ __all__ = (
     "RETIRED",
     "STAGED",
     "BaseName",
+    "ColumnsName",
     "DeadLetterTask",
     "LogName",
     "RangeName",
@@ -37,6 +39,7 @@ __all__ = (
     "bucket_directory",
     "bucket_key",
     "bucket_stem",
+    "columns_path",
     "companion_path",
     "dead_letter_filters",
     "dead_letter_path",
@@ -47,6 +50,7 @@ __all__ = (
     "note_path",
     "parent",
     "parse_base_name",
+    "parse_columns_name",
     "parse_log_name",
     "parse_range_name",
     "range_path",
@@ -63,6 +67,7 @@ MARKER = f"{META}/directoryMarker"
 LOG = f"{META}/log"
 BASES = f"{META}/bases"
 RANGES = f"{META}/ranges"
+COLUMNS = f"{META}/columns"
 HINTS = f"{META}/hints"
 STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
@@ -74,12 +79,20 @@ DIRECTORIES = (META, LOG, BASES, RANGES, HINTS, STAGED, RETIRED)
 
 _LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")
 _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
+_COLUMNS_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.columns")
 _DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
 _RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
 
 
 class BaseName(NamedTuple):
     """A base: the version it covers, and a suffix, since several may be written."""
+
+    version: int
+    unique: str
+
+
+class ColumnsName(NamedTuple):
+    """A columns file: the version up to which it stands for the payloads of records, and a suffix, as of a base."""
 
     version: int
     unique: str
@@ -136,6 +149,17 @@ def parse_base_name(path: str) -> BaseName | None:
     """Return the parsed name of a file in the directory of bases, or None for any other file."""
     match = _BASE_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return BaseName(int(match[1]), match[2]) if match else None
+
+
+def columns_path(name: ColumnsName) -> str:
+    """Return where a columns file lies."""
+    return f"{COLUMNS}/{name.version:020d}-{name.unique}.columns"
+
+
+def parse_columns_name(path: str) -> ColumnsName | None:
+    """Return the parsed name of a file in the directory of columns files, or None for any other file."""
+    match = _COLUMNS_NAME.fullmatch(path.rsplit("/", 1)[-1])
+    return ColumnsName(int(match[1]), match[2]) if match else None
 
 
 def range_path(name: RangeName) -> str:

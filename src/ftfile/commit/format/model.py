@@ -154,6 +154,7 @@ class Body:
     definitions: dict[str, Any] = field(default_factory=dict)  # a record has only those that are new to the log
     metrics: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)  # changes; see `commit.log.fold.TablesDraft`
+    payload: Any = None  # of a use case that adds no files; opaque, plain JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,7 @@ CHANGES = Fields(
     many("removes", "removes", REMOVE),
     many("deadLetters", "dead_letters", ADD),
     many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
+    Field("payload", "payload"),
 )
 
 

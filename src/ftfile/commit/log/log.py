@@ -76,6 +76,8 @@ class CommitLog(Records):
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
         # Whether the end of what was read is known to be the end of the log; and known well enough to write after it.
         self._is_end_checked = self._is_end_checked_to_commit = False
+        # The record of the state as it was last decoded, so that who waits does not decode it at each look.
+        self._newest_content: bytes | None = None
         self._durable_to = -1
         self._prepared = False
         self.known_paths = KnownPaths()
@@ -176,8 +178,13 @@ class CommitLog(Records):
     def _start(self) -> LogState:
         """Return the cached state if its record is still there, else the newest base, else the empty log."""
         if self._state is not None and self._state.version >= 0:
-            record = self.read_record(self._state.version)
+            content = self._content(self._state.version)
+            if content is not None and content == self._newest_content and self._state.whole:
+                return self._state
+            found = self._decoded(self._state.version, content) if content is not None else None
+            record = found[0] if found is not None else None
             if record is not None and record.nonce == self._state.nonce:
+                self._newest_content = content
                 if not self._state.whole:
                     self._state = replace(self._state, assembly_jobs=record.assembly_jobs)  # a view does not have it
                 return self._state
@@ -185,13 +192,13 @@ class CommitLog(Records):
             self.known_ranges.clear()
         self._prepared = False
         self._forget()
-        found = self.bases.read_newest()
-        self._state, self.base_bytes = found if found is not None else (LogState(), 0)
+        base = self.bases.read_newest()
+        self._state, self.base_bytes = base if base is not None else (LogState(), 0)
         self._durable_to = self._state.version
         return self._state
 
     def _forget(self) -> None:
-        self._state = None
+        self._state = self._newest_content = None
         self._is_end_checked = self._is_end_checked_to_commit = False
         self.delta_bytes = 0
         self.recent.clear()

@@ -52,8 +52,19 @@ class Records:
 
     def _read(self, version: int) -> tuple[Record, int] | None:
         """Return a record and its length in bytes, its companion's included."""
+        content = self._content(version)
+        return self._decoded(version, content) if content is not None else None
+
+    def _content(self, version: int) -> bytes | None:
+        """Return a record as it is on storage, without its companion."""
+        try:
+            return self.fs.read(layout.record_path(version))
+        except NotFound:
+            return None
+
+    def _decoded(self, version: int, content: bytes) -> tuple[Record, int] | None:
         path = layout.record_path(version)
-        read: list[bytes] = []
+        read = [content]
         companions: list[str] = []
 
         def read_companion(companion: str) -> bytes:
@@ -62,11 +73,10 @@ class Records:
             return read[-1]
 
         try:
-            read.append(self.fs.read(path))
-            record = decode_record(read[0], path, read_companion)
+            record = decode_record(content, path, read_companion)
         except NotFound as error:
             # Vacuum deletes a record before what it keeps elsewhere.
-            if not companions or not self.fs.exists(path):
+            if not self.fs.exists(path):
                 return None
             raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
         return record, sum(map(len, read))

@@ -19,7 +19,8 @@ FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 WRITE = frozenset({"write"})
 READ = frozenset({"read"})
 FOLLOW = frozenset({"follow"})
-EVERYWHERE = WRITE | READ | FOLLOW
+FILES = frozenset({"files"})
+EVERYWHERE = WRITE | READ | FOLLOW | FILES
 
 _Value = TypeVar("_Value")
 
@@ -121,6 +122,14 @@ def _latest_or_version(text: str) -> int | Literal["latest"]:
     return version
 
 
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(text) from error
+    return text
+
+
 def _permission(text: str) -> int:
     if not _PERMISSION.fullmatch(text.strip()):
         raise ValueError(text)
@@ -130,6 +139,7 @@ def _permission(text: str) -> int:
 FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
 TEXT = Kind("text", str)
 BOOLEAN = Kind("`true` or `false`", _named({"true": True, "false": False}))
+PATTERN = Kind("a regular expression, as Python has them", _pattern)
 COUNT = Kind("a whole number of 1 or more", _checked(int, lambda number: number >= 1))
 VERSION = Kind("a whole number of 0 or more", _checked(int, lambda number: number >= 0))
 LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version)

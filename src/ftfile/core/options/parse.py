@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ("ParsedOptions", "Use", "parse_options")
 
-Use: TypeAlias = Literal["write", "read", "follow"]
+Use: TypeAlias = Literal["write", "read", "follow", "files"]
 
-_USES: dict[str, str] = {"write": "writing", "read": "reading", "follow": "following (`readStream`)"}
+_USES: dict[str, str] = {
+    "write": "writing",
+    "read": "reading",
+    "follow": "following (`readStream`)",
+    "files": "streams of foreign files (`readStream` with `fileFormat`)",
+}
 _BY_KEY = {option.name.lower(): option for option in OPTIONS}
 
 

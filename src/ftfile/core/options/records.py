@@ -39,6 +39,7 @@ RECORDS: tuple[Option, ...] = (
         "The zone whose clocks show TIMESTAMP values as text, in json, csv and directory names, and the time in file "
         "names: `UTC`, `Europe/Berlin`, `+02:00`. Timestamps without time zone (NTZ) have none.",
         default="UTC",
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option(
         "timestampFormat",
@@ -46,6 +47,7 @@ RECORDS: tuple[Option, ...] = (
         "The form of TIMESTAMP values, in Spark's pattern letters `yyyy MM dd HH mm ss`, `S` to `SSSSSS`, `XXX`.",
         default="yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
         formats=("json", "csv"),
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option(
         "timestampNTZFormat",
@@ -53,8 +55,16 @@ RECORDS: tuple[Option, ...] = (
         "The form of TIMESTAMP_NTZ values.",
         default="yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
         formats=("json", "csv"),
+        used_by=kinds.WRITE | kinds.FILES,
     ),
-    Option("dateFormat", kinds.TEXT, "The form of DATE values.", default="yyyy-MM-dd", formats=("json", "csv")),
+    Option(
+        "dateFormat",
+        kinds.TEXT,
+        "The form of DATE values.",
+        default="yyyy-MM-dd",
+        formats=("json", "csv"),
+        used_by=kinds.WRITE | kinds.FILES,
+    ),
     Option(
         "ignoreNullFields",
         kinds.BOOLEAN,
@@ -68,6 +78,7 @@ RECORDS: tuple[Option, ...] = (
         "The end of a record. csv takes line feed, carriage return, or both.",
         default="\n",
         formats=("json", "csv", "text"),
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option(
         "header",
@@ -75,9 +86,24 @@ RECORDS: tuple[Option, ...] = (
         "Write the column names as the first line of every file.",
         default=False,
         formats=("csv",),
+        used_by=kinds.WRITE | kinds.FILES,
     ),
-    Option("sep", kinds.CHARACTER, "The separator of fields.", default=",", formats=("csv",)),
-    Option("quote", kinds.CHARACTER, "The quote around fields that need one.", default='"', formats=("csv",)),
+    Option(
+        "sep",
+        kinds.CHARACTER,
+        "The separator of fields.",
+        default=",",
+        formats=("csv",),
+        used_by=kinds.WRITE | kinds.FILES,
+    ),
+    Option(
+        "quote",
+        kinds.CHARACTER,
+        "The quote around fields that need one.",
+        default='"',
+        formats=("csv",),
+        used_by=kinds.WRITE | kinds.FILES,
+    ),
     Option(
         "escape",
         kinds.CHARACTER,
@@ -85,6 +111,7 @@ RECORDS: tuple[Option, ...] = (
         "RFC 4180, pandas and DuckDB have it, and Spark reads with `escape='\"'`.",
         default="\\",
         formats=("csv",),
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option("quoteAll", kinds.BOOLEAN, "Quote every value but null.", default=False, formats=("csv",)),
     Option(
@@ -94,6 +121,7 @@ RECORDS: tuple[Option, ...] = (
         default="",
         formats=("csv",),
         default_text="nothing",
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option(
         "delimiter",
@@ -102,6 +130,7 @@ RECORDS: tuple[Option, ...] = (
         default=b"\n",
         formats=("binary",),
         default_text=r"`\n`, but none with `lengthPrefix`",
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option(
         "lengthPrefix",
@@ -109,6 +138,7 @@ RECORDS: tuple[Option, ...] = (
         "The bytes before each record instead of a delimiter after it: its length, as four bytes, the highest or "
         "the lowest first, or as Protobuf has it.",
         formats=("binary",),
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option(
         "encoder",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ftfile.core.options import kinds
+from ftfile.core.options.decoding import DECODING
 from ftfile.core.options.encryption import ENCRYPTION, INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import Option, one_of
 from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
 from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
-from ftfile.core.options.source import FOLLOWING, FOLLOWING_ELSEWHERE
+from ftfile.core.options.source import FILES, FOLLOWING, FOLLOWING_ELSEWHERE
 
 __all__ = ("DEFAULTS", "ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
 
@@ -24,12 +25,14 @@ WHERE: tuple[Option, ...] = (
         "fileFormat",
         kinds.FORMAT,
         "The encoding of rows. Options `format.<name>` are settings of a format of your own; see "
-        "[extending](extending.md#a-format).",
+        "[extending](extending.md#a-format). With `readStream`, it says that the files are foreign ones: no ftfile "
+        "directory.",
         default="parquet",
+        used_by=kinds.WRITE | kinds.FILES,
     ),
 )
 
-FILES: tuple[Option, ...] = (
+SIZES: tuple[Option, ...] = (
     Option(
         "maxBytesPerFile",
         kinds.SIZE,
@@ -88,8 +91,10 @@ GUARANTEES: tuple[Option, ...] = (
         one_of("fail", "deadLetter", "drop"),
         "The treatment of a record that cannot be written: it names no file or directory, a value has no text in the "
         "format, or it is larger than `maxRecordBytes`. `fail` fails the batch, `deadLetter` keeps it in "
-        "`_ftfile/deadLetters` for `ftfile.open(path).dead_letters()`, `drop` only counts it.",
+        "`_ftfile/deadLetters` for `ftfile.open(path).dead_letters()`, `drop` only counts it. Of foreign files, a "
+        "record that cannot be read as the schema has it, with `fail` or `drop`.",
         default="fail",
+        used_by=kinds.WRITE | kinds.FILES,
     ),
     Option(
         "maxRecordBytes",
@@ -139,7 +144,7 @@ GROUPS = {
     "Where and what": WHERE,
     "Buckets: directories, and files chosen by records": BUCKETS,
     "Names of files": NAMES,
-    "Files": FILES,
+    "Files": SIZES,
     "Files that stay open over batches": ROLLING,
     "Publishing": PUBLISHING,
     "Formats": RECORDS,
@@ -147,6 +152,7 @@ GROUPS = {
     "Guarantees": GUARANTEES,
     "Reading": READING,
     "Following": FOLLOWING,
+    "Foreign files": FILES + DECODING,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)
 DEFAULTS = {option.name: option.default for option in OPTIONS}
@@ -164,6 +170,14 @@ _NOT_OFFERED = "is not offered by this version"
 NOT_OFFERED: dict[str, str] = {
     "retention": f"retention {_NOT_OFFERED}: nothing is deleted but by ftfile.vacuum(path, retention='7d'), which "
     "takes it as an argument",
+    "latestfirst": f"latestFirst {_NOT_OFFERED}: the oldest files are read first, so that what is known stays bounded",
+    "filenameonly": f"fileNameOnly {_NOT_OFFERED}: a file is told by its path and content, see fileIdentity",
+    **dict.fromkeys(
+        ("modifiedbefore", "modifiedafter"),
+        "modifiedBefore and modifiedAfter are not offered: choose files by filePattern, or begin with "
+        "startingOffsets=latest",
+    ),
+    "inferschema": f"inferSchema {_NOT_OFFERED}: give the columns by .schema(…)",
     "filterpushdown": f"filterPushdown {_NOT_OFFERED}: filter the DataFrame",
 }
 

@@ -25,6 +25,7 @@ __all__ = (
     "bucket_values",
     "check_partition_column",
     "columns_in_path",
+    "columns_of_directory",
     "parse_bucket_path",
     "with_path_columns",
 )
@@ -78,6 +79,11 @@ def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dic
         column, _, text = name.partition("=")
         texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
+
+
+def columns_of_directory(directory: str) -> tuple[str, ...]:
+    """Return the columns that the names of directories on a path give values for, as in `a=1/b=2`."""
+    return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
 
 
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -104,14 +103,14 @@ class HadoopFileSystem(FileSystem):
 
     def stat(self, path: str) -> FileInfo:
         full = self._full("stat", path)
-        return dataclasses.replace(self.do("stat", path, lambda: self._status(full)), path=path)
+        return self.do("stat", path, lambda: self._status(full))._replace(path=path)
 
     def list(self, path: str) -> list[FileInfo]:
         full = self._full("list", path)
         children = self.do("list", path, lambda: self._children(full))
         if len(children) == 1 and not children[0].path:
             raise NotADirectory("list", path, f"a file is there below {self.where}, and a directory was asked for")
-        return [dataclasses.replace(child, path=join(path, child.path)) for child in children]
+        return [child._replace(path=join(path, child.path)) for child in children]
 
     def make_directories(self, path: str) -> None:
         full, mode = self._full("make_directories", path), self._settings.directory_mode

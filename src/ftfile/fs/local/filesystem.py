@@ -10,7 +10,6 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, MissingParent, NotFound, OutcomeUnknown, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.local.errors import storage_error, translated
@@ -38,9 +37,7 @@ class LocalFileSystem(FileSystem):
     The umask applies to the permissions of new files and directories.
     """
 
-    def __init__(
-        self, root: str, context: Context = SYSTEM, *, file_mode: int = 0o666, directory_mode: int = 0o777
-    ) -> None:
+    def __init__(self, root: str, context: Context, *, file_mode: int = 0o666, directory_mode: int = 0o777) -> None:
         if not root.startswith("/"):
             raise ConfigError(f"the local path {root!r} is relative; give the absolute path")
         self.root = os.path.normpath("/" + root.lstrip("/"))
@@ -85,8 +82,10 @@ class LocalFileSystem(FileSystem):
         children = []
         with self._at("list", path) as full, os.scandir(full) as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # deleted since, or a dangling link
-                    children.append(_info(prefix + entry.name, entry.stat()))
+                try:
+                    children.append(_info(prefix + entry.name, entry.stat(), is_link=entry.is_symlink()))
+                except FileNotFoundError:  # deleted since, or a dangling link
+                    continue
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
@@ -254,15 +253,11 @@ class _LocalFile(InputFile):
             self._file.close()
 
 
-def _info(path: str, status: os.stat_result) -> FileInfo:
-    directory = stat.S_ISDIR(status.st_mode)
-    return FileInfo(
-        path=path,
-        size_bytes=0 if directory else status.st_size,
-        modified_ms=status.st_mtime_ns // 1_000_000,
-        is_directory=directory,
-        identity=f"{status.st_dev}:{status.st_ino}",
-    )
+def _info(path: str, status: os.stat_result, *, is_link: bool = False) -> FileInfo:
+    is_directory = stat.S_ISDIR(status.st_mode)
+    size_bytes = 0 if is_directory else status.st_size
+    identity = f"{status.st_dev}:{status.st_ino}"
+    return FileInfo(path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link)
 
 
 def _make_directories(full: str, mode: int) -> list[str]:

@@ -15,6 +15,8 @@ from ftfile.arrays.time_zones import clocks_of
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftfile.sink.naming.facts import PartFacts
 
 __all__ = ("DEFAULT_TEMPLATE", "Template")
@@ -26,6 +28,17 @@ _TOKEN = re.compile(r"\{(\w+)(?::([^{}]*))?\}|([^{}]+)|.", re.DOTALL)
 _DIGITS = {"batch": 10, "index": 5, "number": 1}
 _PLAIN = ("name", "bucket", "unique", "ext")
 _DIGITS_MAX = 20
+
+# What stands for a placeholder, by its name; of `time`, its pattern says that.
+_TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
+    "name": lambda part, _: part.name,
+    "bucket": lambda part, _: part.directory.replace("/", "-"),
+    "batch": lambda part, digits: part.batch.lstrip("0").rjust(digits, "0"),
+    "index": lambda part, digits: f"{part.index:0{digits}d}",
+    "number": lambda part, digits: f"{part.number:0{digits}d}",
+    "unique": lambda part, _: part.unique,
+    "ext": lambda part, _: part.extension,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +94,7 @@ class Template:
         if piece.pattern is not None:
             instant = from_numpy(np.array([part.time_ms * 1000]), pa.timestamp("us", "UTC"))
             return str(piece.pattern.format(clocks_of(instant, self.time_zone), "UTC")[0].as_py())
-        texts = {
-            "": piece.text,
-            "name": part.name,
-            "bucket": part.directory.replace("/", "-"),
-            "batch": part.batch.lstrip("0").rjust(piece.digits, "0"),
-            "index": f"{part.index:0{piece.digits}d}",
-            "number": f"{part.number:0{piece.digits}d}",
-            "unique": part.unique,
-            "ext": part.extension,
-        }
-        return texts[piece.name]
+        return _TEXTS[piece.name](part, piece.digits) if piece.name else piece.text
 
 
 def _piece(template: str, match: re.Match[str]) -> _Piece:

@@ -6,7 +6,6 @@ Rows 1 to 13, from `create` to `close`, are in `writing`.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -150,7 +149,7 @@ class OutputStreamContract(WritingContract):
         info = self.second_client(filesystem).stat("file")
         assert (info.size_bytes, info.is_directory) == (5, False)
         listed = [child for child in filesystem.list("") if child.path == "file"]
-        assert [dataclasses.replace(child, identity=child.identity or info.identity) for child in listed] == [info]
+        assert [child._replace(identity=child.identity or info.identity) for child in listed] == [info]
 
     def test_os25_modification_time_lies_within_the_writing(self, filesystem: FileSystem) -> None:
         before_ms = time.time_ns() // 1_000_000  # noqa: TID251 - compared with the store's own clock

@@ -45,11 +45,11 @@ class RootedFileSystem(WrapperFileSystem):
         return file
 
     def stat(self, path: str) -> FileInfo:
-        return dataclasses.replace(super().stat(path), path=path)
+        return super().stat(path)._replace(path=path)
 
     def list(self, path: str) -> list[FileInfo]:
         cut = len(self.prefix) + 1 if self.prefix else 0
-        return [dataclasses.replace(child, path=child.path[cut:]) for child in super().list(path)]
+        return [child._replace(path=child.path[cut:]) for child in super().list(path)]
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
