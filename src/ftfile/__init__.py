@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
     from ftfile.maintenance.vacuum import vacuum
+    from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource
 
-__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "repair", "vacuum")
+__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "repair", "source_status", "vacuum")
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
@@ -30,6 +31,7 @@ _HOMES = {
     "flush": ("ftfile.maintenance.flush", "flush"),
     "open": ("ftfile.maintenance.opened", "open_directory"),
     "repair": ("ftfile.maintenance.repair.run", "repair"),
+    "source_status": ("ftfile.source.files.status", "source_status"),
     "vacuum": ("ftfile.maintenance.vacuum", "vacuum"),
 }
 

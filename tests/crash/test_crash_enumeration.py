@@ -39,7 +39,7 @@ from tests.crash.scenarios import (
     VACUUMED,
 )
 from tests.crash.share import THOROUGH, some
-from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Scenario, told
+from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
 from tests.unit.sink.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Exploration:
         self.limit = limit
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
         self._finished: set[bytes] = set()
+        self._passed = Passed()
 
     def explore(self, store: Store = "disk") -> None:
         start = self.scenario.start(store)
@@ -102,20 +103,26 @@ class Exploration:
         for state in states:
             if isinstance(state, KillState) and id(state) not in chosen:
                 continue  # a power cut may leave the same, and a recovery that is not crashed knows no difference
-            recovered = self.recover(state, run=2)
+            recovered = self.recover(state, run=2, to_the_end=id(state) in chosen)
             if id(state) not in chosen:
                 continue
             crashed = crash_states(recovered, seen=self.seen, limit_per_point=self.limit and 1)
             for again in itertools.islice(crashed, self.limit):
                 self.recover(again, run=3, before=f"{state}; then, in the recovery, ")
 
-    def recover(self, state: CrashState | KillState, run: int, before: str = "") -> CrashingFileSystem:
-        """Check a disk as it was left, let Spark go on on it, and check the end."""
+    def recover(
+        self, state: CrashState | KillState, run: int, before: str = "", *, to_the_end: bool = False
+    ) -> CrashingFileSystem:
+        """Check a disk as it was left, let Spark go on on it, and check the end.
+
+        Unless it must go `to_the_end`, it ends where an earlier recovery had the same disk after the same batch.
+        """
         fs = state.filesystem()
+        is_known = never if to_the_end else self._passed.on(fs)
         with told(f"{self.scenario.name}: {before}{state}"):
             self.scenario.check(fs, state.notes)
-            self.scenario.play(fs, run, state.notes, fs.note)
-            if (digest := fs.digest()) not in self._finished:
+            ended = self.scenario.play(fs, run, state.notes, fs.note, is_known)
+            if ended and (digest := fs.digest()) not in self._finished:
                 self._finished.add(digest)
                 self.scenario.check_finished(fs)
         return fs

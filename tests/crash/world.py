@@ -6,6 +6,7 @@ import contextlib
 import functools
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +28,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.commit.format.model import Author
     from ftfile.fs.api import FileSystem
@@ -115,6 +116,32 @@ def _config(
     return SinkConfig.from_options({"path": path} | dict(options), schema, overwrite=overwrite)
 
 
+# Called with the run of a scenario and the number of batches that ended: True if more of it would show nothing new.
+Known = Callable[[int, int], bool]
+
+
+def never(_run: int, _batches: int) -> bool:
+    """Go on to the end."""
+    return False
+
+
+class Passed:
+    """The disks on which recoveries were after each batch: from equal ones they go on alike."""
+
+    def __init__(self) -> None:
+        self._disks: set[tuple[int, int, bytes]] = set()
+
+    def on(self, fs: CrashingFileSystem) -> Known:
+        """Return a function that returns True where an earlier recovery had the disk that this one has."""
+
+        def is_known(run: int, batches: int) -> bool:
+            before = len(self._disks)
+            self._disks.add((run, batches, fs.digest()))
+            return len(self._disks) == before
+
+        return is_known
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Batches in the order in which they are run.
@@ -150,14 +177,22 @@ class Scenario:
         CLOCK.advance(SETTLED_AGO_S)
         return next(state for state in crash_states(fs) if state.point == len(fs.journal))
 
-    def play(self, fs: FileSystem, run: int, recorded: Sequence[str], record: Callable[[str], None]) -> None:
-        """Start Spark anew and go on with the first batch that it has not recorded.
+    def play(
+        self,
+        fs: FileSystem,
+        run: int,
+        recorded: Sequence[str],
+        record: Callable[[str], None],
+        is_known: Known = never,
+    ) -> bool:
+        """Start Spark anew and go on with the first batch that it has not recorded; return True at the end.
 
         Args:
             fs: what the directory is on.
             run: which start this is: rows are partitioned otherwise, names are new.
             recorded: notes of the batches that ended in earlier runs.
             record: called with the note of each batch that ends.
+            is_known: called with the run and the number of batches that ended; where it returns True, this ends, too.
         """
         queries = {name: self.query(fs, name, run) for name in {batch.query: None for batch in self.batches}}
         for step, batch in enumerate(self.batches):
@@ -168,9 +203,12 @@ class Scenario:
                 IDS.start(run, step)
                 self.run_batch(batch, queries[batch.query], run)
                 record(batch.note)
+                if is_known(run, step + 1):
+                    return False
         if self.flush:
             IDS.start(run, len(self.batches))
             flush(next(iter(queries.values())).path, context=current())
+        return True
 
     def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> Query:
         """Return a query that was started anew; drivers of different names share nothing but the disk."""

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from ftfile.commit.format.columns import decode_adds
+from ftfile.commit.format.range import decode_range
 from ftfile.commit.format.record import decode_record
+from ftfile.testing.fs.volume import VolumeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.format.range import Range
+    from ftfile.fs.api import InputFile
 
 
 def decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
@@ -41,7 +45,21 @@ def _adds(ids: tuple[str, ...], rest: bytes) -> tuple[Add, ...]:
     return tuple(decode_adds(ids, rest))
 
 
-_ONCE: dict[Callable[..., Any], Callable[..., Any]] = {decode_record: decode_once, decode_adds: _decode_adds_once}
+def _decode_range_once(file: InputFile, path: str, *, ended: bool | None) -> Range:
+    """Read a range as `decode_range` does."""
+    return _range(file.read_at(0, file.size_bytes), path, ended)
+
+
+@cache
+def _range(content: bytes, path: str, ended: bool | None) -> Range:
+    return decode_range(VolumeFile(path, content), path, ended=ended)
+
+
+_ONCE: dict[Callable[..., Any], Callable[..., Any]] = {
+    decode_record: decode_once,
+    decode_adds: _decode_adds_once,
+    decode_range: _decode_range_once,
+}
 
 
 @contextlib.contextmanager
@@ -54,4 +72,5 @@ def decoded_once() -> Iterator[None]:
                     stack.enter_context(mock.patch.object(module, decode.__name__, once))
         stack.callback(_decoded.cache_clear)
         stack.callback(_adds.cache_clear)
+        stack.callback(_range.cache_clear)
         yield

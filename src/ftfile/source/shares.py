@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Share", "pack", "read_share")
+__all__ = ("OPEN_COST_BYTES", "TASK_BYTES", "Share", "pack", "read_share")
 
 TASK_BYTES = 32 << 20
 OPEN_COST_BYTES = 1 << 20

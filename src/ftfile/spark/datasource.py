@@ -32,7 +32,13 @@ class FtFileDataSource(Shipped, DataSource):
         return "ftfile"
 
     def schema(self) -> StructType:
-        """Return the schema of the newest record, or of `versionAsOf`."""
+        """Return the schema of the newest record, or of `versionAsOf`; with `fileFormat`, of files of that format."""
+        from ftfile.spark.settings import has_file_format  # noqa: PLC0415
+
+        if has_file_format(self.options):
+            from ftfile.spark.stream_reader import schema_of_files  # noqa: PLC0415
+
+            return schema_of_files(self.options)
         from ftfile.spark.reader import committed_schema  # noqa: PLC0415
 
         return committed_schema(self.options)
@@ -44,7 +50,7 @@ class FtFileDataSource(Shipped, DataSource):
         return FtFileReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader of the new rows of each version."""
+        """Return a reader of what is new in a directory."""
         from ftfile.spark.stream_reader import FtFileStreamReader  # noqa: PLC0415
 
         return FtFileStreamReader(self.options, schema)

@@ -14,7 +14,7 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import check_marker, read_marker
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
@@ -34,7 +34,13 @@ __all__ = ("FtFileReader", "committed_schema")
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
     """Return the schema of the version to be read, or of the newest one for a stream; Spark does not say for which."""
-    directory, version, _ = _opened(options, "read", "follow")
+    try:
+        directory, version, _ = _opened(options, "read", "follow")
+    except ConfigError as error:
+        if not isinstance(error.__cause__, NotFound):
+            raise
+        hint = "A stream may wait for the first commit with .schema(…), and reads files of others with fileFormat"
+        raise ConfigError(f"{error}. {hint}") from error
     return StructType.fromJson(json.loads(directory.spark_schema(version)))
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
-__all__ = ("absolute_options", "require_shared", "sink_config")
+__all__ = ("absolute_options", "has_file_format", "require_shared", "sink_config")
 
-_PATHS = ("path", "checkpointlocation")
+_PATHS = ("path", "checkpointlocation", "statelocation", "sourcearchivedir")
 
 
 def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -28,6 +28,11 @@ def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
         key: os.path.abspath(text) if key.lower() in _PATHS and text and _is_relative(text) else text
         for key, text in options.items()
     }
+
+
+def has_file_format(options: Mapping[str, str]) -> bool:
+    """Return True if a stream is to read files of others, and not to follow an ftfile directory."""
+    return any(key.lower() == "fileformat" for key in options)
 
 
 def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> SinkConfig:

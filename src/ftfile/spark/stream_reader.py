@@ -1,24 +1,30 @@
-"""Streaming reads: the new rows of an ftfile directory, version by version."""
+"""Streaming reads: the new rows of an ftfile directory, version by version; or what is new in files of others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import DirectoryMarker, check_marker
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem, settings_for_others
+from ftfile.source.files.decode import read_files
+from ftfile.source.files.decoding.columns import default_schema, require_columns
+from ftfile.source.files.decoding.settings import FileDecoding
+from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
 from ftfile.source.follow.offsets import START
-from ftfile.source.follow.settings import Limits
 from ftfile.source.follow.stream import FollowConfig, FollowStream
 from ftfile.source.shares import Share, read_share
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.settings import absolute_options, has_file_format, require_shared
 from ftfile.spark.shipping import Shipped
 
 try:
@@ -33,10 +39,8 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
 
-__all__ = ("FtFileStreamReader",)
+__all__ = ("FtFileStreamReader", "schema_of_files")
 
 _log = get_logger(__name__)
 
@@ -45,22 +49,58 @@ _log = get_logger(__name__)
 class _SharePartition(InputPartition):
     """The share of one task. Spark ships the reader once per run: all that is found out later comes with this."""
 
-    share: Share
+    share: Share | RootedShare
     marker: DirectoryMarker | None
 
     def __post_init__(self) -> None:
         super().__init__(None)
 
 
+def schema_of_files(options: Mapping[str, str]) -> StructType:
+    """Return the columns of files of others, where their format has the same ones always.
+
+    Raises:
+        ConfigError: an option is wrong, or the files' columns are not known.
+    """
+    decoding = FileDecoding.from_options(parse_options(absolute_options(options), "files").given)
+    found = default_schema(decoding)
+    if found is not None:
+        return StructType([StructField(field.name, _KINDS[field.type]) for field in found])
+    raise ConfigError(
+        f"the columns of fileFormat={decoding.file_format} are not known: give them to the stream, as in "
+        "spark.readStream.format('ftfile').schema('id long, word string'). They are never guessed from the files, "
+        "which may not be there yet"
+    )
+
+
+_KINDS: dict[pa.DataType, DataType] = {
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+    pa.int64(): LongType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+}
+
+
 class FtFileStreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):
-    """Follows a directory. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks."""
+    """Reads what is new. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks.
+
+    With `fileFormat` it reads files of others, without it follows an ftfile directory.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        config = FollowConfig.from_options(parse_options(absolute_options(options), "follow"), schema.json())
-        require_shared(open_filesystem(config.path, SYSTEM, config.storage), config.path)
-        self._config = config
-        self._storage_of_tasks = settings_for_others(config.path, config.storage)
-        self._stream: FollowStream | None = None
+        raw = absolute_options(options)
+        self._config: FollowConfig | FilesConfig
+        if has_file_format(raw):
+            self._config = FilesConfig.from_options(parse_options(raw, "files"), schema.json())
+            columns = arrow_schema(self._config.schema_json)
+            require_columns(columns, self._config.decoding, may_be_in_paths=len(columns) > 1)
+        else:
+            self._config = FollowConfig.from_options(parse_options(raw, "follow"), schema.json())
+        config = self._config
+        root = config.settings.root if isinstance(config, FilesConfig) else config.path
+        require_shared(open_filesystem(root, SYSTEM, config.storage), root)
+        self._storage_of_tasks = settings_for_others(root, config.storage)
+        self._stream: FollowStream | FileStream | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return a constant: Spark asks for it again when it repeats the first batch."""
@@ -69,36 +109,51 @@ class FtFileStreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamR
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: ANN401
         """Return the end of the next batch; Spark 4.0 and 4.1 give no arguments."""
         reads_all = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
-        return self._followed().latest_offset(start, limited=not reads_all)
+        return self._opened().latest_offset(start, limited=not reads_all)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: ANN401 - Spark 4.0 and 4.1 do not have the class
         """Return some limit if there are any, which Spark hands back; what counts are the options."""
-        return ReadAllAvailable() if self._config.settings.limits == Limits() else ReadMaxRows(1)
+        return ReadMaxRows(1) if self._config.settings.has_limits else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read nothing that is committed from now on."""
-        self._followed().stop_at_head()
+        """Read nothing that comes from now on."""
+        self._opened().stop_at_head()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the backlog, which Spark shows as the latest offset in its progress."""
-        return self._followed().report()
+        return self._opened().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the share of each task."""
-        stream = self._followed()
-        return [_SharePartition(share, stream.marker) for share in stream.shares(start, end)]
+        stream = self._opened()
+        shares: Sequence[Share | RootedShare] = stream.shares(start, end)
+        marker = stream.marker if isinstance(stream, FollowStream) else None
+        return [_SharePartition(share, marker) for share in shares]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Note that no batch up to an offset comes again."""
+        self._opened().commit(end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _SharePartition), f"another reader's partition: {partition!r}"
-        config = self._config
+        config, share = self._config, partition.share
+        requested = arrow_schema(config.schema_json)
+        if isinstance(config, FilesConfig):
+            assert isinstance(share, RootedShare), f"a share of another source: {share!r}"
+            fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
+            return read_files(fs, share.share, requested, config.decoding)
+        assert isinstance(share, Share), f"a share of another source: {share!r}"
         fs = open_with_keys(config.path, SYSTEM, config.key_provider, self._storage_of_tasks.items())
         check_marker(fs, config.path, partition.marker)
-        return read_share(fs, partition.share, arrow_schema(config.schema_json))
+        return read_share(fs, share, requested)
 
-    def _followed(self) -> FollowStream:
+    def _opened(self) -> FollowStream | FileStream:
         if self._stream is None:
-            self._stream = FollowStream(self._config, SYSTEM)
-            if ReadAllAvailable is None and self._config.settings.limits != Limits():
+            config = self._config
+            self._stream = (
+                FileStream(config, SYSTEM) if isinstance(config, FilesConfig) else FollowStream(config, SYSTEM)
+            )
+            if ReadAllAvailable is None and config.settings.has_limits:
                 _log.warning("on this Spark, trigger(availableNow=True) ends after one batch of the limits' size")
         return self._stream

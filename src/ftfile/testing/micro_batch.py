@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import pickle
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ def spark_schema(columns: Mapping[str, Any]) -> str:
     more = {"nullable": True, "metadata": {}}
     fields = [{"name": name, "type": kind, **more} for name, kind in columns.items()]
     return json.dumps({"type": "struct", "fields": fields})
+
+
+_arrow_schema = functools.lru_cache(maxsize=64)(arrow_schema)
 
 
 @dataclass
@@ -134,9 +138,12 @@ class MicroBatch:
         if self.checkpoint is None:
             raise ValueError("this query keeps no checkpoint: give it one, or remember what was committed")
         try:
-            return len(open_filesystem(normalise(self.checkpoint)).list("commits"))
+            found = open_filesystem(normalise(self.checkpoint)).list("commits")
         except NotFound:
             return 0
+        # A killed process leaves temporary files beside them.
+        names = (info.path.rpartition("/")[2] for info in found)
+        return max((int(name) for name in names if name.isdigit()), default=-1) + 1
 
     def config(self) -> SinkConfig:
         """Return the settings, checked anew from the options as for every batch."""
@@ -151,7 +158,7 @@ class MicroBatch:
         return self.run_task(planned, writer, partition, rows, self.attempts - 1)
 
     def _batches(self, rows: Sequence[Row], error: BaseException | None) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(spark_schema(self.columns)))
+        yield pa.RecordBatch.from_pylist(list(rows), schema=_arrow_schema(spark_schema(self.columns)))
         if error is not None:
             raise error
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from ftfile.source.shares import Share
 
-__all__ = ("Killed", "Moment", "SourceRun")
+__all__ = ("OFFSET_BYTES_MAX", "Killed", "Moment", "SourceRun")
 
 Row = dict[str, Any]
-Moment = Literal["planned", "offsets written", "partitions asked", "rows read"]
+# `planned` and `committed` are behind the calls of latestOffset, and of commit for the batch before.
+Moment = Literal["planned", "offsets written", "committed", "partitions asked", "rows read"]
 
 # Spark writes offsets into its checkpoint, into errors and into every progress: they stay small.
 OFFSET_BYTES_MAX = 256
@@ -54,7 +55,7 @@ class SourceRun:
         offsets: the end of each batch, as JSON.
         commits: number of batches that are done.
         batches: the rows of each batch that reached the sink.
-        adds: the ids of the adds that each batch read.
+        adds: the ids of the adds, or of the ranges of files, that each batch read.
         kill_at: the next batch dies at this moment.
     """
 
@@ -67,7 +68,7 @@ class SourceRun:
     batches: dict[int, list[Row]] = field(default_factory=dict)
     adds: dict[int, list[str]] = field(default_factory=dict)
     kill_at: Moment | None = None
-    _stream: FollowStream | None = field(default=None, init=False)
+    _stream: Any = field(default=None, init=False)
 
     @property
     def rows(self) -> list[Row]:
@@ -91,9 +92,9 @@ class SourceRun:
         return count
 
     def run_available(self) -> int:
-        """Run what is there now, as `trigger(availableNow=True)` does, and return the number of batches."""
+        """Start a new process, run batches as `trigger(availableNow=True)` does, and return their number."""
         self.restart()
-        stream = self._started()
+        stream = self.started()
         if self.protocol == "4.2":
             stream.stop_at_head()
         count = self.run(1 if self.protocol == "4.0" else 1000)
@@ -106,7 +107,7 @@ class SourceRun:
         Raises:
             Killed: as `kill_at` asked for.
         """
-        stream = self._started()
+        stream = self.started()
         number = len(self.offsets)
         begin = json.loads(self.offsets[-1]) if self.offsets else START
         if self.protocol == "4.0":
@@ -120,13 +121,16 @@ class SourceRun:
             return False
         self.offsets.append(text)
         self._die("offsets written")
+        if number:
+            self._commit(stream, begin)
+            self._die("committed")
         self._run(stream, number)
         return True
 
-    def _started(self) -> FollowStream:
+    def started(self) -> Any:  # noqa: ANN401 - a stream of either kind
         """Return the stream; in a new process, what Spark does first with it was done."""
         if self._stream is None:
-            stream = self._stream = FollowStream(self.config(), current())
+            stream = self._stream = self._new_stream()
             last = len(self.offsets) - 1
             if last >= self.commits:
                 self._run(stream, last)
@@ -135,17 +139,26 @@ class SourceRun:
                 stream.shares(end, end)
         return self._stream
 
-    def _run(self, stream: FollowStream, number: int) -> None:
+    def _new_stream(self) -> Any:  # noqa: ANN401
+        return FollowStream(self.config(), current())
+
+    def _commit(self, stream: Any, end: dict[str, Any]) -> None:  # noqa: ANN401
+        """Do nothing: a directory that is followed has no state to trim."""
+
+    def _run(self, stream: Any, number: int) -> None:  # noqa: ANN401
         start = json.loads(self.offsets[number - 1]) if number else START
         shares = stream.shares(start, json.loads(self.offsets[number]))
         self._die("partitions asked")
         rows = [row for share in shares for row in self._read(pickle.dumps(share))]
         before = self.batches.setdefault(number, rows)
         require(sorted(before, key=repr) == sorted(rows, key=repr), "S1", f"batch {number} has other rows than before")
-        adds = [add.id for share in shares for add in share.adds]
+        adds = [read for share in shares for read in self._ids(share)]
         require(self.adds.setdefault(number, adds) == adds, "S1", f"batch {number} reads other adds than before")
         self._die("rows read")
         self.commits = number + 1
+
+    def _ids(self, share: Any) -> list[str]:  # noqa: ANN401 - a share of either kind
+        return [add.id for add in share.adds]
 
     def _read(self, shipped: bytes) -> list[Row]:
         """Read a share in a process of its own."""
@@ -157,7 +170,7 @@ class SourceRun:
             found += batch.to_pylist()
         return found
 
-    def config(self) -> FollowConfig:
+    def config(self) -> Any:  # noqa: ANN401 - of either kind
         """Return the settings, checked anew from the options."""
         return FollowConfig.from_options(
             parse_options({"path": self.path} | dict(self.options), "follow"), spark_schema(self.columns)

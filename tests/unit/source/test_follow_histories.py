@@ -26,7 +26,7 @@ from ftfile.testing.source_run import Killed, SourceRun
 from tests.histories.small_limits import small_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ftfile.fs.api import FileSystem
     from ftfile.testing.source_run import Moment
@@ -156,35 +156,32 @@ class Follower:
             self.run.kill_at = self.rng.choice(MOMENTS)
         if choice == 1:
             self.run.restart()
-        for _ in range(2):
-            try:
-                if choice == 2:
-                    self.run.run_available()
-                else:
-                    self.run.run(self.rng.choice((1, 1000)))
-            except Killed:
-                continue
-            except ChangedRows:
-                self.run.options = {**self.run.options, "skipChangeCommits": "true"}
-                self.run.restart()
-            except (ConfigError, HistoryGone):
-                self._check_gone()
-            return
+        run = self.run.run_available if choice == 2 else lambda: self.run.run(self.rng.choice((1, 1000)))
+        try:
+            self._attempt(run)
+        except Killed:
+            self._attempt(run)
 
     def finish(self) -> None:
         self.run.kill_at = None
         for _ in range(2):
-            try:
-                self.run.run()
-            except ChangedRows:
-                self.run.options = {**self.run.options, "skipChangeCommits": "true"}
-                self.run.restart()
-            except (ConfigError, HistoryGone):
-                self._check_gone()
-                return
-            else:
+            if not self.is_lost and self._attempt(self.run.run):
                 break
-        self._check(self.directory.version())
+        if not self.is_lost:
+            self._check(self.directory.version())
+
+    def _attempt(self, run: Callable[[], int]) -> bool:
+        """Return True if it ran to its end; what changed rows have ended passes over them from then on."""
+        try:
+            run()
+        except ChangedRows:
+            self.run.options = {**self.run.options, "skipChangeCommits": "true"}
+            self.run.restart()
+            return False
+        except (ConfigError, HistoryGone):
+            self._check_gone()
+            return False
+        return True
 
     def _check_gone(self) -> None:
         """Only what a vacuum deleted is gone, and nothing was read twice before."""

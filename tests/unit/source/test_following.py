@@ -13,8 +13,12 @@ import pytest
 
 import ftfile
 from ftfile.commit.format import layout
+from ftfile.commit.format.record import decode_record
+from ftfile.commit.log import records
 from ftfile.core.errors import AnotherLog, ChangedRows, ConfigError, HistoryGone, SchemaError
 from ftfile.source.follow.offsets import START, position_of
+from ftfile.source.follow.stream import FollowStream
+from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import Killed, SourceRun
@@ -230,7 +234,7 @@ def test_the_first_snapshot_is_read_in_slices(out: str, protocol: Any, files: in
 def test_available_now_ends_where_the_log_ended_when_it_began(out: str) -> None:
     write(out, range(4))
     run = SourceRun(out, COLUMNS, {"maxFilesPerTrigger": "3", "startingVersion": "0"})
-    stream = run._started()  # noqa: SLF001 - between the calls that a run makes
+    stream = run.started()
     stream.stop_at_head()
     run.run_batch()
     write(out, range(4, 6))
@@ -264,6 +268,46 @@ def test_an_idle_stream_plans_nothing(out: str, protocol: Any) -> None:
         offsets = list(run.offsets)
         assert [run.run_batch() for _ in range(3)] == [False] * 3
         assert run.offsets == offsets
+
+
+def test_an_idle_stream_decodes_no_record_twice(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark asks every 10 ms, and the newest record may have thousands of files."""
+    write(out, range(2))
+    run = SourceRun(out, COLUMNS)
+    run.run()
+    run.run_batch()
+    decoded: list[str] = []
+
+    def decode(content: bytes, path: str, read_companion: Any) -> Any:
+        decoded.append(path)
+        return decode_record(content, path, read_companion)
+
+    monkeypatch.setattr(records, "decode_record", decode)
+    for _ in range(3):
+        assert not run.run_batch()
+    assert decoded == []
+    write(out, range(2, 3))
+    decoded.clear()
+    assert run.run_batch()
+    assert set(decoded) == {layout.record_path(2)}
+
+
+def test_the_backlog_is_reported(out: str) -> None:
+    run = SourceRun(out, COLUMNS, {"startingVersion": "0", "maxFilesPerTrigger": "2", "skipChangeCommits": "true"})
+    stream = FollowStream(run.config(), current())
+    assert stream.report() is None
+    stream.latest_offset(START)
+    assert stream.report() is None
+    write(out, range(3))
+    offset = stream.latest_offset(START)
+    assert stream.report() == {"version": 2, "versionsBehind": 2, "versionsSkipped": 0}
+    MicroBatch(out, COLUMNS, JSON, overwrite=True).run_job("job", [[{"id": 7}]])
+    write(out, range(3, 4))
+    offset = stream.latest_offset(offset)
+    assert stream.report() == {"version": 4, "versionsBehind": 3, "versionsSkipped": 0}
+    while (end := stream.latest_offset(offset)) != offset:
+        offset = end
+    assert stream.report() == {"version": 4, "versionsBehind": 0, "versionsSkipped": 1}
 
 
 def test_a_directory_that_is_not_there_yet_is_waited_for(out: str, protocol: Any) -> None:

@@ -149,6 +149,11 @@ class TestCheckpoint:
         with pytest.raises(UnknownQuery):
             query.run(0, [[{"id": 1}]])
 
+    def test_what_a_killed_process_left_is_no_batch(self, query: MicroBatch, tmp_path: Path) -> None:
+        query.run(0, [[{"id": 1}]])
+        (tmp_path / "checkpoint" / "commits" / ".0badcafe.tmp").write_bytes(b"v1")
+        assert query.next_batch() == 1
+
     def test_without_one_there_is_no_next_batch(self) -> None:
         with pytest.raises(ValueError, match="keeps no checkpoint"):
             MicroBatch("/nowhere", {"id": "long"}).next_batch()

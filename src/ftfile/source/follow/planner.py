@@ -146,10 +146,9 @@ class FollowPlanner:
         return InLog(first - 1, nonce, first=first)
 
     def _plan_snapshot(self, plan: _Plan, begin: InSnapshot) -> None:
-        rest = self._first.adds(begin.version)[begin.read :]
-        taken = plan.take_first(begin.version, rest)
-        done = taken == len(rest)
-        read = begin.read + taken
+        adds = self._first.adds(begin.version)
+        read = plan.take_first(begin.version, adds, begin.read)
+        done = read == len(adds)
         plan.position = InLog(begin.version, begin.nonce) if done else InSnapshot(begin.version, begin.nonce, read)
 
     def _plan_records(self, head: LogState, plan: _Plan, begin: InLog, end: int) -> None:
@@ -232,10 +231,11 @@ class _Plan:
         self.taken += [(version, add) for add in adds]
         return True
 
-    def take_first(self, version: int, adds: Sequence[Add]) -> int:
-        number = self.budget.take_first(adds)
-        self.taken += [(version, add) for add in adds[:number]]
-        return number
+    def take_first(self, version: int, adds: Sequence[Add], begin: int = 0) -> int:
+        """Take adds from a position on, as far as the limits allow, and return the position behind them."""
+        end = self.budget.take_first(adds, begin)
+        self.taken += [(version, add) for add in adds[begin:end]]
+        return end
 
 
 def _origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:

@@ -35,6 +35,11 @@ class FollowSettings:
     limits: Limits = Limits()
     skip_changes: bool = False
 
+    @property
+    def has_limits(self) -> bool:
+        """Return True if a plan may leave something to the next one."""
+        return self.limits != Limits()
+
     def __post_init__(self) -> None:
         if self.starting_version is not None and self.starting_time is not None:
             raise ConfigError("startingVersion and startingTimestamp both say where to begin: set one of them")
@@ -61,12 +66,16 @@ class Budget:
         self._used = used
         return True
 
-    def take_first(self, adds: Sequence[Add]) -> int:
-        """Take as many adds as the limits allow, and return their number; the first add of a plan always is one."""
-        for number, add in enumerate(adds):
-            if self._used != (0, 0, 0) and not self._allows(self._with([add])):
-                return number
-            self._used = self._with([add])
+    def take_first(self, adds: Sequence[Add], begin: int = 0) -> int:
+        """Take adds from a position on, as many as the limits allow, and return the position behind them.
+
+        The first add of a plan is always taken.
+        """
+        for position in range(begin, len(adds)):
+            used = self._with([adds[position]])
+            if self._used != (0, 0, 0) and not self._allows(used):
+                return position
+            self._used = used
         return len(adds)
 
     def _with(self, adds: Sequence[Add]) -> tuple[int, int, int]:

@@ -92,6 +92,9 @@ class FollowStream:
             self.marker = read_marker(self._fs)
         return found
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: what was read is in Spark's checkpoint alone."""
+
     def stop_at_head(self) -> None:
         """Read nothing that is committed from now on."""
         self._end_version = self._open().read_on().version
@@ -126,5 +129,5 @@ class FollowStream:
         if others:
             raise ConfigError(
                 f"{self._config.path!r} is not an ftfile directory: it has no log, and other files, such as "
-                f"{others[0]!r}. Only directories that ftfile wrote can be followed"
+                f"{others[0]!r}. To read files that others write, set fileFormat"
             )

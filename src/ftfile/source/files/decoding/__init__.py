@@ -1,0 +1,1 @@
+"""The content of foreign files: plain bytes, lines of them, and rows."""

@@ -1,0 +1,225 @@
+"""CSV records, one a line, as rows: those that every parser reads alike all at once, others one by one.
+
+Every field is read as text first, so that the row of a line depends on that line alone.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from ftfile.arrays.buffers import text_scalar
+from ftfile.encoding.base.reading import batch_of
+from ftfile.parts.reader import recorded_names
+from ftfile.source.files.decoding.columns import own_columns
+from ftfile.source.files.decoding.csv_text import fields_of
+from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks
+from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of
+from ftfile.source.files.decoding.values import read_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.source.files.decoding.records import Lines
+    from ftfile.source.files.decoding.settings import FileDecoding
+    from ftfile.source.files.decoding.split import Cut
+
+__all__ = ("CsvRows", "csv_rows")
+
+_BLANK_MAX = ord(" ")  # Java trims all of these
+_NEWLINE = ord("\n")
+_MARK = "\ufeff"
+
+
+def csv_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a cut; a blank line, and a comment, are none.
+
+    With a header, columns are found by the names in it, case aside; else they are those of the schema in its order.
+    """
+    names, header_end = own_columns(schema, decoding).names, 0
+    if decoding.header:
+        header = _header(opened, decoding)
+        if header is None:
+            return
+        names, header_end = header
+    reader = CsvRows(schema, names, decoding)
+    for block in line_blocks(opened, cut, decoding.separator, header_end):
+        lines = lines_of(as_utf_8(block, decoding), decoding.line_sep.encode())
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def _header(opened: OpenedFile, decoding: FileDecoding) -> tuple[list[str], int] | None:
+    """Return the names in the first line that is no comment, and where it ends; None if there is none yet."""
+    end = 0
+    for block in first_lines(opened, decoding.separator):
+        for line in block.split(decoding.separator)[:-1]:
+            end += len(line) + len(decoding.separator)
+            text = as_utf_8(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
+            if text.strip() and not (decoding.comment and text.startswith(decoding.comment)):
+                return [name or "" for name in fields_of(text, decoding)], end
+    return None
+
+
+class CsvRows:
+    """Reads lines with the columns of a schema.
+
+    Args:
+        schema: the columns to read.
+        names: those of the fields.
+        decoding: how fields are spelled.
+    """
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str], decoding: FileDecoding) -> None:
+        self._stand_in = ""
+        self._decoding = decoding
+        self._schema = own_columns(schema, decoding)
+        self._width = len(names)
+        spelled = recorded_names(names, self._schema.names)
+        self._places = [list(names).index(name) if name in names else None for name in spelled]
+
+    def rows(self, lines: Lines) -> Rows:
+        """Return the rows of a block of lines in UTF-8 without carriage returns at their ends."""
+        rows = Rows()
+        self._stand_in = lines.stand_in
+        is_record = ~self._is_blank(lines)
+        if not self._width:
+            records = np.flatnonzero(is_record)
+            rows.add(batch_of([], self._schema, len(records)), records)
+            return rows
+        is_odd = self._is_odd(lines) & is_record
+        plain = np.flatnonzero(is_record & ~is_odd)
+        self._take_plain(rows, lines, plain)
+        texts, numbers = [], []
+        for number in np.flatnonzero(is_odd):
+            fields = fields_of(lines.text(int(number)), self._decoding)
+            if len(fields) == self._width:
+                texts.append(fields)
+                numbers.append(int(number))
+            else:
+                rows.bad[int(number)] = self._wrong_width(len(fields))
+        columns = [pa.array([fields[place] for fields in texts], pa.string()) for place in range(self._width)]
+        self._take(rows, columns, np.array(numbers, np.int64))
+        return rows
+
+    def _is_blank(self, lines: Lines) -> NDArray[np.bool_]:
+        """Return which lines are comments or have nothing but blanks."""
+        first = lines.bytes[lines.starts]
+        blank = first <= _BLANK_MAX
+        for number in np.flatnonzero(blank & (first != _NEWLINE)):
+            text = lines.text(int(number))
+            blank[number] = all(ord(character) <= _BLANK_MAX for character in text)
+        if self._decoding.comment:
+            blank |= first == ord(self._decoding.comment)
+        return blank
+
+    def _is_odd(self, lines: Lines) -> NDArray[np.bool_]:
+        """Return which lines not every parser reads alike: by their quotes, or a carriage return within."""
+        odd = np.zeros(len(lines), np.bool_)
+        data, decoding = lines.bytes, self._decoding
+        if b"\r" in lines.block:
+            self._mark(odd, lines, np.flatnonzero(data == ord("\r")))
+        if decoding.quote.encode() not in lines.block:
+            return odd
+        quotes = np.flatnonzero(data == ord(decoding.quote))
+        first = np.searchsorted(quotes, lines.starts)
+        counts = np.diff(np.append(first, len(quotes)))
+        is_doubled = decoding.escape == decoding.quote
+        if not is_doubled and decoding.escape.encode() in lines.block:
+            has_escape = np.zeros(len(lines), np.bool_)
+            self._mark(has_escape, lines, np.flatnonzero(data == ord(decoding.escape)))
+            odd |= has_escape & (counts > 0)
+        is_half = counts % 2 == 1
+        if is_half.any():
+            odd |= is_half
+            quotes = quotes[~np.repeat(is_half, counts)]
+        # Of the others, every second quote closes what the one before it opened.
+        outside = np.zeros(256, np.bool_)
+        outside[[ord(decoding.sep), _NEWLINE, *([ord(decoding.quote)] if is_doubled else [])]] = True
+        opening, closing = quotes[::2], quotes[1::2]
+        # A line feed is before the first line, too: the last byte of all.
+        self._mark(odd, lines, opening[~outside[data[opening - 1]]])
+        self._mark(odd, lines, closing[~outside[data[closing + 1]]])
+        return odd
+
+    @staticmethod
+    def _mark(odd: NDArray[np.bool_], lines: Lines, places: NDArray[np.integer]) -> None:
+        odd[np.searchsorted(lines.ends, places, side="right")] = True
+
+    def _take_plain(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> None:
+        if not len(numbers):
+            return
+        data, decoding = lines.joined(numbers), self._decoding
+        names = list(map(str, range(self._width)))
+        wrong: list[tuple[int, int]] = []
+
+        def skip(row: arrow_csv.InvalidRow) -> str:
+            wrong.append((row.number - 1, row.actual_columns))
+            return "skip"
+
+        parsed = arrow_csv.read_csv(
+            io.BytesIO(data),
+            arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+            arrow_csv.ParseOptions(
+                delimiter=decoding.sep,
+                quote_char=decoding.quote,
+                double_quote=decoding.escape == decoding.quote,
+                escape_char=False,
+                ignore_empty_lines=False,
+                invalid_row_handler=skip,
+            ),
+            arrow_csv.ConvertOptions(
+                check_utf8=False,
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=not decoding.null_value,
+            ),
+        )
+        for number, width in wrong:
+            rows.bad[int(numbers[number])] = self._wrong_width(width)
+        right = np.delete(numbers, [number for number, _ in wrong]) if wrong else numbers
+        columns = [column.combine_chunks() for column in parsed.columns]
+        self._take(rows, columns, right)
+
+    def _wrong_width(self, found: int) -> str:
+        return f"{found} fields instead of {self._width}"
+
+    def _take(self, rows: Rows, columns: list[pa.StringArray], numbers: NDArray[np.integer]) -> None:
+        """Take the rows of fields as text, in halves where they cannot be read together."""
+        if not len(numbers):
+            return
+        try:
+            rows.add(self._typed(columns, len(numbers)), numbers)
+        except ValueError as error:
+            if len(numbers) == 1:
+                rows.bad[int(numbers[0])] = str(error)
+                return
+            half = len(numbers) // 2
+            self._take(rows, [column.slice(0, half) for column in columns], numbers[:half])
+            self._take(rows, [column.slice(half) for column in columns], numbers[half:])
+
+    def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
+        typed = []
+        for field, place in zip(self._schema, self._places, strict=True):
+            if place is None:
+                typed.append(pa.nulls(rows, field.type))
+                continue
+            texts = columns[place]
+            if self._decoding.null_value:
+                is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
+                texts = pc.if_else(is_null, None, texts)
+            if self._stand_in:
+                texts = pc.replace_substring(texts, self._stand_in, "\n")
+            if pa.types.is_binary(field.type):
+                typed.append(texts.view(field.type))
+                continue
+            typed.append(read_texts(texts, field.type, self._decoding.times))
+        return batch_of(typed, self._schema, rows)

@@ -1,0 +1,121 @@
+"""The lines of a cut, in blocks of UTF-8 that end with a line feed."""
+
+from __future__ import annotations
+
+import codecs
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.arrays.buffers import strings_from
+from ftfile.core.errors import CorruptData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.source.files.decoding.settings import FileDecoding
+    from ftfile.source.files.decoding.split import Cut
+
+__all__ = ("LINE_BYTES_MAX", "as_utf_8", "first_lines", "line_blocks")
+
+LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
+
+_SEARCH_BYTES = 64 << 10
+
+
+def line_blocks(opened: OpenedFile, cut: Cut, separator: bytes, skip_until: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of the lines that start in a cut, as they are in the plain content, in blocks of some megabytes.
+
+    Every block ends with a separator; where the last line has none, one is added.
+
+    Args:
+        opened: the file.
+        cut: of a range in it.
+        separator: the end of a line.
+        skip_until: offset in the plain content before which lines are left out.
+
+    Raises:
+        CorruptData: the file is damaged, behind the lines that came; or a line has more than `LINE_BYTES_MAX`.
+        FileChanged: it became shorter.
+    """
+    planned = cut.range
+    if opened.filters or planned.whole:
+        start, end = (0, None) if planned.whole else (planned.start, planned.end)
+        pieces = opened.plain_pieces(max(start, skip_until), end)
+    else:
+        start = max(_line_start(opened, cut.start, separator), skip_until)
+        pieces = opened.stored_pieces(start, _line_start(opened, cut.end, separator))
+    blocks = _whole_lines(pieces, separator, planned.path)
+    return _without_mark(blocks) if max(start, skip_until) == 0 else blocks
+
+
+def first_lines(opened: OpenedFile, separator: bytes) -> Iterator[bytes]:
+    """Yield the lines from the start of the plain content on, as `line_blocks` does, up to the end of the range."""
+    planned = opened.planned
+    if opened.filters or planned.whole:
+        pieces = opened.plain_pieces(0, None if planned.whole else planned.end)
+    else:
+        pieces = opened.stored_pieces(0, planned.end, _SEARCH_BYTES)
+    return _whole_lines(pieces, separator, planned.path)
+
+
+def _line_start(opened: OpenedFile, position: int, separator: bytes) -> int:
+    """Return where the first line starts at or after a position in a range; its end if none does."""
+    planned, more = opened.planned, len(separator) - 1
+    if position <= planned.start:
+        return planned.start
+    at = max(planned.start, position - len(separator))
+    while at < planned.end:
+        data = b"".join(opened.stored_pieces(at, min(at + _SEARCH_BYTES + more, planned.end)))
+        found = data.find(separator)
+        if found >= 0:
+            return at + found + len(separator)
+        at += _SEARCH_BYTES
+    return planned.end
+
+
+def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterator[bytes]:
+    held: list[bytes] = []
+    held_bytes, more = 0, len(separator) - 1
+    for piece in pieces:
+        if more and held:  # a separator may begin in one piece and end in the next
+            border = held.pop()
+            held_bytes -= len(border)
+            piece = border + piece  # noqa: PLW2901
+        end = piece.rfind(separator) + len(separator)
+        if end >= len(separator):
+            yield b"".join([*held, piece[:end]]) if held else piece[:end]
+            held, held_bytes, piece = [], 0, piece[end:]  # noqa: PLW2901
+        if piece:
+            held += [piece[:-more], piece[-more:]] if more else [piece]
+            held_bytes += len(piece)
+        if held_bytes > LINE_BYTES_MAX:
+            raise CorruptData(path, f"lines of at most {LINE_BYTES_MAX} bytes", "a longer one")
+    if held_bytes:
+        yield b"".join([*held, separator])
+
+
+def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield blocks without the byte-order mark of UTF-8 at the start of a file."""
+    for number, block in enumerate(blocks):
+        yield block.removeprefix(codecs.BOM_UTF8) if number == 0 else block
+
+
+def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
+    """Return whole lines in UTF-8; what is no character becomes U+FFFD."""
+    if decoding.encoding != "utf-8":
+        return block.decode(decoding.encoding, "replace").encode()
+    if block.isascii() or _is_utf_8(block):
+        return block
+    return block.decode("utf-8", "replace").encode()
+
+
+def _is_utf_8(block: bytes) -> bool:
+    text = strings_from(np.array([0, len(block)]), np.frombuffer(block, np.uint8), pa.string())
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""A foreign file that is open: its bytes as they are stored, and its plain content behind codecs and encryption."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from ftfile.commit.format.layout import storage_identity
+from ftfile.core.errors import FileChanged
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import stream_errors
+from ftfile.fs.api import RangeFile
+from ftfile.fs.streams import as_file
+from ftfile.source.files.content import WINDOW_BYTES, Fingerprints, fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.fs.api import InputFile
+    from ftfile.keys.keys import Keys
+    from ftfile.source.files.plan import Range
+
+__all__ = ("OpenedFile", "filters_of_name", "filters_of_range")
+
+_ENCRYPTED = ".enc"
+_CODECS = {
+    ".gz": "gzip",
+    ".zst": "zstd",
+    ".lz4": "lz4",
+    ".lz4f": "lz4frame",
+    ".snappy": "snappy",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+}
+_LZ4_FRAME_MAGIC = b"\x04\x22\x4d\x18"
+
+_READ_BYTES = 4 << 20
+# Bytes may decode to ten thousand times as many: as many are fed as likely become a few megabytes.
+_FEED_BYTES_MIN, _FEED_BYTES_MAX = 512, 64 << 10
+_PLAIN_BYTES = 4 << 20
+
+
+def filters_of_name(name: str) -> tuple[str, ...]:
+    """Return the filters that the ending of a file's name tells, in the order in which they were applied."""
+    plain, encrypted, _ = name.rpartition(_ENCRYPTED) if name.endswith(_ENCRYPTED) else (name, "", "")
+    codec = _CODECS.get("." + plain.rpartition("/")[2].rpartition(".")[2])
+    return (*([codec] if codec else []), *(["aes-gcm"] if encrypted else []))
+
+
+def filters_of_range(planned: Range) -> tuple[str, ...]:
+    """Return the filters of the file in which a range was planned; a file that is read in cuts has none."""
+    if planned.compression:
+        return (planned.compression,)
+    return filters_of_name(planned.path) if planned.whole else ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file in which a range was found.
+
+    Attributes:
+        file: as it is stored; its opener closes it.
+        filters: by their names, in the order in which they were applied.
+    """
+
+    file: InputFile
+    planned: Range
+    filters: tuple[str, ...] = ()
+    keys: Keys | None = None
+
+    def has_range(self) -> bool:
+        """Return True if the content before the end of the range is that which was planned."""
+        planned = self.planned
+        expected = Fingerprints(planned.head, planned.tail)
+        if planned.whole:
+            return self.file.size_bytes == planned.end and fingerprints(self.file.read_at, planned.end) == expected
+        if not self.filters:
+            return fingerprints(self.file.read_at, planned.end) == expected
+        head, tail, length = b"", b"", 0
+        for piece in self.plain_pieces(0, planned.end):
+            head += piece[: WINDOW_BYTES - len(head)]
+            tail = (tail + piece)[-WINDOW_BYTES:]
+            length += len(piece)
+        if length < planned.end:
+            return False
+        ends = {0: head, length - len(tail): tail}
+        return fingerprints(lambda offset, size: ends[offset][:size], planned.end) == expected
+
+    def require_range(self) -> None:
+        """Raise `FileChanged` if the file was changed while it was read."""
+        if not self.has_range():
+            raise FileChanged(f"{self.planned.path!r} was changed while it was read")
+
+    def stored_pieces(self, start: int, end: int, step: int = _READ_BYTES) -> Iterator[bytes]:
+        """Yield the bytes `[start, end)` as they are stored, `step` at a time; `FileChanged` if there are fewer."""
+        while start < end:
+            data = self.file.read_at(start, min(step, end - start))
+            if not data:
+                raise FileChanged(f"{self.planned.path!r} became shorter while it was read")
+            yield data
+            start += len(data)
+
+    def plain_pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield the plain content from one offset to another, by default to its end; `CorruptData` if it is damaged."""
+        position = 0
+        for piece in self._decoded():
+            begin = max(0, start - position)
+            position += len(piece)
+            if end is not None and position >= end:
+                yield piece[begin : len(piece) - (position - end)]
+                return
+            if begin < len(piece):
+                yield piece[begin:]
+
+    def as_file(self) -> BinaryIO:
+        """Return the plain content as a seekable file: where it is not stored as it is, all of it is in memory."""
+        if not self.filters:
+            # Closing it leaves the file open, which is looked at again.
+            return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
+        plain = io.BytesIO(b"".join(self.plain_pieces()))
+        plain.name = self.planned.path  # what errors call it
+        return plain
+
+    def _decoded(self) -> Iterator[bytes]:
+        stored = self.stored_pieces(0, self.file.size_bytes)
+        if not self.filters:
+            yield from stored
+            return
+        feed_bytes = _FEED_BYTES_MIN
+        with stream_errors(self.planned.path):
+            decoder = Chain.for_reading(self._used_filters(), self.keys).decoder(self._identity())
+        for data in stored:
+            start = 0
+            while start < len(data):
+                with stream_errors(self.planned.path):
+                    plain = decoder.feed(data[start : start + feed_bytes])
+                start += feed_bytes
+                likely = feed_bytes * _PLAIN_BYTES // (len(plain) + 1)
+                feed_bytes = min(max(likely, _FEED_BYTES_MIN), 2 * feed_bytes, _FEED_BYTES_MAX)
+                yield plain
+        with stream_errors(self.planned.path):
+            last = decoder.finish()
+        yield last
+
+    def _used_filters(self) -> tuple[str, ...]:
+        # Hadoop and the command `lz4` give their files one ending.
+        is_frame = self.filters == ("lz4",) and self.file.read_at(0, len(_LZ4_FRAME_MAGIC)) == _LZ4_FRAME_MAGIC
+        return ("lz4frame",) if is_frame else self.filters
+
+    def _identity(self) -> str:
+        """Return the identity that the sink bound an encrypted file to: the id in its name."""
+        return storage_identity("part", self.planned.path)

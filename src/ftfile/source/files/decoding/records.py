@@ -1,0 +1,143 @@
+"""Records that are lines: those that are rows, and the treatment of those that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import SourceError
+from ftfile.core.logs import get_logger
+from ftfile.encoding.base.reading import batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.source.files.decoding.settings import FileDecoding
+
+__all__ = ("Lines", "Rows", "finished_rows", "joined_lines", "lines_of")
+
+_log = get_logger(__name__)
+
+_NEWLINE = ord("\n")
+_SHOWN_CHARS = 200
+# Stand-ins for a line feed within a record, of which one is taken that does not occur: hardly used separators.
+_STAND_INS = "\x1d\x1c\x1e\x1f\x01\x02\x03\x04"
+
+
+class Lines:
+    """The lines of a block that ends with a line feed, by their numbers; `stand_in` is a line feed within one."""
+
+    def __init__(self, block: bytes, stand_in: str = "") -> None:
+        self.stand_in = stand_in
+        self.block = block
+        self.bytes = np.frombuffer(block, np.uint8)
+        self.ends = np.flatnonzero(self.bytes == _NEWLINE) + 1  # with their line feeds
+        self.starts = np.zeros(len(self.ends), np.int64)
+        self.starts[1:] = self.ends[:-1]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def text(self, number: int) -> str:
+        """Return a line without its end."""
+        line = self.block[self.starts[number] : self.ends[number]].decode().removesuffix("\n").removesuffix("\r")
+        return line.replace(self.stand_in, "\n") if self.stand_in else line
+
+    def joined(self, numbers: NDArray[np.integer]) -> bytes:
+        """Return the bytes of some lines, which are in order."""
+        if len(numbers) == len(self):
+            return self.block
+        if not len(numbers):
+            return b""
+        last = np.append(np.flatnonzero(np.diff(numbers) != 1), len(numbers) - 1)
+        first = np.append(0, last[:-1] + 1)
+        runs = zip(self.starts[numbers[first]], self.ends[numbers[last]], strict=True)
+        return b"".join(self.block[start:end] for start, end in runs)
+
+
+def lines_of(text: bytes, separator: bytes) -> Lines:
+    """Return the lines of text in UTF-8 that ends with a separator, without carriage returns before line feeds.
+
+    Raises:
+        SourceError: lines have line feeds within, and no character is left to stand for them.
+    """
+    if separator == b"\n":
+        return Lines(text.replace(b"\r\n", b"\n") if b"\r" in text else text)
+    return joined_lines(text.split(separator)[:-1])
+
+
+def joined_lines(records: Sequence[bytes]) -> Lines:
+    """Return records, which may have line feeds within, as lines; raises as `lines_of`."""
+    if not any(b"\n" in record for record in records):
+        return Lines(b"".join(record + b"\n" for record in records))
+    used = b"".join(records)
+    stand_in = next((character for character in _STAND_INS if character.encode() not in used), None)
+    if stand_in is None:
+        raise SourceError(f"records with line feeds within cannot have all of the characters {_STAND_INS!r}, too")
+    return Lines(b"".join(record.replace(b"\n", stand_in.encode()) + b"\n" for record in records), stand_in)
+
+
+@dataclass
+class Rows:
+    """The rows of some lines, piece by piece in any order, and the lines that have none because they are bad."""
+
+    pieces: list[tuple[pa.RecordBatch, NDArray[np.integer]]] = field(default_factory=list)  # with each row's line
+    bad: dict[int, str] = field(default_factory=dict)  # why, by the line's number
+
+    def add(self, batch: pa.RecordBatch, numbers: NDArray[np.integer]) -> None:
+        """Add rows of lines, which are in order."""
+        self.pieces.append((batch, numbers))
+
+
+def finished_rows(
+    rows: Rows, lines: Lines, schema: pa.Schema, decoding: FileDecoding, path: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows in the order of their lines, bad ones as the options say: none, or the text of the line alone.
+
+    Raises:
+        SourceError: a line is bad, with `badRecords=fail`.
+    """
+    keeps = decoding.corrupt_column in schema.names
+    if rows.bad and not keeps:
+        number, reason = min(rows.bad.items())
+        shown = lines.text(number)[:_SHOWN_CHARS]
+        if decoding.bad_records == "fail":
+            raise SourceError(
+                f"{path!r} has a record that cannot be read as {decoding.file_format}: {reason}: {shown!r}. Drop such "
+                f"records with badRecords=drop, or keep their text in a column {decoding.corrupt_column} string"
+            )
+        _log.warning("dropped %d records of %s, the first: %s: %r", len(rows.bad), path, reason, shown)
+    pieces = [(_with_no_text(batch, schema, decoding), numbers) for batch, numbers in rows.pieces]
+    if keeps and rows.bad:
+        numbers = sorted(rows.bad)
+        texts = pa.array([lines.text(number) for number in numbers], pa.string())
+        pieces.append((_text_alone(texts, schema, decoding), np.array(numbers)))
+    if not pieces:
+        return
+    if len(pieces) == 1:
+        yield pieces[0][0]
+        return
+    order = np.argsort(np.concatenate([numbers for _, numbers in pieces]), kind="stable")
+    joined = pa.Table.from_batches([batch for batch, _ in pieces]).combine_chunks().take(pa.array(order))
+    yield from joined.combine_chunks().to_batches()
+
+
+def _with_no_text(batch: pa.RecordBatch, schema: pa.Schema, decoding: FileDecoding) -> pa.RecordBatch:
+    """Return rows with the columns of `schema`: that of bad records is null."""
+    rows = batch.num_rows
+    columns = [
+        pa.nulls(rows, field.type) if field.name == decoding.corrupt_column else batch.column(field.name)
+        for field in schema
+    ]
+    return batch_of(columns, schema, rows)
+
+
+def _text_alone(texts: pa.StringArray, schema: pa.Schema, decoding: FileDecoding) -> pa.RecordBatch:
+    """Return rows of bad records: all columns but that of their texts are null."""
+    columns = [texts if field.name == decoding.corrupt_column else pa.nulls(len(texts), field.type) for field in schema]
+    return batch_of(columns, schema, len(texts))

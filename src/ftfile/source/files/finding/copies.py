@@ -1,0 +1,250 @@
+"""Copies of known files, also compressed ones, found by their content: `fileIdentity=content`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.filters.api import BadStream
+from ftfile.filters.chain import Chain
+from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints
+from ftfile.source.files.growth import codec_in
+from ftfile.source.files.known import ROW, KnownFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from ftfile.fs.api import FileSystem, InputFile
+    from ftfile.source.files.finding.survey import Candidate, Start, Survey
+
+__all__ = ("Content", "Copies", "Copy")
+
+_ORIGINALS_MAX = 64  # listed files that one file is compared with, the newest ones
+_READ_BYTES = 64 << 10
+
+
+class Content:
+    """The plain content of an open file; of a compressed one, each call decodes it from its start."""
+
+    def __init__(self, file: InputFile, codec: str) -> None:
+        self._file = file
+        self._codec = codec
+
+    def first(self) -> bytes:
+        """Return the first KiB, or less of a shorter file; raises `CorruptData` if it cannot be decoded."""
+        if not self._codec:
+            return self._file.read_at(0, WINDOW_BYTES)
+        data = b""
+        for piece in self._pieces():
+            data += piece[: WINDOW_BYTES - len(data)]
+            if len(data) == WINDOW_BYTES:
+                break
+        return data
+
+    def marks(self, positions: Iterable[int]) -> tuple[int, dict[int, Fingerprints]]:
+        """Return the length, and the fingerprints at its end and at positions, as far as there is so much content.
+
+        Raises:
+            CorruptData: it cannot be decoded.
+        """
+        if not self._codec:
+            size = self._file.size_bytes
+            found = {position: fingerprints(self._file.read_at, position) for position in {*positions, size}}
+            return size, {position: marks for position, marks in found.items() if marks is not None}
+        wanted, done = sorted(set(positions), reverse=True), {}
+        head, window, size = b"", b"", 0
+        for piece in self._pieces():
+            head += piece[: WINDOW_BYTES - len(head)]
+            window += piece
+            size += len(piece)
+            while wanted and wanted[-1] <= size:
+                position = wanted.pop()
+                done[position] = _marks_of(head, window, size - len(window), position)
+            window = window[-WINDOW_BYTES:]
+        return size, {**done, size: _marks_of(head, window, size - len(window), size)}
+
+    def _pieces(self) -> Iterator[bytes]:
+        decoder = Chain.for_reading((self._codec,)).decoder("")
+        try:
+            for offset in range(0, self._file.size_bytes, _READ_BYTES):
+                yield decoder.feed(self._file.read_at(offset, _READ_BYTES))
+            yield decoder.finish()
+        except BadStream as error:
+            raise CorruptData(self._file.path, error.expected, error.found) from error
+
+
+def _marks_of(head: bytes, window: bytes, begin: int, position: int) -> Fingerprints:
+    """Return the fingerprints at a position, of the first bytes of a content and of those from `begin` on."""
+
+    def read(offset: int, length: int) -> bytes:
+        return head[:length] if offset == 0 else window[offset - begin : offset - begin + length]
+
+    marks = fingerprints(read, position)
+    assert marks is not None, "the window reaches back far enough"
+    return marks
+
+
+class Copy(NamedTuple):
+    """A file that has the content of a known one."""
+
+    start: Start  # where reading goes on
+    codec: str  # in which the content is the same
+    size: int  # of that content
+    marks: Fingerprints  # at its end
+    original: str | None = None  # path of the known file, if that goes on itself
+    is_read: bool = False  # all of the content was read at the original
+    is_cut: bool = False  # the original was cut off, and its content before that is not there to compare
+
+
+class Copies:
+    """The known files of which others may be copies.
+
+    Args:
+        fs: of the root.
+        survey: of the listing.
+        starts: where the files begin that are known by now, by their places.
+    """
+
+    def __init__(self, fs: FileSystem, survey: Survey, starts: Mapping[int, Start]) -> None:
+        self._fs = fs
+        self._survey = survey
+        moved = {start.candidate.place: start.moved for start in starts.values() if start.moved is not None}
+        self._claimed = {known.key for known in moved.values()}
+        replaced = [start.candidate for start in starts.values() if start.is_replaced]
+        gone = np.array([candidate.place for candidate in replaced], np.intp)
+        self._orphans = _Heads(np.concatenate([survey.missing, survey.rows_at(gone)]))
+        self._cut_off = {
+            candidate.key: candidate.path
+            for candidate in replaced
+            if candidate.known is not None and candidate.known.identity == candidate.identity_hash
+        }
+        self._new: dict[bytes, list[Candidate]] = defaultdict(list)  # files that begin in this plan, by their beginning
+        others = [place for place, start in starts.items() if start.moved is not None or not start.position]
+        places = np.setdiff1d(survey.known_places(), others)
+        renamed = np.frombuffer(b"".join(known.packed() for known in moved.values()), ROW)
+        rows = np.concatenate([survey.rows_at(places), renamed])
+        self._live = _Heads(rows, np.concatenate([places, np.array([*moved], np.intp)]))
+
+    def find(self, start: Start) -> Copy | None:
+        """Return the file as a copy of a known one, or None; an original that was found again is found once.
+
+        Raises:
+            NotFound: there is no file.
+            StorageError: it cannot be read.
+            CorruptData: it cannot be decoded.
+        """
+        known = start.candidate.known
+        if start.moved is not None or (start.position and (known is None or not self._has_twin(known))):
+            return None
+        with self._fs.open(start.candidate.path) as file:
+            codec = codec_in(start.candidate.path, file.read_at)
+            stored = self._find(start, Content(file, ""), "")
+            return self._find(start, Content(file, codec), codec) if stored is None and codec else stored
+
+    def _has_twin(self, known: KnownFile) -> bool:
+        return self._orphans.count(known) + self._live.count(known) > 1
+
+    def _find(self, start: Start, content: Content, codec: str) -> Copy | None:
+        first = content.first()
+        if len(first) < CONTENT_BYTES_MIN:
+            return None
+        rank = start.position, start.candidate.key
+        orphans = [known for known, _ in self._orphans.beginning(first) if known.position > start.position]
+        orphans = [known for known in orphans if known.key not in self._claimed]
+        originals = self._live.beginning(first) + self._live.longer(len(first))
+        # Of two equal files that are both known, one is the original.
+        live = [(known, place) for known, place in originals if (known.position, known.key) > rank]
+        if not (orphans or live):
+            return self._with_new(start, content, codec, first)
+        listed = self._survey.listing
+        done = [known for known, place in live if known.position >= listed.sizes[place]]
+        size, marks = content.marks(known.position for known in (*orphans, *done))
+        equal = [known for known in (*orphans, *done) if marks.get(known.position) == (known.head, known.tail)]
+        if equal:
+            begun = max(equal, key=lambda known: known.position)
+            is_orphan = begun in orphans
+            if is_orphan:
+                self._claimed.add(begun.key)
+            is_read = not is_orphan and begun.position == size
+            going = replace(start, position=begun.position, moved=begun if is_orphan else None)
+            return Copy(start if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
+        for known, place in sorted(live, key=lambda found: -found[0].modified_ms)[:_ORIGINALS_MAX]:
+            path = listed.paths[place]
+            if place != start.candidate.place and self._begins_with(path, size, marks[size]):
+                return Copy(start, codec, size, marks[size], path, is_read=size <= known.position)
+        cut_off = [known.key for known in orphans if known.position > size and known.key in self._cut_off]
+        if cut_off:
+            return Copy(start, codec, size, marks[size], self._cut_off[cut_off[0]], is_read=True, is_cut=True)
+        return self._with_new(start, content, codec, first)
+
+    def _with_new(self, start: Start, content: Content, codec: str, first: bytes) -> Copy | None:
+        """Return that a file waits: it is the beginning of one that is new itself, or the other way round."""
+        if start.position:
+            return None
+        others = self._new[first[:CONTENT_BYTES_MIN]]
+        if others:
+            size, marks = content.marks([other.size_bytes for other in others])
+            for other in others[-_ORIGINALS_MAX:]:
+                at = min(size, other.size_bytes)
+                if self._begins_with(other.path, at, marks[at]):
+                    return Copy(start, codec, size, marks[size], other.path)
+        if not codec:
+            others.append(start.candidate)
+        return None
+
+    def _begins_with(self, path: str, size: int, marks: Fingerprints) -> bool:
+        try:
+            with self._fs.open(path) as file:
+                return file.size_bytes >= size and fingerprints(file.read_at, size) == marks
+        except NotFound:
+            return False
+
+
+class _Heads:
+    """Known files by their first bytes, with their places in the listing if they are listed."""
+
+    def __init__(self, rows: NDArray[Any], places: NDArray[np.intp] | None = None) -> None:
+        is_long = rows["position"] >= CONTENT_BYTES_MIN
+        self._rows = rows[is_long]
+        self._places = np.full(len(self._rows), -1) if places is None else places[is_long]
+        self._order = np.argsort(self._rows["head"], kind="stable")
+        self._sorted = self._rows["head"][self._order]
+        self._windows = np.minimum(self._rows["position"], WINDOW_BYTES)
+        self._lengths = np.unique(self._windows).tolist()
+
+    def count(self, known: KnownFile) -> int:
+        """Return the number of files with the first bytes of a known one, with itself."""
+        return len(self._with(known.head))
+
+    def beginning(self, first: bytes) -> list[tuple[KnownFile, int]]:
+        """Return the files that begin with these bytes, as far as they were read."""
+        found: list[tuple[KnownFile, int]] = []
+        for length in self._lengths:
+            if length > len(first):
+                break
+            marks = fingerprints(lambda offset, count: first[offset : offset + count], length)
+            numbers = () if marks is None else self._with(marks.head)
+            found += [self._at(number) for number in numbers if self._windows[number] == length]
+        return found
+
+    def longer(self, length: int) -> list[tuple[KnownFile, int]]:
+        """Return the newest files of which more was read than `length` bytes, which are less than a window."""
+        if length >= WINDOW_BYTES:
+            return []
+        numbers = np.flatnonzero(self._windows > length)
+        newest = np.argsort(self._rows["modified"][numbers])[-_ORIGINALS_MAX:]
+        return [self._at(number) for number in numbers[newest]]
+
+    def _at(self, number: np.intp) -> tuple[KnownFile, int]:
+        return KnownFile.unpacked(self._rows[number].tobytes()), int(self._places[number])
+
+    def _with(self, head: str) -> NDArray[np.intp]:
+        number = np.frombuffer(bytes.fromhex(head).ljust(8, b"\0"), "<u8")[0]
+        low, high = np.searchsorted(self._sorted, number, "left"), np.searchsorted(self._sorted, number, "right")
+        return self._order[low:high]

@@ -1,0 +1,192 @@
+"""The files that are there: one listing of a directory, of its subdirectories, and of what a pattern names."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ftfile.core.errors import NotADirectory, NotFound
+from ftfile.fs.calls.parallel import parallel
+from ftfile.fs.location import parse
+from ftfile.fs.paths import join
+from ftfile.source.files.globs import alternatives, has_wildcard, matcher
+from ftfile.source.files.known import identity_hash, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.source.files.settings import FilesSettings
+
+    _Pattern: TypeAlias = tuple[str, ...]  # of names on the way down; empty for all that is below
+
+__all__ = ("Listing", "list_files")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of one listing, as columns.
+
+    Attributes:
+        paths: relative to the root, none twice.
+        sizes: in bytes.
+        times: of their last change, in ms since 1970 UTC, none before.
+        identities: the store's names of the files.
+        keys: of their paths, as two halves.
+        hashes: of their identities; 0 for none.
+    """
+
+    paths: list[str]
+    sizes: NDArray[np.int64]
+    times: NDArray[np.int64]
+    identities: list[str | None]
+    keys: NDArray[np.uint64]
+    hashes: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def in_order(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return places of this listing sorted by time, then by path."""
+        ordered = places[np.argsort(self.times[places], kind="stable")]
+        times = self.times[ordered]
+        is_tied = times[1:] == times[:-1]
+        if not is_tied.any():
+            return ordered
+        # Only files of one and the same time are compared by their paths.
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], is_tied, [False])).astype(np.int8)))
+        for start, end in edges.reshape(-1, 2):
+            run = ordered[start : end + 1]
+            ordered[start : end + 1] = sorted(run.tolist(), key=self.paths.__getitem__)
+        return ordered
+
+
+def list_files(fs: FileSystem, settings: FilesSettings) -> Listing:
+    """List all files that the settings name; a root that is not there has none.
+
+    Raises:
+        StorageError: a directory cannot be listed.
+    """
+    accepts = _filter(settings)
+    found: dict[str, FileInfo] = {}
+    waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
+    while waiting:
+        below: dict[str, set[_Pattern]] = {}
+        for visit in parallel(fs, lambda item: _visit(fs, *item, recursive=settings.recursive), list(waiting.items())):
+            found.update((info.path, info) for info in visit.files if accepts(info.path))
+            for directory, pattern in visit.directories:
+                below.setdefault(directory, set()).add(pattern)
+        waiting = below
+    return _columns(settings.root, _once(found.values()))
+
+
+class _Visit(NamedTuple):
+    """The content of one directory: files, and directories with the rest of the pattern for each."""
+
+    files: list[FileInfo]
+    directories: list[tuple[str, _Pattern]]
+
+
+def _visit(fs: FileSystem, directory: str, patterns: set[_Pattern], *, recursive: bool) -> _Visit:
+    found = _Visit([], [])
+    for pattern in patterns:
+        name, rest = (pattern[0], pattern[1:]) if pattern else ("", ())
+        if pattern and not has_wildcard(name):
+            # Its directory need not be listed, and there may be no right to do so.
+            with suppress(NotFound, NotADirectory):
+                _take(found, fs.stat(join(directory, name)), rest)
+    is_searched = any(not pattern or has_wildcard(pattern[0]) for pattern in patterns)
+    infos: list[FileInfo] = []
+    if is_searched:
+        with suppress(NotFound, NotADirectory):  # gone since it was found
+            infos = fs.list(directory)
+    cut = len(directory) + 1 if directory else 0
+    for pattern in patterns:
+        if not pattern:
+            found.files.extend(info for info in infos if not info.is_directory)
+            found.directories.extend(
+                (info.path, pattern)
+                for info in infos
+                if info.is_directory and not info.is_link and (recursive or "=" in info.path[cut:])
+                if not _is_hidden(info.path[cut:])
+            )
+        elif has_wildcard(pattern[0]):
+            matches, sees_hidden = matcher(pattern[0]), pattern[0][0] in "_."
+            for info in infos:
+                name = info.path[cut:]
+                is_loop = info.is_link and info.is_directory
+                if matches(name) and not is_loop and (sees_hidden or not _is_hidden(name)):
+                    _take(found, info, pattern[1:])
+    return found
+
+
+def _take(found: _Visit, info: FileInfo, rest: _Pattern) -> None:
+    if info.is_directory:
+        found.directories.append((info.path, rest))
+    elif not rest:
+        found.files.append(info)
+
+
+def _is_hidden(name: str) -> bool:
+    """Return True for names that Spark leaves out: of files that are being written, and of what is no data."""
+    return (name[0] in "_." and (name[0] == "." or "=" not in name)) or name.endswith("._COPYING_")
+
+
+def _filter(settings: FilesSettings) -> Callable[[str], bool]:
+    """Return the test that paths of files pass."""
+    above = parse(settings.root).path.rstrip("/")
+    tests: list[Callable[[str, str], bool]] = []
+    if settings.name_glob is not None:
+        matches = matcher(settings.name_glob)
+        tests.append(lambda name, _: matches(name))
+    for pattern, is_wanted in ((settings.file_pattern, True), (settings.ignore_pattern, False)):
+        if pattern is not None:
+            tests.append(_pattern_test(re.compile(pattern), above if "/" in pattern else None, is_wanted=is_wanted))
+
+    def accepts(path: str) -> bool:
+        name = path[path.rfind("/") + 1 :]
+        if _is_hidden(name):
+            return False
+        return not tests or all(test(name, path) for test in tests)
+
+    return accepts
+
+
+def _pattern_test(pattern: re.Pattern[str], above: str | None, *, is_wanted: bool) -> Callable[[str, str], bool]:
+    if above is None:
+        return lambda name, _: (pattern.fullmatch(name) is not None) == is_wanted
+    return lambda _, path: (pattern.fullmatch(f"{above}/{path}") is not None) == is_wanted
+
+
+def _columns(root: str, infos: Sequence[FileInfo]) -> Listing:
+    count = len(infos)
+    paths = [info.path for info in infos]
+    identities = [info.identity for info in infos]
+    return Listing(
+        paths,
+        np.fromiter((info.size_bytes for info in infos), np.int64, count),
+        np.maximum(np.fromiter((info.modified_ms for info in infos), np.int64, count), 0),
+        identities,
+        np.frombuffer(b"".join([key_of(root, path) for path in paths]), "<u8").reshape(-1, 2),
+        np.frombuffer(b"".join(map(identity_hash, identities)), "<u8"),
+    )
+
+
+def _once(infos: Iterable[FileInfo]) -> list[FileInfo]:
+    """Return each file under one of its names: no link if there is another, and the first one by its text."""
+    files = list(infos)
+    if len({info.identity for info in files if info.identity is not None}) + sum(
+        info.identity is None for info in files
+    ) == len(files):
+        return files
+    first: dict[str, FileInfo] = {}
+    for info in sorted(files, key=lambda info: (info.is_link, info.path)):
+        first.setdefault(info.identity or f"/{info.path}", info)
+    return list(first.values())

@@ -1,0 +1,240 @@
+"""The files that were read, or looked at, as columns: 64 bytes a file, found by the hash of its path.
+
+Nothing here asks a store: what is known follows from the plans alone, in every process in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ftfile.core.errors import CorruptData
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from ftfile.source.files.plan import Plan
+
+__all__ = ("KEY_BYTES", "NO_IDENTITY", "ROW", "KnownFile", "KnownFiles", "identity_hash", "key_of")
+
+ROW = np.dtype(
+    [
+        ("high", "<u8"),  # of the key, by which rows are sorted
+        ("low", "<u8"),
+        ("position", "<i8"),  # of a parked file: -1 - position
+        ("size", "<i8"),
+        ("modified", "<i8"),
+        ("identity", "<u8"),
+        ("head", "<u8"),
+        ("tail", "<u8"),
+    ]
+)
+KEY_BYTES = 16  # with which each row begins
+NO_IDENTITY = bytes(8)
+_KEY = struct.Struct("<QQ")
+_PACKED = struct.Struct("<16sqqq8s8s8s")
+_HEADER = struct.Struct("<8sqQ?QI")
+_MAGIC = b"ftknown1"
+# Changes beyond this, and beyond this share of the rows, are merged into the columns.
+_PENDING_MIN, _PENDING_SHARE = 4096, 64
+
+
+def key_of(root: str, path: str) -> bytes:
+    """Return the key of a path below the URL of a root: 128 bits, the same ones for each root above it."""
+    text = root + path if root.endswith("/") else f"{root}/{path}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=KEY_BYTES).digest()
+
+
+def identity_hash(identity: str | None) -> bytes:
+    """Return 64 bits of a store's name of a file; zeros for none."""
+    return NO_IDENTITY if identity is None else hashlib.blake2b(identity.encode(), digest_size=8).digest()
+
+
+class KnownFile(NamedTuple):
+    """The state of one known file."""
+
+    key: bytes
+    position: int  # up to which its content was read
+    size_bytes: int
+    modified_ms: int
+    identity: bytes
+    head: str  # fingerprints before `position`, as hexadecimal digits
+    tail: str
+    is_parked: bool = False
+
+    @classmethod
+    def unpacked(cls, row: bytes) -> KnownFile:
+        """Return the file of a row."""
+        key, position, size, modified, identity, head, tail = _PACKED.unpack(row)
+        is_parked = position < 0
+        position = -1 - position if is_parked else position
+        return cls(key, position, size, modified, identity, head.hex(), tail.hex(), is_parked)
+
+    def packed(self) -> bytes:
+        """Return the file as a row."""
+        position = -1 - self.position if self.is_parked else self.position
+        head, tail = _bytes(self.head), _bytes(self.tail)
+        return _PACKED.pack(self.key, position, self.size_bytes, self.modified_ms, self.identity, head, tail)
+
+    def replaced_key(self) -> bytes:
+        """Return the key under which the file stays known when another one lies at its path."""
+        return hashlib.blake2b(self.packed(), digest_size=KEY_BYTES).digest()
+
+
+class KnownFiles:
+    """All known files after some plans; immutable.
+
+    Attributes:
+        low: files modified before it, in ms since 1970 UTC, are forgotten.
+        late: number of files that were late, ever.
+        is_begun: False before the first plan.
+    """
+
+    def __init__(self) -> None:
+        self.low = 0
+        self.late = 0
+        self.is_begun = False
+        self._rows: NDArray[Any] = np.empty(0, ROW)
+        self._pending: dict[bytes, bytes | None] = {}  # rows by key, None for removed ones
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KnownFiles) and self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment] # as of every container that is compared by content
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the memory of the columns."""
+        return len(self.rows) * ROW.itemsize
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Return all rows, sorted by key, as an array of `ROW`."""
+        if self._pending:
+            self._rows, self._pending = _merged(self._rows, self._pending, self.low), {}
+        return self._rows
+
+    def find(self, highs: NDArray[np.uint64], lows: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Return the places in `rows` of keys, given as their two halves; -1 for unknown ones."""
+        return _find(self.rows, highs, lows)
+
+    def get(self, key: bytes) -> KnownFile | None:
+        """Return the file with a key, or None."""
+        row = self._pending[key] if key in self._pending else _find_one(self._rows, key)
+        found = None if row is None else KnownFile.unpacked(row)
+        return found if found is not None and found.modified_ms >= self.low else None
+
+    def apply(self, plan: Plan) -> KnownFiles:
+        """Return the known files after a plan."""
+        made = KnownFiles()
+        made.low = max(self.low, plan.low)
+        made.late = self.late + len(plan.late)
+        made.is_begun = True
+        made._rows, made._pending = self._rows, {**self._pending, **self._changes(plan)}
+        if made.low > self.low and not made._pending:
+            made._rows = _young(made._rows, made.low)
+        if len(made._pending) > max(_PENDING_MIN, len(made._rows) // _PENDING_SHARE):
+            made._rows, made._pending = made.rows, {}
+        return made
+
+    def _changes(self, plan: Plan) -> dict[bytes, bytes | None]:
+        """Return the rows that a plan changes, by key; None for removed ones."""
+        changes: dict[bytes, bytes | None] = {bytes.fromhex(move.key): None for move in plan.moves}
+        for path in plan.replaced:
+            found = self.get(key_of(plan.root, path))
+            if found is not None and found.key not in changes:
+                key = found.replaced_key()
+                changes |= {found.key: None, key: found._replace(key=key).packed()}
+        for read in plan.ranges:
+            key = key_of(plan.root, read.path)
+            marks = read.size_bytes, read.modified_ms, identity_hash(read.identity), read.head, read.tail
+            changes[key] = KnownFile(key, read.end, *marks).packed()
+        for seen in plan.seen:
+            key = key_of(plan.root, seen.path)
+            marks = seen.size_bytes, seen.modified_ms, identity_hash(seen.identity), seen.head, seen.tail
+            changes[key] = KnownFile(key, seen.position, *marks).packed()
+        for parked in plan.parked:
+            key = key_of(plan.root, parked.path)
+            row = changes.get(key)
+            found = KnownFile.unpacked(row) if row is not None else None if key in changes else self.get(key)
+            position, head, tail = (found.position, found.head, found.tail) if found is not None else (0, "", "")
+            marks = parked.size_bytes, parked.modified_ms, identity_hash(parked.identity), head, tail
+            changes[key] = KnownFile(key, position, *marks, is_parked=True).packed()
+        return changes
+
+    def to_bytes(self) -> bytes:
+        """Return the columns as bytes: the same ones for the same files."""
+        content = self.rows.tobytes()
+        header = _HEADER.pack(_MAGIC, self.low, self.late, self.is_begun, len(self.rows), zlib.crc32(content))
+        return header + content
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> KnownFiles:
+        """Return the files that `to_bytes` stored; raises `CorruptData` for anything else."""
+        made = cls()
+        content = memoryview(data)[_HEADER.size :]
+        try:
+            magic, made.low, made.late, made.is_begun, count, checksum = _HEADER.unpack_from(data)
+        except struct.error:
+            magic, count, checksum = b"", 0, 0
+        is_right = magic == _MAGIC and len(content) == count * ROW.itemsize and zlib.crc32(content) == checksum
+        if not is_right:
+            raise CorruptData("known files", "columns with their checksum", f"{len(data)} other bytes")
+        made._rows = np.frombuffer(content, ROW)
+        return made
+
+
+def _bytes(digits: str) -> bytes:
+    return bytes.fromhex(digits).ljust(8, b"\0")
+
+
+def _young(rows: NDArray[Any], low: int) -> NDArray[Any]:
+    is_young = rows["modified"] >= low
+    return rows if is_young.all() else rows[is_young]
+
+
+def _find(rows: NDArray[Any], highs: NDArray[np.uint64], lows: NDArray[np.uint64]) -> NDArray[np.intp]:
+    if not len(rows):
+        return np.full(len(highs), -1, np.intp)
+    column = np.ascontiguousarray(rows["high"])
+    places = np.searchsorted(column, highs)
+    while True:
+        at = np.minimum(places, len(rows) - 1)
+        is_near = (places < len(rows)) & (column[at] == highs)
+        is_found = is_near & (rows["low"][at] == lows)
+        if np.array_equal(is_near, is_found):
+            return np.where(is_found, at, -1)
+        places = np.where(is_near & ~is_found, places + 1, places)  # keys with one first half
+
+
+def _find_one(rows: NDArray[Any], key: bytes) -> bytes | None:
+    """Return the row of a key, without a look at all rows."""
+    high, low = _KEY.unpack(key)
+    place = bisect_left(rows["high"], high)
+    while place < len(rows) and rows["high"][place] == high:
+        if rows["low"][place] == low:
+            return bytes(rows[place].tobytes())
+        place += 1
+    return None
+
+
+def _merged(rows: NDArray[Any], changes: dict[bytes, bytes | None], low: int) -> NDArray[Any]:
+    halves = np.frombuffer(b"".join(changes), np.dtype("<u8")).reshape(-1, 2)
+    places = _find(rows, halves[:, 0], halves[:, 1])
+    kept = np.delete(rows, places[places >= 0])
+    added = np.frombuffer(b"".join(row for row in changes.values() if row is not None), ROW)
+    added = added[np.lexsort((added["low"], added["high"]))]
+    both = np.insert(kept, np.searchsorted(kept["high"], added["high"]), added)
+    if np.any(both["high"][1:] == both["high"][:-1]):
+        both = both[np.lexsort((both["low"], both["high"]))]
+    return _young(both, low)

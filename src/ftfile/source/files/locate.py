@@ -1,0 +1,116 @@
+"""Where a range lies now: at its path, or where a rotation has moved its file to; never another file's bytes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ftfile.commit.files import list_or_empty
+from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
+from ftfile.core.logs import get_logger
+from ftfile.keys.keys import Keys
+from ftfile.source.files.decoding.opened import OpenedFile, filters_of_name, filters_of_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.source.files.decoding.settings import FileDecoding
+    from ftfile.source.files.plan import Range
+
+__all__ = ("CONTENT_BYTES_MIN", "locate")
+
+_log = get_logger(__name__)
+
+# Shorter files are too often equal by chance, such as two logs with one header.
+CONTENT_BYTES_MIN = 256
+
+# Listings of a directory in which files go on being renamed while one of them is looked for.
+LISTINGS_MAX = 20
+
+
+@contextmanager
+def locate(fs: FileSystem, planned: Range, decoding: FileDecoding) -> Iterator[OpenedFile | None]:
+    """Open the file that has the content of a range: that at its path, else one beside it, which was renamed.
+
+    Where files are told by their content, it may be a copy, or compressed. It is None if nothing is at the path, no
+    file beside it is the one, and missing files are ignored.
+
+    Raises:
+        FileChanged: the file at the path has other content, or is gone, and no file beside it is the one.
+    """
+    keys = Keys.from_reference(decoding.key_provider) if decoding.key_provider else None
+    is_gone = True
+    for path, filters in _places(fs, planned, by_content=decoding.by_content):
+        try:
+            file = fs.open(path)
+        except NotFound:
+            continue
+        except PermissionDenied:
+            if path == planned.path:
+                raise
+            continue
+        with file:
+            is_gone = is_gone and path != planned.path
+            opened = OpenedFile(file, planned, filters, keys)
+            if _has_range(opened):
+                yield opened
+                return
+    what = f"the bytes {planned.start} to {planned.end} of {planned.path!r}, which a batch is to read"
+    if not is_gone:
+        raise FileChanged(f"{what}, are there no more: the file has other content now, and so have those beside it")
+    if not decoding.ignore_missing:
+        raise FileChanged(
+            f"{what}, are gone with the file: bring it back, or pass over such files with ignoreMissingFiles=true"
+        )
+    _log.warning("passed over: %s, are gone with the file", what)
+    yield None
+
+
+def _has_range(opened: OpenedFile) -> bool:
+    try:
+        return opened.has_range()
+    except CorruptData:  # a packed file, which is another one then
+        return False
+
+
+def _places(fs: FileSystem, planned: Range, *, by_content: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield paths where the file may be, with its filters there, the likeliest first.
+
+    The directory is listed again until two listings name the same files: one may be renamed before it is opened.
+    """
+    yield planned.path, filters_of_range(planned)
+    directory = planned.path.rpartition("/")[0]
+    names: set[tuple[str, str | None]] | None = None
+    for _ in range(LISTINGS_MAX):
+        beside = [info for info in list_or_empty(fs, directory) if not info.is_directory]
+        before, names = names, {(info.path, info.identity) for info in beside}
+        if names == before:
+            return
+        others = sorted((info for info in beside if info.path != planned.path), key=lambda info: info.path)
+        yield from _places_beside(others, planned, by_content=by_content)
+
+
+def _places_beside(
+    others: Sequence[FileInfo], planned: Range, *, by_content: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the places among the other files of the directory."""
+    filters = filters_of_range(planned)
+    renamed = [info for info in others if info.identity is not None and info.identity == planned.identity]
+    for info in renamed:
+        yield info.path, filters
+    if not by_content or planned.end < CONTENT_BYTES_MIN:
+        return
+    for info in others:
+        if info not in renamed and _may_hold(info, planned):
+            yield info.path, filters
+    for info in others:
+        packed = filters_of_name(info.path)
+        if packed and "aes-gcm" not in packed and not planned.whole and packed != filters:
+            yield info.path, packed
+
+
+def _may_hold(info: FileInfo, planned: Range) -> bool:
+    if planned.whole:
+        return info.size_bytes == planned.end
+    return bool(planned.compression) or info.size_bytes >= planned.end

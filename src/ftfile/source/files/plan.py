@@ -1,0 +1,100 @@
+"""The plan of one batch: the ranges of files that it reads, and what else it found out. Plain data.
+
+A plan is all that a later process knows of a batch: what is known after it follows from what was known before it and
+the plan alone, and its rows from its ranges alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+__all__ = ("Late", "Move", "Parked", "Plan", "Range", "Seen")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The bytes `[start, end)` of one file that a batch reads; their fingerprints tell them wherever they lie later."""
+
+    path: str  # where the file was when this was planned, relative to the root of the plan
+    start: int  # of its plain content
+    end: int  # of its plain content; of a whole file, its length on storage
+    head: str  # fingerprint of the first KiB before `end`, or less
+    tail: str  # fingerprint of the last KiB before `end`, or less
+    size_bytes: int  # of the file on storage, then
+    modified_ms: int  # of the file, then
+    identity: str | None = None  # the store's name of the file, such as an inode, if it has one
+    whole: bool = False  # read from its start to its end, whatever its format is
+    compression: str = ""  # codec by its name; empty for none
+
+
+class Move(NamedTuple):
+    """A known file that was found again at another path, which has a range or is seen in the same plan."""
+
+    key: str  # by which it was known, as hexadecimal digits
+    path: str  # where it is now
+
+
+class Seen(NamedTuple):
+    """A file of which nothing is read in this batch, as it is known from now on."""
+
+    path: str
+    position: int  # up to which its content was read, or is a copy of what was read
+    head: str  # fingerprints before `position`
+    tail: str
+    size_bytes: int
+    modified_ms: int
+    identity: str | None = None
+
+
+class Parked(NamedTuple):
+    """A file that could not be read; it is tried again when it has changed."""
+
+    path: str
+    reason: str
+    size_bytes: int
+    modified_ms: int
+    identity: str | None = None
+
+
+class Late(NamedTuple):
+    """A file that appeared with a time before `Plan.low`, and is not read."""
+
+    path: str
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The ranges that one batch reads, and all else that it finds out."""
+
+    ranges: tuple[Range, ...] = ()
+    moves: tuple[Move, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    parked: tuple[Parked, ...] = ()
+    late: tuple[Late, ...] = ()
+    replaced: tuple[str, ...] = ()  # paths of known files where other files lie now; what was known stays, apart
+    low: int = 0  # files modified before it, in ms since 1970 UTC, are forgotten
+    root: str = ""  # URL of the directory to which all paths are relative
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if the batch reads nothing and finds nothing out."""
+        return not (self.ranges or self.moves or self.seen or self.parked or self.late or self.replaced)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain JSON."""
+        ranges = [[getattr(found, field.name) for field in fields(found)] for found in self.ranges]
+        lists = {name: [list(item) for item in getattr(self, name)] for name in _LISTS}
+        return {"ranges": ranges, **lists, "replaced": list(self.replaced), "low": self.low, "root": self.root}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Plan:
+        """Return the plan that `to_json` gave."""
+        made: dict[str, Any] = {name: tuple(kind(*item) for item in found[name]) for name, kind in _LISTS.items()}
+        made["ranges"] = tuple(Range(*item) for item in found["ranges"])
+        made["replaced"] = tuple(found["replaced"])
+        return cls(**made, low=found["low"], root=found["root"])
+
+
+_LISTS: dict[str, Any] = {"moves": Move, "seen": Seen, "parked": Parked, "late": Late}

@@ -1,0 +1,324 @@
+"""From a listing, and what is known, to the next plan."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.core.retry import RetryPolicy
+from ftfile.fs.calls.parallel import THREADS_MAX, parallel
+from ftfile.source.files.finding.copies import Copies
+from ftfile.source.files.finding.draft import Draft
+from ftfile.source.files.finding.identity import is_equal, starts_of
+from ftfile.source.files.finding.listing import list_files
+from ftfile.source.files.finding.ranges import Found, next_of, next_of_copy, parked, seen_at
+from ftfile.source.files.finding.survey import Survey
+from ftfile.source.files.growth import codec_of
+from ftfile.source.files.known import KEY_BYTES, ROW, KnownFile
+from ftfile.source.files.plan import Late
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from ftfile.core.context import Context
+    from ftfile.core.errors import FtfileError
+    from ftfile.fs.api import FileSystem
+    from ftfile.source.files.finding.copies import Copy
+    from ftfile.source.files.finding.listing import Listing
+    from ftfile.source.files.finding.survey import Candidate, Start
+    from ftfile.source.files.known import KnownFiles
+    from ftfile.source.files.plan import Plan
+    from ftfile.source.files.settings import FilesSettings
+
+    Look: TypeAlias = Callable[[FileSystem, FilesSettings, Start, float, int | None], Found]
+
+__all__ = ("Scanner",)
+
+_log = get_logger(__name__)
+
+_RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=60.0)
+_REMEMBERED_MIN = 1000  # candidates whose state is kept, whether or not they still are candidates
+_LISTING_SHARE = 5  # listing takes at most one part in this many of the time
+
+
+class Scanner:
+    """Finds what is new below a root, in one process; it remembers what would only cost another look.
+
+    Args:
+        fs: of the root that the settings name.
+        settings: of the stream.
+        context: of the process.
+    """
+
+    def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context) -> None:
+        self._fs = fs
+        self._settings = settings
+        self._clock = context.clock
+        self._listing: Listing | None = None
+        self._before: Listing | None = None  # the listing before
+        self._late_in: Listing | None = None  # the listing of which late files were reported
+        self._list_again_s = -math.inf
+        self._has_more = False  # of the last listing, beyond the limits of a plan
+        self._settled: dict[bytes, tuple[object, float]] = {}  # by key: a state, and until when there is nothing in it
+        self._equal: dict[bytes, tuple[object, bool]] = {}  # by key: a state, and if the file goes on in it
+        self._copies: Copies | None = None
+        self._unlisted: dict[bytes, Listing | None] = {}  # by key: since when a file is gone; None: that was reported
+        self._names: dict[bytes, str] = {}  # of files that were not read to their ends, by key
+        self._first_seen: dict[bytes, tuple[object, float]] = {}  # by key: the marks of a file, and since when
+        self._failures: dict[bytes, int] = {}
+        self._unopened: set[int] = set()  # places of files of which it is not known where they begin
+        self._errors: dict[int, StorageError] = {}  # of files that could not be opened, by their places
+        self._report: dict[str, Any] = {}
+
+    def list(self) -> Listing:
+        """List all files, whatever the time is; see `list_files`."""
+        began_s = self._clock.monotonic_s()
+        listing = list_files(self._fs, self._settings)
+        now_s = self._clock.monotonic_s()
+        self._list_again_s = now_s + max(self._settings.scan_interval_s, (_LISTING_SHARE - 1) * (now_s - began_s))
+        self._before, self._listing = self._listing, listing
+        return listing
+
+    def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
+        """Return the next plan; None if there is nothing new, or it is too early for another listing.
+
+        Args:
+            known: after the plan before.
+            listing: of which the plan is made; by default the last one, or a new one each `scanInterval`.
+            limited: keep to the limits of the settings.
+
+        Raises:
+            StorageError: a directory cannot be listed.
+            SourceError: a file is gone that was not read to its end, and `failOnDataLoss=true`.
+        """
+        is_fixed = listing is not None
+        listing = listing or self._current()
+        if listing is None:
+            return None
+        survey = Survey(listing, known)
+        is_start = not known.is_begun and self._settings.starting_offsets == "latest"
+        draft = (
+            Draft(None, None) if is_start or not limited else Draft(self._settings.files_max, self._settings.bytes_max)
+        )
+        self._forget(survey)
+        starts = self._starts(survey)
+        left = self._fill(draft, survey, starts, seen_at if is_start else next_of)
+        draft.add_moves(starts.values())
+        if not self._is_undecided(survey, left):
+            self._check_losses(survey, draft, is_fixed=is_fixed)
+        plan = draft.plan(survey, self._late(survey), left, self._settings, self._clock.now_ms())
+        self._report = {
+            "known": len(known),
+            "parked": int(np.count_nonzero(known.rows["position"] < 0)),
+            "late": known.late,
+            "filesBehind": len(left),
+            "bytesBehind": draft.bytes_behind(survey, left),
+            "oldestUnread": int(listing.times[left].min()) if len(left) else None,
+        }
+        return plan if is_start or not plan.is_empty else None
+
+    def report(self) -> dict[str, Any]:
+        """Return counts of the last look: files known, parked, late, and what is left to read behind its plan.
+
+        Keys: `known`, `parked`, `late`, `filesBehind`, `bytesBehind`, and `oldestUnread`, the time of the oldest file
+        with unread bytes in ms since 1970 UTC, or None.
+        """
+        return dict(self._report)
+
+    def _current(self) -> Listing | None:
+        if self._clock.monotonic_s() >= self._list_again_s:
+            return self.list()
+        return self._listing if self._has_more else None
+
+    def _starts(self, survey: Survey) -> dict[int, Start]:
+        """Return where files begin that may be others than their paths say, by their places in the listing."""
+        self._errors, self._unopened = {}, set()
+        starts = starts_of(survey, survey.suspects(), self._goes_on)
+        return {start.candidate.place: start for start in starts}
+
+    def _fill(self, draft: Draft, survey: Survey, starts: dict[int, Start], look: Look) -> NDArray[np.intp]:
+        """Fill a plan up to its limits, and return the places of files with something left to read."""
+        self._has_more = False
+        is_by_content = self._settings.identity == "content" and look is next_of
+        self._copies = Copies(self._fs, survey, starts) if is_by_content else None
+        left: list[int] = []
+        places = survey.places.tolist()
+        # One by one where a copy is found by its content: an original is found once.
+        step = 1 if is_by_content else max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
+        for first in range(0, len(places), step):
+            if draft.is_full:
+                self._has_more = True
+                return np.array(left + places[first:], np.intp)
+            due = []
+            for place in places[first : first + step]:
+                start = starts.get(place) or survey.start(place)
+                wait_s = self._wait_s(start.candidate)
+                if wait_s is None:
+                    due.append(start)
+                elif math.isfinite(wait_s):
+                    left.append(place)
+            call = partial(self._look, look, bytes_max=draft.bytes_left)
+            for start, found in parallel(self._fs, call, due):
+                if not self._take(draft, start, found, look):
+                    left.append(start.candidate.place)
+        return np.array(left, np.intp)
+
+    def _look(self, look: Look, start: Start, bytes_max: int | None) -> tuple[Start, Found]:
+        """Return where a file begins, and its part of the plan; one that cannot be opened is tried again."""
+        candidate = start.candidate
+        error: FtfileError | None = self._errors.get(candidate.place)
+        if error is None:
+            quiet_s = self._quiet_s(candidate)
+            try:
+                copy = self._copy_of(start, quiet_s)
+                start = start if copy is None else copy.start
+                if copy is not None and (copy.original is not None or copy.codec):
+                    return start, next_of_copy(self._fs, self._settings, copy, quiet_s)
+                return start, look(self._fs, self._settings, start, quiet_s, bytes_max)
+            except NotFound:
+                return start, Found(wait_s=0)  # gone since it was listed
+            except (StorageError, CorruptData) as caught:
+                error = caught
+        failures = self._failures[candidate.key] = self._failures.get(candidate.key, 0) + 1
+        if failures > self._settings.retries_max:
+            return start, parked(start, f"it cannot be read: {error}")
+        return start, Found(wait_s=_RETRY.delay_after_s(failures) or 0)
+
+    def _copy_of(self, start: Start, quiet_s: float) -> Copy | None:
+        """Return the file as a copy of a known one, or None; a compressed file, once it is complete."""
+        is_young = quiet_s < self._settings.min_age_s and self._fs.capabilities.visible_at != "at_close"
+        if self._copies is None or (is_young and codec_of(start.candidate.path)):
+            return None
+        return self._copies.find(start)
+
+    def _take(self, draft: Draft, start: Start, found: Found, look: Look) -> bool:
+        """Put into the plan what was found, and return True if nothing more is left of the file."""
+        candidate = start.candidate
+        is_something = found.range is not None or found.seen is not None or bool(found.parked)
+        if found.range is not None and draft.is_full:
+            self._has_more = True
+            return False
+        if is_something and not draft.add(start, found):
+            # Others took their share of the limit meanwhile.
+            found = self._look(look, start, draft.bytes_left)[1]
+            if found.range is None or not draft.add(start, found):
+                self._has_more = True
+                return False
+        if found.warning:
+            _log.warning("%r %s", candidate.path, found.warning)
+        if found.parked:
+            _log.warning("%r is left out until it changes: %s", candidate.path, found.parked)
+        self._names.pop(candidate.key, None)
+        if is_something:
+            self._failures.pop(candidate.key, None)
+            self._settled.pop(candidate.key, None)
+            if start.is_replaced and candidate.known is not None:
+                self._names[candidate.known.replaced_key()] = candidate.path
+        if (
+            found.range is not None
+            and found.range.end < candidate.size_bytes
+            and not found.seen
+            and not found.range.whole
+        ):
+            self._names[candidate.key] = candidate.path
+            self._has_more = True
+            return False
+        if not is_something:
+            self._settled[candidate.key] = candidate.state, self._clock.monotonic_s() + found.wait_s
+        return is_something or math.isinf(found.wait_s)
+
+    def _wait_s(self, candidate: Candidate) -> float | None:
+        """Return the seconds until another look at a file makes sense; None if one does now."""
+        state, until_s = self._settled.get(candidate.key, (None, 0.0))
+        wait_s = until_s - self._clock.monotonic_s()
+        return wait_s if state == candidate.state and wait_s > 0 else None
+
+    def _quiet_s(self, candidate: Candidate) -> float:
+        """Return the seconds for which a file has not changed, by its time or as it was seen here."""
+        now_s, marks = self._clock.monotonic_s(), candidate.state[:3]
+        seen, since_s = self._first_seen.get(candidate.key, (None, now_s))
+        if seen != marks:
+            since_s = now_s
+            self._first_seen[candidate.key] = marks, now_s
+        return max((self._clock.now_ms() - candidate.modified_ms) / 1000, now_s - since_s)
+
+    def _goes_on(self, candidate: Candidate, known: KnownFile) -> bool | None:
+        """Return True if a file goes on where a known one ended; None if it cannot be opened now."""
+        marks = candidate.state, known
+        told, equal = self._equal.get(candidate.key, (None, False))
+        if told == marks:
+            return equal
+        if self._wait_s(candidate) is not None:
+            self._unopened.add(candidate.place)
+            return None
+        try:
+            equal = is_equal(self._fs, candidate.path, known)
+        except NotFound:
+            return False
+        except StorageError as error:
+            self._errors[candidate.place] = error
+            self._unopened.add(candidate.place)
+            return None
+        self._equal[candidate.key] = marks, equal
+        return equal
+
+    def _is_undecided(self, survey: Survey, left: NDArray[np.intp]) -> bool:
+        """Return True if a file that is gone may yet be found in one that waits, or cannot be opened now."""
+        return bool(self._unopened) or (self._settings.identity == "content" and survey.has_new(left))
+
+    def _check_losses(self, survey: Survey, draft: Draft, *, is_fixed: bool) -> None:
+        """Warn of files that are gone with unread bytes, or raise; once the next listing has not found them either."""
+        rows = survey.missing
+        rows = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])]
+        lost: list[KnownFile] = []
+        unlisted: dict[bytes, Listing | None] = {}
+        moved = draft.moved
+        data = rows.tobytes()
+        for row in (data[at : at + ROW.itemsize] for at in range(0, len(data), ROW.itemsize)):
+            key = row[:KEY_BYTES]
+            if key in moved:
+                continue
+            since = unlisted[key] = self._unlisted.get(key, survey.listing)
+            if since is not None and (is_fixed or since is not survey.listing):
+                unlisted[key] = None
+                lost.append(KnownFile.unpacked(row))
+        self._unlisted = unlisted
+        if not lost:
+            return
+        size_bytes = sum(known.size_bytes - known.position for known in lost)
+        names = [name for known in lost if (name := self._names.get(known.key)) is not None]
+        such = f", such as {names[0]!r}," if names else ""
+        text = f"{len(lost)} files{such} are gone, or were cut off, with {size_bytes} bytes that were not read"
+        if self._settings.fail_on_data_loss:
+            raise SourceError(f"{text}. failOnDataLoss=false goes on without them")
+        _log.warning("%s", text)
+
+    def _forget(self, survey: Survey) -> None:
+        """Drop what is remembered of files that are no candidates any more, now and then."""
+        memories: tuple[dict[bytes, Any], ...]
+        memories = self._settled, self._equal, self._first_seen, self._failures, self._names
+        if max(len(memory) for memory in memories) > 2 * len(survey.places) + len(self._unlisted) + _REMEMBERED_MIN:
+            keys = {survey.listing.keys[place].tobytes() for place in survey.places} | self._unlisted.keys()
+            for memory in memories:
+                for key in memory.keys() - keys:
+                    del memory[key]
+
+    def _late(self, survey: Survey) -> tuple[Late, ...]:
+        """Return files that have appeared since the listing before, older than all that is remembered."""
+        listing = survey.listing
+        if self._before is None or self._late_in is listing or not len(survey.old):
+            return ()
+        self._late_in = listing
+        is_there = np.isin(listing.keys[survey.old, 0], self._before.keys[:, 0])
+        late = tuple(Late(listing.paths[place], int(listing.times[place])) for place in survey.old[~is_there])
+        if late:
+            _log.warning("%d files came too late and are not read (maxFileAge), such as %r", len(late), late[0].path)
+        return late

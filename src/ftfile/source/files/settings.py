@@ -1,0 +1,124 @@
+"""The options with which files are found and planned."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ftfile.core.errors import ConfigError
+from ftfile.fs.location import parse
+from ftfile.source.files.globs import alternatives, has_wildcard, matcher
+
+if TYPE_CHECKING:
+    from ftfile.core.options import ParsedOptions
+
+__all__ = ("FilesSettings",)
+
+_GROWING = ("text", "json", "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSettings:
+    """Where files are, which of them are read, and when; plain data, which travels to tasks.
+
+    Attributes:
+        root: URL of the directory to which all paths of plans are relative.
+        pattern: relative to it, of the files and directories that are read; as Hadoop has globs.
+        file_format: of all files.
+        tail: files grow.
+        separator: ends a record of a growing file.
+    """
+
+    root: str
+    pattern: str
+    file_format: str = "text"
+    tail: bool = True
+    separator: bytes = b"\n"
+    recursive: bool = False
+    name_glob: str | None = None
+    file_pattern: str | None = None
+    ignore_pattern: str | None = None
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    files_max: int | None = None
+    bytes_max: int | None = None
+    scan_interval_s: float = 1.0
+    max_age_s: float = 7 * 86_400.0
+    tracked_max: int = 1_000_000
+    close_inactive_s: float = 300.0
+    min_age_s: float = 10.0
+    identity: Literal["native", "content"] = "native"
+    allow_overwrites: bool = False
+    fail_on_data_loss: bool = False
+    retries_max: int = 5
+
+    @property
+    def has_limits(self) -> bool:
+        """Return True if a plan may leave something to the next one."""
+        return self.files_max is not None or self.bytes_max is not None
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> FilesSettings:
+        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        root, pattern = _split_path(parsed["path"])
+        file_format = parsed["fileFormat"]
+        grows = file_format in _GROWING and not parsed["multiLine"]
+        tail = grows if parsed["tail"] is None else parsed["tail"]
+        if tail and not grows:
+            raise ConfigError(f"tail=true is for {', '.join(_GROWING)} without multiLine: other files are read whole")
+        parsed.for_format(file_format)
+        if parsed["pathGlobFilter"] is not None:
+            matcher(parsed["pathGlobFilter"])
+        return cls(
+            root,
+            pattern,
+            file_format,
+            tail=tail,
+            separator=_separator(parsed["lineSep"], parsed["encoding"], tail=tail),
+            recursive=parsed["recursiveFileLookup"],
+            name_glob=parsed["pathGlobFilter"],
+            file_pattern=parsed["filePattern"],
+            ignore_pattern=parsed["ignoreFilePattern"],
+            starting_offsets=parsed["startingOffsets"],
+            files_max=parsed["maxFilesPerTrigger"],
+            bytes_max=parsed["maxBytesPerTrigger"],
+            scan_interval_s=parsed["scanInterval"],
+            max_age_s=parsed["maxFileAge"],
+            tracked_max=parsed["maxTrackedFiles"],
+            close_inactive_s=parsed["closeInactive"],
+            min_age_s=parsed["minFileAge"],
+            identity=parsed["fileIdentity"],
+            allow_overwrites=parsed["allowOverwrites"],
+            fail_on_data_loss=parsed["failOnDataLoss"],
+            retries_max=parsed["maxRetries"],
+        )
+
+
+def _split_path(path: str | None) -> tuple[str, str]:
+    """Return the URL of the deepest directory that a path names without a pattern, and the rest of the path.
+
+    The last name always is in the rest, as it may be that of a file. A ConfigError says what is wrong with a pattern.
+    """
+    if path is None:
+        raise ConfigError("the stream has no `path`: spark.readStream.format('ftfile').load('/data/in')")
+    url = parse(path)
+    names = url.path.strip("/").split("/") if url.path != "/" else []
+    literal = next((place for place, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))
+    for pattern in alternatives("/".join(names[literal:])):
+        for name in pattern.split("/"):
+            matcher(name)
+    root = "/" + "/".join(names[:literal])
+    return f"{url.scheme}://{url.authority}{root}", "/".join(names[literal:])
+
+
+def _separator(line_end: str, encoding: str, *, tail: bool) -> bytes:
+    try:
+        codec = codecs.lookup(encoding)
+    except LookupError:
+        raise ConfigError(f"option encoding={encoding!r} is not understood: it takes the name of an encoding") from None
+    if tail and codec.encode("\n")[0] != b"\n":
+        raise ConfigError(f"encoding={encoding} with tail=true: only where 0x0A is a line feed; set tail=false")
+    separator = codec.encode(line_end)[0]
+    if not separator:
+        raise ConfigError("option lineSep is empty: a record needs an end")
+    return separator

@@ -1,0 +1,125 @@
+"""`ftfile.source_status`: what streams of files have read, and what is still to come, seen from beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ftfile.commit.files import list_or_empty
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.times import created_ms
+from ftfile.commit.read.snapshot import read_records
+from ftfile.core.context import SYSTEM
+from ftfile.core.options import parse_options
+from ftfile.fs.registry import open_filesystem
+from ftfile.source.files.finding.listing import list_files
+from ftfile.source.files.finding.survey import Survey
+from ftfile.source.files.known import key_of
+from ftfile.source.files.plan import Late, Parked, Plan
+from ftfile.source.files.plan_log import PlanLog
+from ftfile.source.files.stream import FilesConfig
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ftfile.source.files.finding.listing import Listing
+    from ftfile.source.files.known import KnownFiles
+
+__all__ = ("SourceStatus", "source_status")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """One source of files: up to its newest plan, and what has come since then."""
+
+    id: str  # of the source; the name of its directory below the state's location
+    plan: int  # the newest one, counted from 0
+    time_ms: int | None  # of that plan, since 1970 UTC by the clock of the state's store; None if its record is gone
+    known: int  # files that are remembered
+    parked: tuple[Parked, ...]  # files that could not be read, with the reasons; they are tried again when they change
+    late: int  # files that came too late to be read, ever
+    late_files: tuple[Late, ...]  # those of them that kept plans name
+    files_behind: int  # files with something to read, as far as their sizes tell
+    bytes_behind: int  # in them, unfinished last lines included
+    oldest_unread_ms: int | None  # when the oldest of them was changed, since 1970 UTC; None for none
+
+
+def source_status(path: str, **options: str) -> tuple[SourceStatus, ...]:
+    """Return the status of each source that reads files at a path and keeps its state in one place.
+
+    It reads the state and lists the files, changes nothing, and may be called beside running queries. A log that was
+    copied or compressed counts as unread until the next plan finds it again.
+
+    Args:
+        path: as the stream loads it.
+        options: those of the stream, by their names, with `checkpointLocation` or `stateLocation`.
+
+    Raises:
+        ConfigError: an option is wrong.
+        CorruptData: the state is damaged.
+    """
+    config = FilesConfig.from_options(parse_options({"path": path, **options}, "files"), "{}")
+    settings = config.settings
+    state = config.open_state(SYSTEM)
+    found = []
+    listing = None
+    for entry in sorted(list_or_empty(state, ""), key=lambda entry: entry.path):
+        if not entry.is_directory:
+            continue
+        fs = config.open_state(SYSTEM, entry.path)
+        plans, log = PlanLog(fs, entry.path, ""), CommitLog(fs)
+        known, kept = plans.known(), [Plan.from_json(record.payload) for record in read_records(log)]
+        if plans.head is None or plans.head.plan < 0 or not kept or kept[-1].root != settings.root:
+            continue
+        if listing is None:
+            listing = list_files(open_filesystem(settings.root, SYSTEM, config.storage), settings)
+        unread = _unread(listing, known)
+        found.append(
+            SourceStatus(
+                id=entry.path,
+                plan=plans.head.plan,
+                time_ms=created_ms(log, plans.head.plan),
+                known=len(known),
+                parked=_parked(kept, listing, known),
+                late=known.late,
+                late_files=tuple(late for plan in kept for late in plan.late),
+                files_behind=len(unread),
+                bytes_behind=int(unread["bytes"].sum()),
+                oldest_unread_ms=int(unread["time"].min()) if len(unread) else None,
+            )
+        )
+    return tuple(found)
+
+
+def _unread(listing: Listing, known: KnownFiles) -> NDArray[Any]:
+    """Return the files with something to read: bytes and time of each."""
+    survey = Survey(listing, known)
+    sizes = dict(zip(survey.places.tolist(), survey.unread_bytes(survey.places).tolist(), strict=True))
+    suspects = survey.suspects()
+    hashes = np.frombuffer(b"".join(suspect.identity_hash for suspect in suspects), "<u8")
+    rows = known.rows[np.isin(known.rows["identity"], hashes[hashes != 0])]
+    positions = dict(zip(rows["identity"].tolist(), rows["position"].tolist(), strict=True))
+    for suspect, identity in zip(suspects, hashes.tolist(), strict=True):
+        if identity:
+            # A file that was renamed, or lies where another one was.
+            position = positions.get(identity, 0)
+            sizes[suspect.place] = max(0, suspect.size_bytes - max(position, -1 - position))
+    found = [(size, listing.times[place]) for place, size in sizes.items() if size]
+    return np.array(found, [("bytes", "<i8"), ("time", "<i8")])
+
+
+def _parked(kept: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
+    """Return the files of a listing that are parked; those whose plan is trimmed without their reasons."""
+    reasons = {key_of(plan.root, parked.path): parked for plan in kept for parked in plan.parked}
+    index = known.find(listing.keys[:, 0], listing.keys[:, 1])
+    found = []
+    for place in np.flatnonzero(index >= 0).tolist():
+        row = known.rows[index[place]]
+        if row["position"] < 0:
+            unknown = Parked(
+                listing.paths[place], "its reason is not kept any more", int(row["size"]), int(row["modified"])
+            )
+            found.append(reasons.get(listing.keys[place].tobytes(), unknown))
+    return tuple(found)

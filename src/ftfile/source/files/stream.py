@@ -1,0 +1,172 @@
+"""Foreign files as a stream: offsets and shares, as Spark asks for them, by both of its protocols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ftfile.core.errors import ConfigError
+from ftfile.fs.location import parse
+from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.source.files.checks import require_input
+from ftfile.source.files.clean import open_cleaner
+from ftfile.source.files.decoding.settings import FileDecoding
+from ftfile.source.files.decoding.split import split
+from ftfile.source.files.globs import has_wildcard
+from ftfile.source.files.offsets import PlanPosition, position_of, to_offset
+from ftfile.source.files.plan_log import PlanLog
+from ftfile.source.files.scan import Scanner
+from ftfile.source.files.settings import FilesSettings
+
+if TYPE_CHECKING:
+    from ftfile.core.context import Context
+    from ftfile.core.options import ParsedOptions
+    from ftfile.fs.api import FileSystem
+    from ftfile.source.files.decoding.split import FileShare
+    from ftfile.source.files.finding.listing import Listing
+
+__all__ = ("FileStream", "FilesConfig", "RootedShare")
+
+# Below Spark's checkpoint, so that a query's state lives and dies with it.
+STATE_IN_CHECKPOINT = "ftfile-source"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesConfig:
+    """A directory of foreign files and the options with which it is read. It is plain data, which travels to tasks."""
+
+    state_location: str  # plan logs are below it
+    storage: dict[str, str]
+    schema_json: str  # Spark's, of the columns that are read
+    settings: FilesSettings
+    decoding: FileDecoding
+    clean_source: Literal["off", "archive", "delete"] = "off"
+    archive: str | None = None  # where `archive` moves files
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
+        """Return the checked options; a ConfigError where they contradict each other, or name no path or state."""
+        settings, decoding = FilesSettings.from_options(parsed), FileDecoding.from_options(parsed.given)
+        return cls(
+            _state_location(parsed),
+            parsed.prefixed("storage"),
+            schema_json,
+            settings,
+            decoding,
+            parsed["cleanSource"],
+            parsed["sourceArchiveDir"],
+        )
+
+    def open_state(self, context: Context, log_id: str = "") -> FileSystem:
+        """Open the directory of a plan log, by default that of all; settings of the files' store are for its like."""
+        url = f"{self.state_location.rstrip('/')}/{log_id}"
+        if parse(url).scheme == parse(self.settings.root).scheme:
+            return open_filesystem(url, context, self.storage)
+        return open_filesystem(url, context, offered=self.storage)
+
+
+class RootedShare(NamedTuple):
+    """A share of one task, and the URL of the directory to which its paths are relative."""
+
+    root: str
+    share: FileShare
+
+
+class FileStream:
+    """The position of one query in a directory of files, in the process that Spark asks.
+
+    Nothing is known of a query before its first plan, which makes the name of its plan log. Spark 4.0 and 4.1 ask for
+    the newest offset without saying where the last batch ended, and tell that by asking for its partitions: the stream
+    remembers it.
+    """
+
+    def __init__(self, config: FilesConfig, context: Context) -> None:
+        self._config = config
+        self._context = context
+        root, pattern = config.settings.root, config.settings.pattern
+        fs = open_filesystem(root, context, config.storage)
+        require_input(fs, config.settings)
+        below = "" if has_wildcard(pattern) else pattern
+        self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
+        self._scanner = Scanner(fs, config.settings, context)
+        self._run_id = context.ids.unique()
+        self._plans: PlanLog | None = None
+        self._position: PlanPosition | None = None
+        self._listing: Listing | None = None
+
+    def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
+        """Return the offset of the next plan, which is durable; `start` itself if there is nothing to read.
+
+        Args:
+            start: where it begins; by default, where the last shares ended.
+            limited: keep to the limits of the settings.
+
+        Raises:
+            ConfigError: `start` is none of a source of files.
+            StateLost: the plans that follow `start` are not there, or are those of another query.
+        """
+        begin = self._position if start is None else position_of(start)
+        plans = self._plans_of(begin)
+        position = begin if begin is not None else PlanPosition(plans.id, -1, "")
+        # While nothing is new the state is not looked at: `add` finds the plans of others, and `known` may do so.
+        known = plans.known() if plans.head == position else None
+        while known is None or plans.head != position:
+            if (found := plans.after(position)) is not None:
+                return to_offset(found)
+            known = plans.known()
+        plan = self._scanner.plan(known, self._listing, limited=limited)
+        return to_offset(begin if plan is None else plans.add(position, plan))
+
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[RootedShare]:
+        """Return the shares between two offsets, one for each task; the same bytes at every call.
+
+        Raises:
+            ConfigError: an offset is none of a source of files.
+            StateLost: the plan is not there any more.
+        """
+        begin, self._position = position_of(start), position_of(end)
+        if self._position is None or begin == self._position:
+            return []
+        plan = self._plans_of(self._position).read(self._position, begin)
+        return [RootedShare(plan.root, share) for share in split(plan.ranges, self._config.decoding)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Note that no batch up to an offset comes again, and clean the files that it has read to their ends."""
+        if (position := position_of(end)) is None:
+            return
+        plans = self._plans_of(position)
+        plans.commit(position)
+        if self._cleaner is not None:
+            for plan in plans.last_plans(position):
+                self._cleaner.clean(plan.ranges)
+
+    def stop_at_head(self) -> None:
+        """Read nothing that comes from now on: all plans are made of one listing."""
+        self._listing = self._scanner.list()
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the newest plan, and counts of files known and left to read; None before the first plan."""
+        head = self._plans.head if self._plans is not None else None
+        return None if head is None else {"plan": head.plan, **self._scanner.report()}
+
+    def _plans_of(self, position: PlanPosition | None) -> PlanLog:
+        """Return the log of a position; for the start, that of this process, which has a new name."""
+        log_id = position.log_id if position is not None else None
+        if self._plans is None or log_id not in {None, self._plans.id}:
+            log_id = log_id or self._context.ids.unique()
+            self._plans = PlanLog(self._config.open_state(self._context, log_id), log_id, self._run_id)
+        return self._plans
+
+
+def _state_location(parsed: ParsedOptions) -> str:
+    """Return the URL of the directory in which the plan logs of sources are."""
+    if parsed["stateLocation"] is not None:
+        return normalise(parsed["stateLocation"])
+    checkpoint = parsed.spark.get("checkpointlocation")
+    if not checkpoint:
+        raise ConfigError(
+            "a stream of files keeps a state and needs a place for it. Give the query's checkpoint to the reader, too, "
+            "by readStream.option('checkpointLocation', '/data/checkpoint'), so that the state lives and dies with it; "
+            "or give the state a directory of its own, by readStream.option('stateLocation', '/data/state')"
+        )
+    return f"{normalise(checkpoint).rstrip('/')}/{STATE_IN_CHECKPOINT}"

@@ -1,0 +1,71 @@
+"""Streams of foreign files without a JVM: as `SourceRun`, with a state that outlives processes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.core.options import parse_options
+from ftfile.fs.registry import open_filesystem
+from ftfile.source.files.decode import read_files
+from ftfile.source.files.stream import FilesConfig, FileStream
+from ftfile.testing.context import current
+from ftfile.testing.micro_batch import spark_schema
+from ftfile.testing.source_run import SourceRun
+
+__all__ = ("FilesRun",)
+
+
+@dataclass
+class FilesRun(SourceRun):
+    """A streaming query that reads foreign files, its checkpoint, and what an exactly-once sink got of it.
+
+    For example::
+
+        run = FilesRun("/data/in", {"value": "string"}, {"fileFormat": "text", "stateLocation": "/data/state"})
+        run.run()
+
+    Attributes:
+        pause_s: that pass before each look for new files.
+    """
+
+    pause_s: float = 0
+
+    def run_batch(self, *, once: bool = False) -> bool:
+        """Run the next batch, as `SourceRun.run_batch`, after a pause."""
+        if self.pause_s:
+            current().clock.sleep(self.pause_s)
+        return super().run_batch(once=once)
+
+    def copied(self) -> FilesRun:
+        """Return another query with a copy of the checkpoint, and of what the sink got."""
+        found = copy.copy(self)
+        found.offsets, found.batches, found.adds = [*self.offsets], dict(self.batches), dict(self.adds)
+        found.restart()
+        return found
+
+    def config(self) -> FilesConfig:
+        """Return the settings, checked anew from the options."""
+        parsed = parse_options({"path": self.path} | dict(self.options), "files")
+        return FilesConfig.from_options(parsed, spark_schema(self.columns))
+
+    def _new_stream(self) -> FileStream:
+        return FileStream(self.config(), current())
+
+    def _commit(self, stream: FileStream, end: dict[str, Any]) -> None:
+        stream.commit(end)
+
+    def _ids(self, share: Any) -> list[str]:  # noqa: ANN401
+        return [f"{cut.range.path} {cut.start}-{cut.end} {cut.range.tail}" for cut in share.share.cuts]
+
+    def _read(self, shipped: bytes) -> list[dict[str, Any]]:
+        """Read a share in a process of its own."""
+        config, (root, share) = self.config(), pickle.loads(shipped)  # noqa: S301 - our own
+        fs = open_filesystem(root, current(), config.storage)
+        found: list[dict[str, Any]] = []
+        for batch in read_files(fs, share, arrow_schema(config.schema_json), config.decoding):
+            found += batch.to_pylist()
+        return found

@@ -1,0 +1,116 @@
+"""A stream of files whose state is on a file system that may fail: what Spark does around it, and what must hold."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.fs.registry import register
+from ftfile.testing.files_run import FilesRun
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.rooted import RootedFileSystem
+from ftfile.testing.plan_check import check_batches, check_plans, read_plans
+from tests.crash.world import CLOCK, IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.fs.api import FileSystem
+    from ftfile.testing.source_run import Moment
+
+DATA = "planning"
+
+
+@dataclass
+class NotedRun(FilesRun):
+    """A query that tells what Spark has written down, so that a later process can go on from it."""
+
+    record: Callable[[str], None] = field(default=lambda _: None)
+
+    def run_batch(self, *, once: bool = False) -> bool:
+        done = super().run_batch(once=once)
+        self.record(json.dumps({"commits": self.commits}))
+        return done
+
+    def _die(self, moment: Moment) -> None:
+        if moment == "offsets written":
+            self.record(json.dumps({"offset": self.offsets[-1]}))
+        if moment == "rows read":
+            self.record(json.dumps({"batch": max(self.batches), "rows": self.batches[max(self.batches)]}))
+        super()._die(moment)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """A query that reads some files, a batch at a time.
+
+    Attributes:
+        files: the lines of each file, by its name, when the query begins.
+        later: the lines that each further start of the query finds to be added to files.
+        options: of the reader.
+    """
+
+    name: str
+    files: dict[str, int]
+    later: dict[str, int]
+    options: dict[str, str] = field(default_factory=dict)
+
+    def write_files(self, runs: int) -> Counter[str]:
+        """Write the files as they are when the query has been started some times; return all their lines."""
+        MemoryFileSystem.drop(DATA)
+        data = MemoryFileSystem(DATA, clock=CLOCK)
+        lines: Counter[str] = Counter()
+        for name in sorted(self.files | self.later):
+            own = [f"{name} {number}" for number in range(self.files.get(name, 0))]
+            own += [f"{name} {run}/{number}" for run in range(2, runs + 1) for number in range(self.later.get(name, 0))]
+            data.put(name, "".join(f"{line}\n" for line in own).encode())
+            lines.update(own)
+        return lines
+
+    def query(self, fs: FileSystem, notes: Sequence[str] = (), driver: str = "plans") -> NotedRun:
+        """Return the query in a new process, with the checkpoint that its notes tell."""
+        register(driver, lambda location: RootedFileSystem(fs, location.path[1:]))
+        options = {"fileFormat": "text", "stateLocation": f"{driver}://fs/state", **self.options}
+        run = NotedRun(f"memory://{DATA}", {"value": "string"}, options, pause_s=2)
+        for note in notes:
+            told = json.loads(note)
+            if "offset" in told:
+                run.offsets.append(told["offset"])
+            elif "rows" in told:
+                run.batches[told["batch"]] = told["rows"]
+            else:
+                run.commits = told["commits"]
+        return run
+
+    def play(self, fs: FileSystem, run: int, notes: Sequence[str], record: Callable[[str], None]) -> NotedRun:
+        """Start the query anew and run it until there is nothing to read; `record` is called as Spark writes down."""
+        IDS.start(run, len(notes))
+        lines = self.write_files(run)
+        query = self.query(fs, notes)
+        query.record = record
+        for _ in range(sum(lines.values()) + 2):
+            if not query.run_batch():
+                break
+        return query
+
+    def check(self, fs: FileSystem, notes: Sequence[str]) -> None:
+        """Check what must be true at any moment: no offset is ahead of its plan."""
+        query = self.query(fs, notes)
+        query.commits = max(query.commits, len(query.offsets) - 1)
+        for offset in query.offsets[-1:]:
+            log_id = json.loads(offset)["id"]
+            check_plans(RootedFileSystem(fs, f"state/{log_id}"), query.offsets, query.commits)
+
+    def log_start(self, fs: FileSystem, query: NotedRun) -> int:
+        """Return the number of plans that are trimmed."""
+        return read_plans(RootedFileSystem(fs, f"state/{json.loads(query.offsets[-1])['id']}")).state.log_start
+
+    def check_finished(self, fs: FileSystem, query: FilesRun, run: int) -> None:
+        """Check that every line was read once."""
+        found = Counter(row["value"] for row in query.rows)
+        expected = self.write_files(run)
+        assert found == expected, f"read {found - expected} too often, {expected - found} not at all"
+        check_batches(query)
+        self.check(fs, [json.dumps({"offset": offset}) for offset in query.offsets])
