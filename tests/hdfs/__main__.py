@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from tests.hdfs.jars import CannotStart
+from tests.guarded import CannotStart
 from tests.hdfs.minicluster import MiniCluster
 
 __all__ = ()

@@ -12,8 +12,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from tests.crash.share import THOROUGH
-from tests.hdfs.jars import CannotStart
-from tests.hdfs.servers import COMMON, DATA_NODE, NAME_NODE, Servers, bean, free_ports, is_registered
+from tests.guarded import CannotStart, free_ports
+from tests.hdfs.servers import COMMON, DATA_NODE, NAME_NODE, Servers, bean, is_registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

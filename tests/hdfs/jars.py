@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import shutil
 from pathlib import Path
 
-__all__ = ("CannotStart", "class_path", "java")
+from tests.guarded import CannotStart
+
+__all__ = ("class_path",)
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ROOT / ".jars"
@@ -17,23 +17,6 @@ CLIENT = re.compile(
     r"(?:hadoop-client-(?:api|runtime)|slf4j-api|jcl-over-slf4j|log4j-(?:api|core|slf4j2-impl|1\.2-api))-"
 )
 VERSION = re.compile(r"-(\d[\w.]*)\.jar")
-
-
-class CannotStart(Exception):
-    """HDFS cannot be started here; the text says what to install or to do."""
-
-
-def java() -> str:
-    """Return the command that starts a JVM.
-
-    Raises:
-        CannotStart: there is none.
-    """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None)
-    if found is None:
-        raise CannotStart("no java found: install a JDK (17 or 21), and set JAVA_HOME or PATH")
-    return found
 
 
 def class_path() -> list[Path]:

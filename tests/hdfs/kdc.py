@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.hdfs.jars import CannotStart
-from tests.hdfs.servers import free_ports
+from tests.guarded import CannotStart, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,8 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from tests.hdfs.servers import COMMON, DATA_NODE, NAME_NODE, Servers, bean, free_ports, is_registered
+from tests.guarded import free_ports
+from tests.hdfs.servers import COMMON, DATA_NODE, NAME_NODE, Servers, bean, is_registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from tests.hdfs.jars import CannotStart
+from tests.guarded import CannotStart, free_ports
 from tests.hdfs.kdc import REALM, why_no_kdc
 from tests.hdfs.minicluster import MiniCluster
-from tests.hdfs.servers import free_ports, write_site
+from tests.hdfs.servers import write_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

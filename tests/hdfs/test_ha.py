@@ -112,6 +112,7 @@ FAULTS: tuple[Callable[[HaCluster], object], ...] = (silence, kill, HaCluster.ha
 
 def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(ha: HaCluster, url: str, seed: int) -> None:
     chosen = random.Random(seed)
+    mend(ha)
     query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
     query.run(0, [rows("a0"), rows("b0")])
     # In the suite one driver meets a kill, and the other one a hand-over.

@@ -14,8 +14,9 @@ import pytest
 
 from tests.ci_scripts import run_script
 from tests.demo.process import list_processes
+from tests.guarded import CannotStart, java
 from tests.hdfs import jars
-from tests.hdfs.jars import CannotStart, class_path, java
+from tests.hdfs.jars import class_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +73,8 @@ class Started:
         self.directory = directory
         self.servers: set[int] = set()
         self.owner = subprocess.Popen(
-            [sys.executable, *command],
+            # A shell in the background has them ignored, which would be inherited.
+            ["env", "--default-signal=HUP,INT,TERM", sys.executable, *command],
             cwd=ROOT,
             env=os.environ | {"TMPDIR": str(directory)},
             stdout=subprocess.PIPE,

@@ -36,7 +36,10 @@ def test_building_a_server_says_what_is_missing_and_goes_on(script: str, said: s
     assert not list((tmp_path / ".servers").rglob("stamp")), "it is taken for built"
 
 
-@pytest.mark.parametrize(("what", "tests"), [("stores", "spark"), ("hdfs", "hdfs")])
+@pytest.mark.parametrize(
+    ("what", "tests"),
+    [("stores", "spark"), ("hdfs", "hdfs"), ("kafka", "kafka"), ("kafka-connector", "kafka/connector")],
+)
 def test_bringing_jars_says_that_maven_is_missing(what: str, tests: str, tmp_path: Path) -> None:
     (tmp_path / "tests" / tests).mkdir(parents=True)
     shutil.copy(ROOT / "tests" / tests / "pom.xml", tmp_path / "tests" / tests)

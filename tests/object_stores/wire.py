@@ -81,7 +81,8 @@ class Wire:
 
     Attributes:
         sent: kinds of requests sent, in their order.
-        hit: the request that the fault met.
+        hit: the request that the fault met, the last one of several.
+        hit_urls: of all requests that it met.
         listed: prefixes that were asked for.
     """
 
@@ -98,6 +99,7 @@ class Wire:
     ) -> None:
         self.sent: list[str] = []
         self.hit: str | None = None
+        self.hit_urls: list[str] = []
         self._fault = fault
         self._at = at
         self._times = times
@@ -148,6 +150,7 @@ class Wire:
             if not self._at < self._seen <= self._at + self._times:
                 return None
             self.hit = kind
+            self.hit_urls.append(urllib.parse.unquote(request.url))
             return fault
 
 

@@ -142,3 +142,31 @@ def test_a_directory_is_followed_with_limits_over_restarts_and_replays(spark: Sp
     follow()
     ids = ftfile.open(out).to_arrow()["id"].to_pylist()
     assert sorted(ids) == list(range(10, 30))
+
+
+@pytest.mark.spark
+def test_files_of_others_are_read_through_rotations_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
+    from ftfile.testing.rotating import RotatingLog
+
+    out, checkpoint = str(tmp_path / "out"), tmp_path / "checkpoint"
+    log = RotatingLog(tmp_path / "in" / "app.log", compressed=True)
+
+    def run() -> None:
+        reader = spark.readStream.format("ftfile").options(fileFormat="text", fileIdentity="content", minFileAge="0s")
+        lines = reader.option("checkpointLocation", str(checkpoint)).load(str(log.path.parent))
+        writer = lines.writeStream.format("ftfile").option("checkpointLocation", str(checkpoint))
+        writer.trigger(availableNow=True).start(out).awaitTermination()
+
+    for turn in range(3):
+        # No two logs are equal: they would be one, when content tells.
+        log.write(f"{turn} {number} {'of a log ' * 20}" for number in range(5))
+        run()
+        log.write([f"{turn} written before the rotation"])
+        log.rotate()
+    newest = max(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*"))
+    for name in (str(newest), f".{newest}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    run()
+    run()
+    assert sorted(ftfile.open(out).to_arrow()["value"].to_pylist()) == sorted(log.lines())
+    log.close()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.object_stores.azure import AzureStore
 
-pytest.register_assert_rewrite("tests.spark.store_scenarios", "tests.spark.waiting")
+pytest.register_assert_rewrite("tests.spark.chain", "tests.spark.store_scenarios", "tests.spark.waiting")
 
 ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
@@ -48,6 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     from tests.object_stores import azure
     from tests.object_stores.servers import CREDENTIALS, PROFILES
     from tests.spark import deadly_files, dying_files, failing_files, slow_files
+    from tests.spark.home import unzipped_spark
     from tests.spark.scripted_source import ScriptedSource
 
     # The drivers of S3 and of Azure find these where they look by themselves, in workers, too.
@@ -64,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     # Workers unpickle the helpers of the tests by name.
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))
-    session = (
+    builder = (
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
@@ -75,8 +76,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.driver.extraClassPath", f"{PARQUET_JAR}{os.pathsep}{STORE_JARS}/*")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
-        .getOrCreate()
     )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", unzipped_spark(home))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
     session.dataSource.register(ScriptedSource)
     yield session
@@ -100,3 +103,9 @@ def attached(spark: SparkSession) -> Iterator[SparkSession]:
 def paths(tmp_path: Path) -> dict[str, Any]:
     """Directories of one test: output, checkpoint, script."""
     return {"out": str(tmp_path / "out"), "checkpoint": str(tmp_path / "checkpoint"), "script": tmp_path / "script"}
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> dict[str, Any]:
+    """Directories of the query that follows."""
+    return {"out": str(tmp_path / "second"), "checkpoint": str(tmp_path / "second-checkpoint")}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Names a file with what is ordered.
 ORDER = "FTFILE_TEST_DEATH"
-SCHEMES = ("abfs", "hdfs", "s3", "webhdfs")
+SCHEMES = ("abfs", "file", "hdfs", "s3", "webhdfs")
 
 
 @dataclass(frozen=True)

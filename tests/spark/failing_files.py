@@ -21,7 +21,7 @@ class FailingFileSystem(LocalFileSystem):
 
 
 def open_location(location: Location) -> FailingFileSystem:
-    return FailingFileSystem(location.path)
+    return FailingFileSystem(location.path, location.context)
 
 
 def install(directory: Path) -> None:

@@ -1,20 +1,22 @@
-"""Running a script in an application of its own until that is killed."""
+"""Killing applications: in the middle of a script, the driver alone, the Python workers alone."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.demo.process import SparkApp, own_environment
+from tests.demo.process import SparkApp, own_environment, session_members
 from tests.spark import deadly_files, killed_job
 from tests.spark.deadly_files import Death
+from tests.spark.home import unzipped_spark
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +43,8 @@ def run_until_killed(
     inherited = {name: text for name, text in own_environment(home).items() if not name.startswith(theirs)}
     found = [str(home / "packages"), str(ROOT / "src"), str(ROOT), inherited["PYTHONPATH"]]
     Death(when, whole=True).order(home / "death")
-    more = {"PYTHONPATH": os.pathsep.join(found), deadly_files.ORDER: str(home / "death")}
+    more = {"PYTHONPATH": os.pathsep.join(found), "SPARK_HOME": unzipped_spark(home)}
+    more[deadly_files.ORDER] = str(home / "death")
     app = SparkApp(Path(killed_job.__file__), home / "job.json", home / "log", {**inherited, **more, **environment})
     try:
         wait_until(lambda: app.exit_code is not None, "the death of the application")
@@ -51,3 +54,27 @@ def run_until_killed(
     return (home / "log").read_text(errors="replace") + "".join(
         events.read_text(errors="replace") for events in (home / "events").rglob("*") if events.is_file()
     )
+
+
+def kill_driver(app: SparkApp) -> None:
+    """SIGKILL the driver, which is the script and its JVM, and nothing else."""
+    _kill(each for each in session_members(app.session) if _is_of_driver(app, each))
+
+
+def kill_workers(app: SparkApp) -> None:
+    """SIGKILL the Python processes that the driver's JVM has started: daemon, workers, planners, and nothing else."""
+    _kill(each for each in session_members(app.session) if not _is_of_driver(app, each))
+
+
+def _is_of_driver(app: SparkApp, process: int) -> bool:
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return process == app.session or command[0].endswith(b"java")
+
+
+def _kill(processes: Iterable[int]) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)

@@ -22,7 +22,7 @@ class SlowFileSystem(LocalFileSystem):
 
 
 def open_location(location: Location) -> SlowFileSystem:
-    return SlowFileSystem(location.path)
+    return SlowFileSystem(location.path, location.context)
 
 
 def install(directory: Path) -> None:

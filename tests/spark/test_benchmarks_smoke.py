@@ -72,6 +72,14 @@ def test_bulk(tables: Tables) -> None:
     assert by_sink["ftfile json"]["output MB"] == pytest.approx(by_sink["spark json"]["output MB"], rel=0.1)
 
 
+def test_tail(tables: Tables) -> None:
+    latencies, batches = tables["tail"]
+    assert [row["scanInterval"] for row in latencies] == ["1s", "100ms"]
+    assert all(0 < row["p50 ms"] <= row["p99 ms"] and row["lines"] == 3 for row in latencies)
+    assert {row["source"] for row in batches} == {"null source", "ftfile text", "spark text"}
+    assert all(row["batches"] == 2 and row["trigger p50 ms"] >= row["addBatch p50 ms"] > 0 for row in batches)
+
+
 def test_tiny(tables: Tables) -> None:
     assert len(tables["tiny"]) == 2, "over TCP and over unix sockets"
     for rows in tables["tiny"]:
@@ -84,6 +92,17 @@ def test_first(tables: Tables) -> None:
     (rows,) = tables["first"]
     assert {row["sink"] for row in rows} == SINKS | {"null, acknowledging"}
     assert all(row["addBatch p50 ms"] > 0 and row["applications"] == 1 for row in rows)
+
+
+def test_follow(tables: Tables) -> None:
+    plans, *triggers = tables["follow"]
+    assert [row["plans"] for row in plans] == [2, 10, 10, 2, 4, 4]
+    assert all(row["CPU ms a plan"] > 0 for row in plans)
+    assert len(triggers) == 2, "over TCP and over unix sockets"
+    for rows in triggers:
+        assert [row["source"] for row in rows] == ["null source", "ftfile", "spark text"]
+        assert all(row["batches"] == 2 and 0 < row["addBatch min ms"] < row["trigger min ms"] for row in rows)
+        assert rows[0]["over null ms"] == 0
 
 
 def test_commit(tables: Tables) -> None:

@@ -106,10 +106,11 @@ def test_application_is_frozen_and_killed_over_process_groups(tmp_path: Path) ->
     script = tmp_path / "script.py"
     # Spark's Python daemon leaves the process group in the same way.
     script.write_text("import os, time\nif os.fork() == 0:\n    os.setpgid(0, 0)\ntime.sleep(600)\n")
+    before = {process.number for process in list_processes()}
     app = SparkApp(script, tmp_path, tmp_path / "log", os.environ)
     try:
         children = [process.number for process in list_processes() if process.parent == os.getpid()]
-        session = next(child for child in children if os.getsid(child) == child)
+        session = next(child for child in children if child not in before and os.getsid(child) == child)
         wait_for(lambda: len(session_members(session)) == 2)
         assert app.freeze() == 2
         members = session_members(session)
@@ -149,7 +150,7 @@ STATES = {
 
 
 def target_in(home: Path, sink: str) -> Target:
-    return Target("json", sink, "json", "", home / "out", home / "checkpoint", home / "read")
+    return Target("json", sink, home / "out", home / "checkpoint", "json", "", home / "read")
 
 
 @pytest.mark.parametrize("sink", ["ftfile", "spark"])
@@ -190,7 +191,7 @@ def test_log_holds_each_batch_once(batches: tuple[int, ...], complete: bool, tmp
 
 
 def test_unpublished_files_of_a_record_are_counted(tmp_path: Path) -> None:
-    target = Target("json", "ftfile", "json", "", tmp_path / "out", tmp_path / "checkpoint", tmp_path / "read")
+    target = target_in(tmp_path, "ftfile")
     target.checkpoint.mkdir()
     (target.checkpoint / "metadata").write_text(json.dumps({"id": QUERY_ID}))
     Path(str(target.log)).mkdir(parents=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,9 +16,11 @@ import ftfile
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from tests.demo.kill import Kill, Moment, hunt
-from tests.demo.process import SparkApp, own_environment, session_members
+from tests.demo.process import SparkApp, own_environment
 from tests.demo.sinks import Target, observe
 from tests.spark import two_queries_job
+from tests.spark.home import unzipped_spark
+from tests.spark.killing import kill_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,11 +74,21 @@ class World:
         self._apps: list[SparkApp] = []
 
     def _target(self, home: Path, name: str) -> Target:
-        return Target(name, "ftfile", "json", "k", self.output, home / f"{name}-checkpoint", home)
+        return Target(
+            name=name,
+            sink="ftfile",
+            output=self.output,
+            checkpoint=home / f"{name}-checkpoint",
+            file_format="json",
+            partition_by="k",
+            read_back=home,
+        )
 
     def start(self) -> SparkApp:
         script = Path(two_queries_job.__file__)
-        self._apps.append(SparkApp(script, self._argument, self._log, own_environment(self._log.parent)))
+        home = self._log.parent
+        environment = own_environment(home) | {"SPARK_HOME": unzipped_spark(home)}
+        self._apps.append(SparkApp(script, self._argument, self._log, environment))
         return self._apps[-1]
 
     def end(self) -> None:
@@ -139,15 +149,6 @@ def has_ended(app: SparkApp) -> bool:
     """Return False for an application that ended before it could be killed, once that was no failure."""
     assert app.exit_code == 0, app.last_words()
     return False
-
-
-def kill_driver(app: SparkApp) -> None:
-    """SIGKILL the driver, which is the script and its JVM, and nothing else."""
-    for process in session_members(app.session):
-        with contextlib.suppress(OSError):
-            command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-            if process == app.session or command[0].endswith(b"java"):
-                os.kill(process, signal.SIGKILL)
 
 
 def write_input(directory: Path, kills: int, rng: random.Random, first: int) -> Counter[str]:

@@ -1,0 +1,19 @@
+"""Foreign files on HDFS, by both drivers, with the state of the stream beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.foreign_files import check_lines_are_read_once
+from tests.hdfs.support import new_directory
+
+if TYPE_CHECKING:
+    from tests.hdfs.minicluster import MiniCluster
+
+
+@pytest.mark.parametrize("scheme", ["webhdfs", "hdfs"])
+def test_lines_are_read_once(cluster: MiniCluster, scheme: str) -> None:
+    root = cluster.web_url if scheme == "webhdfs" else cluster.url
+    check_lines_are_read_once(root + new_directory(), {})

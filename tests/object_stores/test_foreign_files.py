@@ -1,0 +1,33 @@
+"""Foreign files on object stores, with the state of the stream beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.foreign_files import check_lines_are_read_once
+from tests.object_stores import azure, gcs
+
+if TYPE_CHECKING:
+    from tests.object_stores.servers import Store
+
+# Of aiohttp, by which two of the clients send: that takes time.
+pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+
+
+def test_on_s3(each_store: Store) -> None:
+    check_lines_are_read_once(f"{each_store.url}/foreign", each_store.settings)
+
+
+@pytest.mark.skipif(bool(azure.what_is_missing()), reason=azure.what_is_missing())
+def test_on_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with azure.azurite() as store:
+        monkeypatch.setenv(azure.CONNECTION, store.connection)
+        check_lines_are_read_once(f"{store.url}/foreign", store.settings)
+
+
+@pytest.mark.skipif(bool(gcs.what_is_missing()), reason=gcs.what_is_missing())
+def test_on_gcs() -> None:
+    with gcs.fake_gcs() as store:
+        check_lines_are_read_once(f"{store.url}/foreign", store.settings)
