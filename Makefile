@@ -37,6 +37,18 @@ FS := local
 demo: java environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; FS=hdfs: on HDFS, whose servers die, too)
 	@$(python) -m tests.demo --fs $(FS)
 
+.PHONY: demo-logs
+demo-logs: java environment ## tail two logs that are rotated all the time, kill the stream again and again, count every line (two minutes)
+	@$(python) -m tests.demo_logs
+
+# `make demo-kafka SECONDS=300 ROWS=100000 FORMAT=json FS=local`; each may be left out.
+kafka_options = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(FORMAT),--format $(FORMAT))
+
+.PHONY: demo-kafka
+demo-kafka: FS := hdfs
+demo-kafka: java environment kafka-jars hdfs-jars ## Kafka to files on a real HDFS while driver, workers and broker are killed; every offset counted (under 10 minutes; SECONDS, ROWS, FORMAT, FS=local)
+	@$(python) -m tests.kafka --fs $(FS) $(kafka_options)
+
 .PHONY: hdfs
 hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for Ctrl-C
 	@$(python) -m tests.hdfs
@@ -46,7 +58,7 @@ WAITING := server-tests spark object-store-tests smoke-spark
 WORKING := lint unit crash histories without unit-pythons trials
 
 .PHONY: test
-test: clean-reports java hdfs-jars store-jars s3-server gcs-server azure-server environment ## everything that must pass
+test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server environment ## everything that must pass
 	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
@@ -64,24 +76,22 @@ histories: environment ## random histories of a directory, 500 of 200 steps
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink)
 
-# `either` deletes hints in one half of the tests and ranges in the other; `make long` deletes each in all of them.
-WITHOUT := either
-
 .PHONY: without
-without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step
-	$(call pytest,.venv,without) $(FEW) --without=$(WITHOUT) -n 2 -m "not slow and not contents" $(LOG_TESTS)
+without: environment ## the tests of the log and of the sink, hints deleted before every step, and then ranges
+	$(call pytest,.venv,without-hints) $(FEW) --without=hints -n 2 -m "not slow and not contents" $(LOG_TESTS)
+	$(call pytest,.venv,without-ranges) $(FEW) --without=ranges -n 2 -m "not slow and not contents" $(LOG_TESTS)
 
 .PHONY: server-tests
-server-tests: java hdfs-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
-	$(call pytest,.venv,servers) -n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs
+server-tests: java hdfs-jars kafka-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
+	$(call pytest,.venv,servers) -n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs tests/kafka
 
 .PHONY: hdfs-tests
 hdfs-tests: java hdfs-jars environment kerberos ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(call pytest,.venv,hdfs) -n 4 --dist loadscope tests/hdfs
 
 .PHONY: cluster-tests
-cluster-tests: java hdfs-jars s3-server environment kerberos ## a standalone cluster whose processes are killed, ftfile sent to it, Spark Connect
-	$(call pytest,.venv,cluster) tests/cluster
+cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos ## a standalone cluster whose processes are killed, Kafka, ftfile sent to it, Spark Connect
+	$(call pytest,.venv,cluster) tests/cluster tests/kafka
 
 .PHONY: object-store-tests
 object-store-tests: s3-server gcs-server azure-server environment ## the tests on servers of S3, and on emulators of Azure and Google
@@ -97,7 +107,7 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	$(call pytest,.venv,thorough-without-ranges) --without=ranges -n 2 $(LOG_TESTS) tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
-	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
 	$(MAKE) ALIKE= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)
@@ -110,15 +120,18 @@ kills: java environment ## two streams into one directory in an application that
 spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment ## the tests in the newest Spark
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
+# `make spark` runs them in the newest Spark.
+EVERY_SPARK := tests/spark/test_follow_scenarios.py
+
 .PHONY: smoke-spark
-smoke-spark: java ## the main path in each older Spark, all at once
+smoke-spark: java ## the main path, and what may befall a query that follows, in each older Spark, all at once
 	@mkdir -p .reports; runs=(); \
 	for spark in 40 41 42; do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
-	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-*.log; exit "$${failed:-0}"
+	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
 
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
-	$(call pytest,.venv-spark$*,smoke-$*) tests/smoke
+	$(call pytest,.venv-spark$*,smoke-$*) tests/smoke $(EVERY_SPARK)
 
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
@@ -196,6 +209,11 @@ java:
 .PHONY: hdfs-jars
 hdfs-jars:
 	@.ci/jars hdfs
+
+.PHONY: kafka-jars
+kafka-jars:
+	@.ci/jars kafka
+	@.ci/jars kafka-connector
 
 .PHONY: parquet-jar
 parquet-jar:

@@ -7,56 +7,33 @@ for a count.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+from tests.demo.application import begin, build_session
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ()
 
+SETTINGS = {
+    "spark.sql.files.openCostInBytes": "1m",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+
 
 def main() -> None:
     """Stream everything there is into every target, side by side, then read it back."""
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    spark = build_session(job["scratch"], job["task_attempts"])
+    job = begin()
+    spark = build_session(job["scratch"], SETTINGS, memory="1g", task_attempts=job["task_attempts"])
     queries = [start_query(spark, job, target) for target in job["targets"]]
     for query in queries:
         query.awaitTermination()
     for target in job["targets"]:
         read_back(spark, job["schema"], target)
     spark.stop()
-
-
-def build_session(scratch: str, task_attempts: int) -> SparkSession:
-    """Return a session on two cores that keeps its temporary files below ``scratch`` and runs failed tasks again."""
-    # Quick to start on two cores, many times over.
-    java_options = f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    builder = SparkSession.builder.master(f"local[2,{task_attempts}]").appName("flights")
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.local.dir": scratch,
-        "spark.sql.files.openCostInBytes": "1m",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
-    return session
 
 
 def start_query(spark: SparkSession, job: dict[str, Any], target: dict[str, Any]) -> StreamingQuery:
@@ -85,12 +62,6 @@ def read_back(spark: SparkSession, schema: str, target: dict[str, Any]) -> None:
     if target["sink"] != "ftfile":
         reader = reader.schema(schema)
     reader.load(target["output"]).coalesce(1).write.parquet(target["read_back"])
-
-
-def _end_with_parent() -> None:
-    """Leave at once when the demonstration is gone: its end of our standard input closes with it."""
-    sys.stdin.read()
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.demo.sinks import NOTHING, State, Target, observe, unpublished_parts
+from tests.demo.sinks import NOTHING, State, Stream, observe, unpublished_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,12 +39,28 @@ class Moment(Enum):
 
 
 class Victim(Enum):
-    """The victims; all but the application belong to the file system below it."""
+    """The victims; all but the application, or the driver of one on a cluster, are servers around it."""
 
     APPLICATION = "the application"
     NAMENODE = "the NameNode"
     DATANODE = "a DataNode"
     EVERYTHING = "HDFS and the application"
+    DRIVER = "the driver"
+    PYTHON = "the Python workers of an executor"
+    EXECUTOR = "an executor"
+    WORKER = "a Spark worker with its executor"
+    BROKER = "the Kafka broker"
+    BROKER_AND_DRIVER = "the Kafka broker and the driver"
+
+    @property
+    def is_application(self) -> bool:
+        """True if no server dies."""
+        return self in {Victim.APPLICATION, Victim.DRIVER}
+
+    @property
+    def ends_application(self) -> bool:
+        """True if the application dies, too."""
+        return self.is_application or self in {Victim.EVERYTHING, Victim.BROKER_AND_DRIVER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +113,7 @@ def plan_kills(seed: int, targets: Sequence[str], batches: int) -> tuple[Kill, .
 def hunt(
     app: SparkApp,
     kill: Kill,
-    targets: Sequence[Target],
+    targets: Sequence[Stream],
     on_poll: Callable[[], None],
     strike: Callable[[], None] | None = None,
 ) -> Hit | None:
@@ -146,7 +162,7 @@ class _Lure:
     ``pause_s`` is how long to wait before the next look.
     """
 
-    def __init__(self, kill: Kill, target: Target) -> None:
+    def __init__(self, kill: Kill, target: Stream) -> None:
         self.pause_s = POLL_BEFORE_S
         self._kill = kill
         self._delay_s = kill.delay_s
@@ -190,7 +206,7 @@ class _Lure:
         return same_batch and _count_files(self._target) > self._files_at_begin
 
 
-def _count_files(target: Target) -> int:
+def _count_files(target: Stream) -> int:
     """Count the files below the target outside the sink's log, hidden ones too; on HDFS also those in the log."""
     if not isinstance(target.output, Path):
         return target.output.count_files()

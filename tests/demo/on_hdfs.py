@@ -12,26 +12,23 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.demo.hdfs_path import HdfsPath
-from tests.demo.kill import LONGEST_DELAY_S, Hit, Kill, Moment, Victim, hunt
-from tests.demo.run import ATTEMPTS_PER_KILL, PARTITION_BY, DemoError, Job, Watch, judge, write_job
+from tests.demo.kill import LONGEST_DELAY_S, Kill, Moment, Victim
+from tests.demo.run import PARTITION_BY, DemoError, judge, write_job
 from tests.demo.sinks import Target
-from tests.hdfs.jars import CannotStart
+from tests.demo.struck import StruckJob
+from tests.guarded import CannotStart
 from tests.hdfs.minicluster import MiniCluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.demo.process import SparkApp
     from tests.demo.report import Console
     from tests.demo.run import Settings, SinkRun, Workspace
 
 __all__ = ("plan_blows", "run_on_hdfs")
 
 DATANODES = 2
-# Long enough for a batch to run into it.
-DOWN_S = 3.0
-GIVEN_UP_MAX = 3
 # As on a cluster: a task that loses its DataNode amid a large file is run again.
 TASK_ATTEMPTS = 4
 # A dead DataNode is offered no more after a few seconds, not after minutes.
@@ -91,7 +88,7 @@ def run_on_hdfs(settings: Settings, workspace: Workspace, console: Console) -> S
         raise DemoError(str(error)) from error
 
 
-class HdfsJob(Job):
+class HdfsJob(StruckJob):
     """The Spark application, which goes on while servers below it are killed and started again."""
 
     def __init__(
@@ -99,78 +96,6 @@ class HdfsJob(Job):
     ) -> None:
         super().__init__(argument, targets, batches, console)
         self._cluster = cluster
-        self._app: SparkApp | None = None
-        self._runs = 0
-        self._given_up = 0
-
-    def strike(self, kill: Kill, started_s: float) -> list[Hit]:
-        """Run the application until the planned moment, kill what is to be killed, and start the servers again.
-
-        Returns:
-            One hit for each try; the last one counts.
-
-        Raises:
-            DemoError: the moment did not come, or every kill came too late.
-        """
-        hits: list[Hit] = []
-        for _ in range(ATTEMPTS_PER_KILL):
-            hits.append(self._hit(kill))
-            self._console.hit(hits[-1], hits[-1].killed_at_s - started_s)
-            if kill.victim is not Victim.APPLICATION:
-                self._bring_back(kill.victim)
-            if hits[-1].counts:
-                return hits
-        raise DemoError(f"{ATTEMPTS_PER_KILL} kills in a row came too late")
-
-    def run_on(self) -> None:
-        """Let the application go on until it ends by itself.
-
-        Raises:
-            DemoError: It failed again and again, or stood still.
-        """
-        while True:
-            app, watch = self._running()
-            while app.exit_code is None:
-                watch()
-                time.sleep(0.05)
-            if app.exit_code == 0:
-                return
-            self._give_up(app)
-
-    def end(self) -> None:
-        """Kill the application if it runs."""
-        if self._app is not None:
-            self._app.kill()
-            self._app = None
-
-    def _hit(self, kill: Kill) -> Hit:
-        while True:
-            app, watch = self._running()
-            strike = None if kill.victim is Victim.APPLICATION else lambda: self._kill_servers(kill.victim)
-            hit = hunt(app, kill, self._targets, watch, strike)
-            if hit is not None:
-                if kill.victim in {Victim.APPLICATION, Victim.EVERYTHING}:
-                    self.end()
-                return hit
-            if app.exit_code == 0:
-                raise DemoError(f"ended before {kill.target} was {kill.moment.value}\n{app.last_words()}")
-            self._give_up(app)
-
-    def _running(self) -> tuple[SparkApp, Watch]:
-        """Return the application, started if need be, and who watches it."""
-        starts = self._app is None
-        if self._app is None:
-            self._app = self._start()
-            self._runs += 1
-        return self._app, Watch(self, f"run {self._runs}", starts=starts)
-
-    def _give_up(self, app: SparkApp) -> None:
-        """Take note that Spark ended a query, as it may when HDFS is away for long: a user starts it again."""
-        self._given_up += 1
-        if self._given_up > GIVEN_UP_MAX:
-            raise DemoError(f"the application failed (exit code {app.exit_code})\n{app.last_words()}")
-        self._console.line(f"{'':11}Spark ended the stream by itself, and it is started again")
-        self.end()
 
     def _kill_servers(self, victim: Victim) -> None:
         if victim is not Victim.NAMENODE:
@@ -180,12 +105,7 @@ class HdfsJob(Job):
         if victim is not Victim.DATANODE:
             self._cluster.kill_namenode()
 
-    def _bring_back(self, victim: Victim) -> None:
-        killed_s = time.monotonic()
-        while time.monotonic() < killed_s + DOWN_S:
-            self.show(f"{victim.value} down for {time.monotonic() - killed_s:.0f} s")
-            time.sleep(0.2)
-        self.show(f"{victim.value} starts again")
+    def _start_servers(self, victim: Victim) -> None:
         if victim is not Victim.NAMENODE:
             self._cluster.start_datanode(0, wait=False)
         if victim is Victim.EVERYTHING:
@@ -193,8 +113,9 @@ class HdfsJob(Job):
         if victim is not Victim.DATANODE:
             self._cluster.start_namenode(wait=False)
         self._cluster.wait_until_ready()
-        name = "HDFS is" if victim is Victim.EVERYTHING else f"{victim.value} is"
-        self._console.line(f"{'':11}{name} back after {time.monotonic() - killed_s:.1f} s")
+
+    def _name_servers(self, victim: Victim) -> str:
+        return "HDFS" if victim is Victim.EVERYTHING else victim.value
 
 
 def _target(root: Path, cluster: MiniCluster, file_format: str) -> Target:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ProcessEntry", "SparkApp", "list_processes", "own_environment", "session_members")
 
+ROOT = Path(__file__).parents[2]
 LAST_WORDS_LINES = 25
 END_TIMEOUT_S = 60.0
 
@@ -100,12 +101,12 @@ class SparkApp:
 
 
 def own_environment(home: Path) -> dict[str, str]:
-    """Return our environment, with this interpreter's own Spark and this interpreter for its workers."""
+    """Return our environment, with this interpreter's own Spark, this interpreter for its workers, and our modules."""
     foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     # The application runs in another directory: what was relative to ours must not be any more.
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in entries)
+    environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in [*entries, str(ROOT)])
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["TMPDIR"] = str(home / "scratch")
     return environment

@@ -12,7 +12,7 @@ from tests.demo import data
 from tests.demo.check import Verdict, check_directory, connect
 from tests.demo.kill import Hit, Kill, hunt, plan_kills
 from tests.demo.process import SparkApp, own_environment
-from tests.demo.sinks import State, Target, is_log_complete, observe
+from tests.demo.sinks import State, Stream, Target, is_log_complete, observe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,6 @@ __all__ = (
 
 PARTITION_BY = {"json": "", "parquet": "month"}
 PROGRESS_INTERVAL_S = 0.2
-STALL_TIMEOUT_S = 120.0
 END_POLL_S = 0.05
 ATTEMPTS_PER_KILL = 3
 
@@ -140,9 +139,21 @@ def judge(
 
 
 class Job:
-    """The Spark application of one sink, which can be started as often as it was killed."""
+    """The Spark application of one sink, which can be started as often as it was killed.
 
-    def __init__(self, argument: Path, targets: tuple[Target, ...], batches: int, console: Console) -> None:
+    Args:
+        argument: of the script.
+        targets: the streams of the application.
+        batches: number that each stream will have; 0 if it is not known.
+        console: shows the progress.
+
+    Attributes:
+        stall_timeout_s: time without any progress after which the application counts as stuck.
+    """
+
+    stall_timeout_s = 120.0
+
+    def __init__(self, argument: Path, targets: Sequence[Stream], batches: int, console: Console) -> None:
         self._argument = argument
         self._targets = targets
         self._batches = batches
@@ -186,10 +197,10 @@ class Job:
 
     def describe(self, states: list[State]) -> str:
         """Say how far each stream is."""
-        if self._targets[0].read_back.exists():
+        if any(isinstance(target, Target) and target.read_back.exists() for target in self._targets):
             return "Spark reads the result"
-        pairs = zip(self._targets, states, strict=True)
-        return "batches " + ", ".join(f"{target.name} {state.recorded + 1}/{self._batches}" for target, state in pairs)
+        pairs, of = zip(self._targets, states, strict=True), f"/{self._batches}" if self._batches else ""
+        return "batches " + ", ".join(f"{target.name} {state.recorded + 1}{of}" for target, state in pairs)
 
     def observe(self) -> list[State]:
         """Look at every stream."""
@@ -215,7 +226,7 @@ class Watch:
         """Look, but not more often than the eye can follow.
 
         Raises:
-            DemoError: No stream has moved for two minutes.
+            DemoError: No stream has moved for the job's `stall_timeout_s`.
         """
         now_s = time.monotonic()
         if now_s - self._looked_at_s < PROGRESS_INTERVAL_S:
@@ -224,8 +235,8 @@ class Watch:
         states = self._job.observe()
         if states != self._states:
             self._states, self._moved_at_s, self._has_moved = states, now_s, True
-        if now_s - self._moved_at_s > STALL_TIMEOUT_S:
-            raise DemoError(f"{self._title}: no stream has moved for {STALL_TIMEOUT_S:.0f} s")
+        if now_s - self._moved_at_s > self._job.stall_timeout_s:
+            raise DemoError(f"{self._title}: no stream has moved for {self._job.stall_timeout_s:.0f} s")
         doing = self._job.describe(states) if self._has_moved else "Spark starts"
         self._job.show(f"{self._title}, {now_s - self._started_at_s:.0f} s: {doing}")
 

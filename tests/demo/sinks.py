@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = (
     "NOTHING",
     "State",
+    "Stream",
     "Target",
     "batches_in",
     "is_log_complete",
@@ -33,21 +34,28 @@ LOG_DIRECTORIES = {"ftfile": Path("_ftfile", "log"), "spark": Path("_spark_metad
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """One stream: the sink it uses and where its files, its checkpoint and what Spark reads back lie."""
+class Stream:
+    """One stream: the sink it uses and where its files and its checkpoint lie."""
 
     name: str
     sink: str
-    file_format: str
-    partition_by: str
     output: Path | HdfsPath
-    checkpoint: Path
-    read_back: Path
+    checkpoint: Path | HdfsPath
 
     @property
     def log(self) -> Path | HdfsPath:
         """The directory in which the sink keeps one entry per committed batch."""
         return self.output / LOG_DIRECTORIES[self.sink]
+
+
+@dataclass(frozen=True, slots=True)
+class Target(Stream):
+    """A stream of the demonstration: also the form of its files, and where lies what Spark reads back."""
+
+    checkpoint: Path
+    file_format: str
+    partition_by: str
+    read_back: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ class State:
         return f"after batch {self.committed}"
 
 
-def observe(target: Target) -> State:
+def observe(target: Stream) -> State:
     """Look at a stream once.
 
     The three directories are read in the order in which a later stage cannot be seen without its earlier one.
@@ -90,14 +98,14 @@ def observe(target: Target) -> State:
     return State(begun=begun, recorded=recorded, committed=committed)
 
 
-def recorded_batches(target: Target) -> list[int]:
+def recorded_batches(target: Stream) -> list[int]:
     """Return the batch of every record that the stream has in the sink's log, in the order of the log."""
     if target.sink == "spark":
         return sorted(batches_in(target.log))
     return [batch for batch, _ in _records(target)]
 
 
-def is_log_complete(target: Target) -> bool:
+def is_log_complete(target: Stream) -> bool:
     """Return True if the sink's log holds every batch that Spark has committed once, in order, and no other."""
     state = observe(target)
     if target.sink == "spark":
@@ -105,7 +113,7 @@ def is_log_complete(target: Target) -> bool:
     return recorded_batches(target) == list(range(state.committed + 1))
 
 
-def unpublished_parts(target: Target, batch: int) -> int:
+def unpublished_parts(target: Stream, batch: int) -> int:
     """Return how many files of a recorded batch are not yet where a plain reader finds them."""
     if target.sink == "spark":
         return 0  # writes its files in place, before its record
@@ -121,7 +129,7 @@ def batches_in(directory: Path | HdfsPath) -> set[int]:
     return {int(match[1]) for match in matches if match}
 
 
-def _records(target: Target) -> list[tuple[int, Path | HdfsPath]]:
+def _records(target: Stream) -> list[tuple[int, Path | HdfsPath]]:
     """Return the batch and the file of every record that the stream has in the log of ftfile, in order."""
     names = sorted(name for name in _names_in(target.log) if RECORD_FILE.fullmatch(name))
     if not names:
@@ -132,7 +140,7 @@ def _records(target: Target) -> list[tuple[int, Path | HdfsPath]]:
 
 
 @cache
-def _query_id(checkpoint: Path) -> str:
+def _query_id(checkpoint: Path | HdfsPath) -> str:
     """Return the id that Spark gave the query of a checkpoint, which stays the same over restarts."""
     return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
 

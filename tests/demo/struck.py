@@ -1,0 +1,126 @@
+"""An application that goes on, or is started again, while it and servers around it are killed."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from tests.demo.kill import Hit, Kill, Victim, hunt
+from tests.demo.run import ATTEMPTS_PER_KILL, DemoError, Job, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tests.demo.process import SparkApp
+    from tests.demo.report import Console
+    from tests.demo.sinks import Stream
+
+__all__ = ("StruckJob",)
+
+# Long enough for a batch to run into it.
+DOWN_S = 3.0
+GIVEN_UP_MAX = 3
+
+
+class StruckJob(Job, ABC):
+    """The Spark application, and what is killed around it."""
+
+    def __init__(self, argument: Path, targets: Sequence[Stream], batches: int, console: Console) -> None:
+        super().__init__(argument, targets, batches, console)
+        self._app: SparkApp | None = None
+        self._runs = 0
+        self._given_up = 0
+
+    def strike(self, kill: Kill, started_s: float) -> list[Hit]:
+        """Run the application until the planned moment, kill what is to be killed, and start the servers again.
+
+        Returns:
+            One hit for each try; the last one counts.
+
+        Raises:
+            DemoError: the moment did not come, or every kill came too late.
+        """
+        hits: list[Hit] = []
+        for _ in range(ATTEMPTS_PER_KILL):
+            hits.append(self._hit(kill))
+            self._console.hit(hits[-1], hits[-1].killed_at_s - started_s)
+            if not kill.victim.is_application:
+                self._bring_back(kill.victim)
+            if hits[-1].counts:
+                return hits
+        raise DemoError(f"{ATTEMPTS_PER_KILL} kills in a row came too late")
+
+    def run_on(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Let the application go on until it ends by itself, or something else is true.
+
+        Raises:
+            DemoError: It failed again and again, or stood still.
+        """
+        while True:
+            app, watch = self._running()
+            while app.exit_code is None:
+                if until():
+                    return
+                watch()
+                time.sleep(0.05)
+            if app.exit_code == 0:
+                return
+            self._give_up(app)
+
+    def end(self) -> None:
+        """Kill the application if it runs."""
+        if self._app is not None:
+            self._app.kill()
+            self._app = None
+
+    @abstractmethod
+    def _kill_servers(self, victim: Victim) -> None:
+        """Kill the servers that the victim stands for."""
+
+    @abstractmethod
+    def _start_servers(self, victim: Victim) -> None:
+        """Start them again, and wait until they are ready."""
+
+    @abstractmethod
+    def _name_servers(self, victim: Victim) -> str:
+        """Return the name of the servers in a sentence."""
+
+    def _hit(self, kill: Kill) -> Hit:
+        while True:
+            app, watch = self._running()
+            strike = None if kill.victim.is_application else lambda: self._kill_servers(kill.victim)
+            hit = hunt(app, kill, self._targets, watch, strike)
+            if hit is not None:
+                if kill.victim.ends_application:
+                    self.end()
+                return hit
+            if app.exit_code == 0:
+                raise DemoError(f"ended before {kill.target} was {kill.moment.value}\n{app.last_words()}")
+            self._give_up(app)
+
+    def _running(self) -> tuple[SparkApp, Watch]:
+        """Return the application, started if need be, and who watches it."""
+        starts = self._app is None
+        if self._app is None:
+            self._app = self._start()
+            self._runs += 1
+        return self._app, Watch(self, f"run {self._runs}", starts=starts)
+
+    def _give_up(self, app: SparkApp) -> None:
+        """Take note that Spark ended a query, as it may when a server is away for long: a user starts it again."""
+        self._given_up += 1
+        if self._given_up > GIVEN_UP_MAX:
+            raise DemoError(f"the application failed (exit code {app.exit_code})\n{app.last_words()}")
+        self._console.line(f"{'':11}Spark ended the stream by itself, and it is started again")
+        self.end()
+
+    def _bring_back(self, victim: Victim) -> None:
+        killed_s, name = time.monotonic(), self._name_servers(victim)
+        while time.monotonic() < killed_s + DOWN_S:
+            self.show(f"{name} down for {time.monotonic() - killed_s:.0f} s")
+            time.sleep(0.2)
+        self.show(f"{name} starts again")
+        self._start_servers(victim)
+        self._console.line(f"{'':11}{name} is back after {time.monotonic() - killed_s:.1f} s")

@@ -1,0 +1,82 @@
+"""The flights of 2013 as records of Kafka, and the thread that gives them to the producer, at a rate."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from tests.demo.check import connect
+from tests.demo.data import load_flights
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ("Feed", "load_lines")
+
+STEP_S = 0.05
+# While the stream starts; and of the last rows while kills are due: a kill waits for a batch, and a batch for rows.
+TRICKLE_PER_S = 20
+RESERVE = 0.1
+
+
+def load_lines(scratch: Path, rows: int) -> list[bytes]:
+    """Return a line for each flight: the destination, a tab, and JSON with an `id` that counts up."""
+    connection = connect()
+    load_flights(connection, scratch, rows)
+    fields = "id := ordinal, time_hour := time_hour::VARCHAR, carrier := carrier, flight := flight, origin := origin"
+    value = f"to_json(struct_pack({fields}, distance := distance))"
+    found = connection.execute(f"SELECT concat(dest, chr(9), {value}, chr(10)) FROM flights ORDER BY ordinal")
+    return [line.encode() for (line,) in found.fetchall()]
+
+
+class Feed:
+    """Feeds a producer from a thread of its own, slowly until `hurry` is called.
+
+    Args:
+        producer: takes them.
+        lines: of keys, tabs and values.
+        seconds: to send all of them in at the full rate.
+    """
+
+    def __init__(self, producer: subprocess.Popen[bytes], lines: Sequence[bytes], seconds: float) -> None:
+        self._lines = lines
+        self._producer = producer
+        self._per_s = len(self._lines) / seconds
+        self._held_back = round(len(self._lines) * (1 - RESERVE))
+        self._is_hurried = self._is_released = False
+        self.sent = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the producer has got all rows, or has gone."""
+        return not self._thread.is_alive()
+
+    def hurry(self) -> None:
+        """Send rows at the full rate, but the last ones."""
+        self._is_hurried = True
+
+    def release(self) -> None:
+        """Send the rows that were kept back."""
+        self._is_released = True
+
+    def _run(self) -> None:
+        assert self._producer.stdin is not None
+        due, then_s = 0.0, time.monotonic()
+        try:
+            while self.sent < len(self._lines):
+                time.sleep(STEP_S)
+                now_s = time.monotonic()
+                is_slow = not self._is_hurried or (self.sent >= self._held_back and not self._is_released)
+                due = min(due + (now_s - then_s) * (TRICKLE_PER_S if is_slow else self._per_s), len(self._lines))
+                then_s = now_s
+                self._producer.stdin.write(b"".join(self._lines[self.sent : int(due)]))
+                self._producer.stdin.flush()
+                self.sent = int(due)
+            self._producer.stdin.close()
+        except BrokenPipeError:
+            return  # the end of the producer says why
