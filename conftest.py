@@ -38,16 +38,16 @@ hypothesis.settings.load_profile("default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="repeat the run that printed this seed")
-    parser.addoption("--without", choices=("hints", "ranges", "either"), help="delete such files before each step")
+    parser.addoption("--without", choices=("hints", "ranges"), help="delete such files before each step")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that are about what `--without` deletes, and count them as deselected."""
     if config.option.without is None:
         return
-    from tests.without import deleted_in, is_about
+    from tests.without import is_about
 
-    about = [item for item in items if is_about(deleted_in(item.nodeid, config.option.without), item.nodeid)]
+    about = [item for item in items if is_about(config.option.without, item.nodeid)]
     config.hook.pytest_deselected(items=about)
     items[:] = [item for item in items if item not in about]
 
@@ -82,9 +82,9 @@ def derived_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if request.config.option.without is None:
         yield
         return
-    from tests.without import deleted_in, left_out
+    from tests.without import left_out
 
-    with left_out(deleted_in(request.node.nodeid, request.config.option.without), monkeypatch):
+    with left_out(request.config.option.without, monkeypatch):
         yield
 
 

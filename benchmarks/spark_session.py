@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.progress import show_progress
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from benchmarks.sinks import Sink
 
-__all__ = ("Batch", "StreamRun", "in_own_process", "one_process_for_all", "open_session", "run_stream")
+__all__ = ("Batch", "StreamRun", "in_own_process", "one_process_for_all", "open_session", "run_stream", "transports")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,3 +129,9 @@ def run_stream(frame: DataFrame, sink: Sink, directory: Path, output: str | None
     query.awaitTermination()
     progress = (made for made in query.recentProgress if made.numInputRows)
     return StreamRun(tuple(Batch(made.numInputRows, made.durationMs["addBatch"]) for made in progress))
+
+
+def transports() -> dict[str, bool]:
+    """Return the ways from the JVM to Python; Spark 4.0 knows no unix sockets."""
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    return {"tcp": False, "unix": True} if version >= (4, 1) else {"tcp": False}

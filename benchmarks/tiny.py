@@ -7,12 +7,10 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyspark
-
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import text_rows, write_text_input
 from benchmarks.sinks import FLOOR, SINKS, Sink, alternating, choose_sinks
-from benchmarks.spark_session import in_own_process, open_session, run_stream
+from benchmarks.spark_session import in_own_process, open_session, run_stream, transports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,18 +51,12 @@ def run(settings: Settings) -> list[Table]:
     size = SMOKE if settings.smoke else FULL
     sinks = (FLOOR, *choose_sinks(SINKS, settings.sinks))
     tables = []
-    for transport, unix_sockets in _transports().items():
+    for transport, unix_sockets in transports().items():
         directory = settings.directory / "tiny" / transport
         rounds = in_own_process(_measure, directory, size, sinks, unix_sockets=unix_sockets)
         title = f"tiny over {transport}: {ROWS} rows, {PARTITIONS} partitions, {size.rounds} rounds"
         tables.append(Table(title, COLUMNS, tuple(_row(sink, rounds) for sink in sinks), NOTE))
     return tables
-
-
-def _transports() -> dict[str, bool]:
-    """Return the ways from the JVM to Python; Spark 4.0 knows no unix sockets."""
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    return {"tcp": False, "unix": True} if version >= (4, 1) else {"tcp": False}
 
 
 def _measure(directory: Path, size: Size, sinks: tuple[Sink, ...], *, unix_sockets: bool) -> list[Round]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ABOUT", "DERIVED", "deleted_in", "is_about", "is_left_out", "left_out")
+__all__ = ("ABOUT", "DERIVED", "is_about", "is_left_out", "left_out")
 
 # What is deleted, by the name that `--without` takes.
 DERIVED = {"hints": layout.HINTS, "ranges": layout.RANGES}
@@ -123,11 +122,6 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
     },
 }
-
-
-def deleted_in(node_id: str, option: str) -> str:
-    """Return which files a test runs without: for `either`, hints in one half of all tests and ranges in the other."""
-    return sorted(DERIVED)[zlib.crc32(node_id.encode()) % 2] if option == "either" else option
 
 
 def is_about(name: str, node_id: str) -> bool:
