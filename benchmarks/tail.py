@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
     from benchmarks.settings import Settings
@@ -115,20 +116,26 @@ def _latencies_ms(spark: SparkSession, home: Path, interval: str, size: Size) ->
     query = writer.option("checkpointLocation", str(home / "checkpoint")).start()
     drawn = random.Random(1)
     try:
-        for _ in range(size.warm_up + size.lines):
+        for number in range(size.warm_up):  # the first of a JVM takes seconds, in which others would wait
+            log.write([f"{time.time():.6f}"])
+            _wait_for(arrivals, number + 1, query)
+        for _ in range(size.lines):
             log.write([f"{time.time():.6f}"])
             time.sleep(drawn.uniform(0.05, 0.15))
-        count = size.warm_up + size.lines
-        while not arrivals.exists() or len(arrivals.read_text().splitlines()) < count:
-            if query.exception() is not None:
-                raise RuntimeError(str(query.exception()))
-            time.sleep(0.1)
+        _wait_for(arrivals, size.warm_up + size.lines, query)
     finally:
         query.stop()
         log.close()
     found = [float(line) for line in arrivals.read_text().splitlines()[size.warm_up :]]
     LOGGER.info("tail: scanInterval=%s: p50 %.0f ms", interval, statistics.median(found))
     return found
+
+
+def _wait_for(arrivals: Path, count: int, query: StreamingQuery) -> None:
+    while not arrivals.exists() or len(arrivals.read_text().splitlines()) < count:
+        if query.exception() is not None:
+            raise RuntimeError(str(query.exception()))
+        time.sleep(0.05)
 
 
 def _tailed(spark: SparkSession, home: Path, interval: str) -> DataFrame:
