@@ -8,11 +8,13 @@ import os
 import resource
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.spark_session import in_own_process
+from ftfile.core.clock import SystemClock
 from ftfile.core.context import SYSTEM
 from ftfile.core.options import parse_options
 from ftfile.source.files.offsets import START
@@ -27,8 +29,7 @@ __all__ = ("run",)
 LOGGER = logging.getLogger(__name__)
 FILES, SMOKE_FILES = (10_000, 1_000_000), (20,)
 FILES_OF_A_DIRECTORY = 1_000
-# After a listing the scanner waits four times as long as it took.
-REST = 4.5
+HOUR_S = 3600
 COLUMNS = ("files", "work", "times", "CPU ms, median", "CPU µs a file", "s by the clock", "MB beyond imports")
 NOTE = (
     "Processor time of the process that Spark asks; the files have one line each, in directories of 1,000, and are in "
@@ -95,10 +96,19 @@ def _megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _stream(options: dict[str, str]) -> FileStream:
-    return FileStream(
-        FilesConfig.from_options(parse_options(options, "files"), spark_schema({"value": "string"})), SYSTEM
-    )
+class _HurriedClock(SystemClock):
+    """The machine's clock, put forward by hand: a scanner waits between listings, as long as they take."""
+
+    ahead_s = 0
+
+    def monotonic_s(self) -> float:
+        """Return seconds."""
+        return super().monotonic_s() + self.ahead_s
+
+
+def _stream(options: dict[str, str], clock: SystemClock) -> FileStream:
+    config = FilesConfig.from_options(parse_options(options, "files"), spark_schema({"value": "string"}))
+    return FileStream(config, replace(SYSTEM, clock=clock))
 
 
 def _list_alone(options: dict[str, str], plans: int) -> list[Found]:
@@ -112,9 +122,9 @@ def _list_alone(options: dict[str, str], plans: int) -> list[Found]:
 
 
 def _first_plan(options: dict[str, str], plans: int) -> list[Found]:  # noqa: ARG001 - as the others
-    before, times = _megabytes(), _Times()
+    before, times, clock = _megabytes(), _Times(), SystemClock()
     with times:
-        stream = _stream(options)
+        stream = _stream(options, clock)
         end = stream.latest_offset(START)
         stream.shares(START, end)
     _end(options).write_text(json.dumps(end))
@@ -122,19 +132,19 @@ def _first_plan(options: dict[str, str], plans: int) -> list[Found]:  # noqa: AR
 
 
 def _looks_and_plans(options: dict[str, str], plans: int) -> list[Found]:
-    before, stream, end = _megabytes(), _stream(options), json.loads(_end(options).read_text())
-    looks, made, first = _Times(), _Times(), _Times()
-    with first:
-        stream.latest_offset(end)
+    clock = _HurriedClock()
+    before, stream, end = _megabytes(), _stream(options, clock), json.loads(_end(options).read_text())
+    looks, made = _Times(), _Times()
+    stream.latest_offset(end)
     for _ in range(plans):
-        time.sleep(0.05 + REST * first.clock_s[0])
+        clock.ahead_s += HOUR_S
         with looks:
             found = stream.latest_offset(end)
         if found != end:
             raise RuntimeError(f"nothing is new, but {found} follows {end}")
     for number in range(plans):
         Path(options["path"], "0000", f"new-{number}.log").write_text("new\n")
-        time.sleep(0.05 + REST * first.clock_s[0])
+        clock.ahead_s += HOUR_S
         with made:
             found = stream.latest_offset(end)
             stream.shares(end, found)
@@ -149,7 +159,7 @@ def _looks_and_plans(options: dict[str, str], plans: int) -> list[Found]:
 def _restart(options: dict[str, str], plans: int) -> list[Found]:  # noqa: ARG001 - as the others
     before, end, times = _megabytes(), json.loads(_end(options).read_text()), _Times()
     with times:
-        _stream(options).latest_offset(end)
+        _stream(options, SystemClock()).latest_offset(end)
     return [times.found("a restart", _megabytes() - before)]
 
 
