@@ -33,6 +33,7 @@ HABITS = (
     r"\b(?-i:Returns?) (?:that|those) (?:of|which|with)\b",
     r'"""(?:What|Whether|That|Who)\b',  # a noun, or what comes back
     r"\bwhat (?:becomes|became|comes|came) of\b",  # the fate, the result
+    r"\bwhat (?:is|was) known\b",  # the known files, the head
     r"\bso many\b",  # a number of
     r"\bfor so long\b",
     r"\bwho(?:so)?ever\b",  # a process that

@@ -147,7 +147,7 @@ def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
 
 
 def _read_on(log: CommitLog, head: LogState, known: KnownPaths) -> bool:
-    """Take in the records up to the head; False if they do not follow what is known, or are too many."""
+    """Take in the records up to the head; False if they do not follow the known version, or are too many."""
     version, nonce, known.version = known.version, known.nonce, -1
     if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
         return False

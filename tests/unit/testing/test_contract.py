@@ -55,7 +55,7 @@ def claims(**more: Any) -> property:
 
 
 def infos(change: Callable[[FileInfo], FileInfo]) -> Any:
-    """Return a method that makes another answer of what is known of files."""
+    """Return a method that changes the metadata of files."""
     real = CrashingFileSystem._info  # noqa: SLF001
 
     def info(fs: CrashingFileSystem, path: str, number: int) -> FileInfo:

@@ -1,6 +1,6 @@
 """The files that were read, or looked at, as columns: 64 bytes a file, found by the hash of its path.
 
-Nothing here asks a store: what is known follows from the plans alone, in every process in the same way.
+Nothing here asks a store: the known files follow from the plans alone, in every process in the same way.
 """
 
 from __future__ import annotations

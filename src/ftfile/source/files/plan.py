@@ -1,7 +1,7 @@
 """The plan of one batch: the ranges of files that it reads, and what else it found out. Plain data.
 
-A plan is all that a later process knows of a batch: what is known after it follows from what was known before it and
-the plan alone, and its rows from its ranges alone.
+A plan is all that a later process knows of a batch: the files known after it follow from those known before it and the
+plan alone, and its rows from its ranges alone.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Plan:
     seen: tuple[Seen, ...] = ()
     parked: tuple[Parked, ...] = ()
     late: tuple[Late, ...] = ()
-    replaced: tuple[str, ...] = ()  # paths of known files where other files lie now; what was known stays, apart
+    replaced: tuple[str, ...] = ()  # paths of known files where other files lie now; the known ones keep rows of their own
     low: int = 0  # files modified before it, in ms since 1970 UTC, are forgotten
     root: str = ""  # URL of the directory to which all paths are relative
 

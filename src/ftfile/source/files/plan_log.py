@@ -54,7 +54,7 @@ class PlanLog:
         self.id = log_id
         self._run_id = run_id
         self._log = CommitLog(fs)
-        # What is read of records on the way to the head is needed again for what is known there.
+        # The records read on the way to the head are needed again, for the files known there.
         self._log.recent.is_kept = True
         self._head: LogState | None = None
         self._known: tuple[int, KnownFiles] | None = None  # with the plan after which it is known
@@ -101,7 +101,7 @@ class PlanLog:
 
         Args:
             position: the newest plan, as far as is known.
-            plan: made of what is known there.
+            plan: made of the files known there.
 
         Raises:
             StateLost, CorruptData: as `after`.
@@ -184,7 +184,7 @@ class PlanLog:
     def _write_columns(self, head: LogState) -> None:
         if trimming.is_columns_due(self._log, head):
             content = self.known().to_bytes()
-            assert self._known is not None, "this is what is known"
+            assert self._known is not None, "known() has set it"
             self._columns = trimming.write_columns(self._log, self._known[0], content)
 
     def _read_on(self) -> LogState:
@@ -216,13 +216,13 @@ class PlanLog:
 
     def _columns_of(self, head: LogState) -> tuple[int, KnownFiles]:
         """Return the newest columns that can be read; while the log is kept from its first plan on, none are needed."""
-        error = CorruptData(layout.COLUMNS, "a file of what is known", "none", _RESTORE)
+        error = CorruptData(layout.COLUMNS, "a columns file", "none", _RESTORE)
         for file in trimming.columns_files(head):
             try:
                 return file.name.version, KnownFiles.from_bytes(trimming.read_columns(self._log.fs, file))
             except CorruptData as damaged:
                 error = damaged
-                _log.warning("what is known is made of an older file and the plans behind it: %s", damaged)
+                _log.warning("the known files are made from an older columns file and the plans behind it: %s", damaged)
         if head.log_start > 0:
             raise error
         return -1, KnownFiles()

@@ -1,4 +1,4 @@
-"""From a listing, and what is known, to the next plan."""
+"""Makes the next plan from a listing and the known files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of files follows from plans alone, takes 64 bytes a file, and is forgotten in time."""
+"""The known files follow from plans alone, take 64 bytes a file, and are forgotten in time."""
 
 from __future__ import annotations
 

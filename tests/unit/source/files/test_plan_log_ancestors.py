@@ -216,7 +216,7 @@ def test_wal_8_a_reader_survives_trimming(fs: MemoryFileSystem, monkeypatch: pyt
 def test_wal_9_the_head_is_cut_off_wherever_it_is(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """On a base, and off one: what is left is read as it was, and what is known stays the same."""
+    """On a base, and off one: what is left is read as it was, and the known files stay the same."""
     small_bounds(monkeypatch, 0)
     positions = add_plans(driver(fs), count)
     start = read_plans(fs).state.log_start

@@ -82,7 +82,7 @@ class JsonRows:
             return []
         try:
             batch = self._batch(lines.joined(numbers), len(numbers))
-        except Exception:
+        except Exception:  # arro3 raises nothing more special
             if len(numbers) <= _TOGETHER_MIN:
                 return [int(number) for number in numbers]
             half = len(numbers) // 2

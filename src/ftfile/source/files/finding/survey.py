@@ -59,7 +59,7 @@ class Start:
 
 @dataclass
 class Survey:
-    """One listing beside what is known.
+    """One listing beside the known files.
 
     Attributes:
         places: of the candidates in the listing, by time, then by path.
