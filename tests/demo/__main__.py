@@ -3,58 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import signal
 import sys
-import tempfile
 import time
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.demo.command import run_command
 from tests.demo.on_hdfs import run_on_hdfs
-from tests.demo.report import TITLES, Console, print_summary
-from tests.demo.run import DemoError, Settings, SinkRun, prepare, run_sink
+from tests.demo.report import TITLES, print_summary
+from tests.demo.run import Settings, SinkRun, prepare, run_sink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
+    from pathlib import Path
+
+    from tests.demo.report import Console
 
 __all__ = ()
-
-EXACT, NOT_EXACT, NOT_CARRIED_OUT, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 not carried out."""
     options = _parse(arguments)
-    settings = _settings(options)
-    console = Console(sys.stdout)
-    # SIGINT, too: what a shell starts in the background ignores it.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _interrupt)
-    root = Path(tempfile.mkdtemp(prefix="ftfile-demo-"))
-    try:
-        return _demonstrate(settings, root, console)
-    except (DemoError, FileNotFoundError) as error:
-        console.line(f"demo: {error}")
-        return NOT_CARRIED_OUT
-    except KeyboardInterrupt:
-        console.line("demo: interrupted; every process it started has ended")
-        return INTERRUPTED
-    finally:
-        if options.keep:
-            console.line(f"kept: {root}")
-        else:
-            shutil.rmtree(root, ignore_errors=True)
+    return run_command("demo", partial(_demonstrate, _settings(options)), keep=options.keep)
 
 
-def _demonstrate(settings: Settings, root: Path, console: Console) -> int:
+def _demonstrate(settings: Settings, root: Path, console: Console) -> bool:
     started_s = time.monotonic()
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
-        raise DemoError("no java found: install a JDK (17 or 21) and set JAVA_HOME or PATH")
     workspace = prepare(settings, root)
     console.line(
         f"Spark {version('pyspark')}: {workspace.rows:,} flights, about {workspace.batches} micro-batches, "
@@ -69,7 +45,7 @@ def _demonstrate(settings: Settings, root: Path, console: Console) -> int:
             runs.append(run_sink(settings, workspace, sink, console))
     print_summary(console, workspace, runs)
     console.line(f"\n{time.monotonic() - started_s:.0f} s in all")
-    return EXACT if all(run.exact for run in runs if run.sink == "ftfile") else NOT_EXACT
+    return all(run.exact for run in runs if run.sink == "ftfile")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -97,10 +73,6 @@ def _settings(options: argparse.Namespace) -> Settings:
     if options.quick:
         return Settings(options.seed, options.rows or 60_000, 32, 2, ("parquet",), sinks)
     return Settings(options.seed, options.rows, 100, 2, ("json", "parquet"), sinks)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -6,11 +6,8 @@ import argparse
 import json
 import os
 import random
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -18,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ftfile
+from tests.demo.command import run_command
 from tests.demo.kill import LONGEST_DELAY_S, Hit, Kill, Moment, hunt
 from tests.demo.process import SparkApp, own_environment
-from tests.demo.report import Console
 from tests.demo.run import DemoError
 from tests.demo.sinks import Stream, is_log_complete, observe
 from tests.demo_logs import job as job_script
@@ -30,12 +27,12 @@ from tests.demo_logs.writing import LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
+
+    from tests.demo.report import Console
 
 __all__ = ()
 
 ROOT = Path(__file__).parents[2]
-EXACT, NOT_EXACT, NOT_CARRIED_OUT, INTERRUPTED = 0, 1, 2, 130
 STALL_TIMEOUT_S = 300.0
 PROGRESS_INTERVAL_S = 0.2
 # A rotated log that is compressed is read when it has not changed for this long, as the application has it.
@@ -60,24 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="keep the files, and print where they are")
     options = parser.parse_args(arguments)
     settings = Settings(options.seed, 2, 150, 30_000) if options.quick else Settings(options.seed, 6, 400, 60_000)
-    console = Console(sys.stdout)
-    # SIGINT, too: what a shell starts in the background ignores it.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _interrupt)
-    root = Path(tempfile.mkdtemp(prefix="ftfile-demo-logs-"))
-    try:
-        return EXACT if _Demo(settings, root, console).run() else NOT_EXACT
-    except DemoError as error:
-        console.line(f"demo: {error}")
-        return NOT_CARRIED_OUT
-    except KeyboardInterrupt:
-        console.line("demo: interrupted; every process it started has ended")
-        return INTERRUPTED
-    finally:
-        if options.keep:
-            console.line(f"kept: {root}")
-        else:
-            shutil.rmtree(root, ignore_errors=True)
+    return run_command("demo-logs", lambda root, console: _Demo(settings, root, console).run(), keep=options.keep)
 
 
 class _Demo:
@@ -99,9 +79,6 @@ class _Demo:
 
     def run(self) -> bool:
         """Return True if every line is there once."""
-        home = os.environ.get("JAVA_HOME")
-        if shutil.which("java", path=f"{home}/bin" if home else None) is None:
-            raise DemoError("no java found: install a JDK (17 or 21) and set JAVA_HOME or PATH")
         self._console.line(
             f"Spark {version('pyspark')}: two logs of {self._settings.lines_per_second} lines a second each, rotated "
             f"all the time, tailed into Parquet; {self._settings.kills} kills drawn from seed {self._settings.seed}"
@@ -231,10 +208,6 @@ def _cells(count: LogCount, written: dict[str, list[int]]) -> tuple[str, ...]:
     rotations = written.get(count.name, [0, 0])[1]
     numbers = (rotations, count.files, count.written, count.found, count.missing, count.duplicated, count.foreign)
     return tuple(f"{number:,}" for number in numbers)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

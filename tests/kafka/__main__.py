@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
-import signal
 import sys
-import tempfile
 import time
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cluster.cluster import Cluster
+from tests.demo.command import run_command
 from tests.demo.process import own_environment
-from tests.demo.report import Console
-from tests.demo.run import DemoError
-from tests.guarded import CannotStart
 from tests.hdfs.minicluster import MiniCluster
 from tests.kafka.broker import Broker
 from tests.kafka.proof import FORMATS
@@ -26,11 +21,12 @@ from tests.kafka.run import PARTITIONS, TOPIC, Settings, Surroundings, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
+    from pathlib import Path
+
+    from tests.demo.report import Console
 
 __all__ = ()
 
-EXACT, NOT_EXACT, NOT_CARRIED_OUT, INTERRUPTED = 0, 1, 2, 130
 FLIGHTS = 336_776
 
 
@@ -46,27 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rollover_s=rollover_s,
         quick=options.quick,
     )
-    console = Console(sys.stdout)
-    # SIGINT, too: what a shell starts in the background ignores it.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _interrupt)
-    home = Path(tempfile.mkdtemp(prefix="ftfile-demo-kafka-"))
-    try:
-        return _demonstrate(settings, home, console, on_hdfs=options.fs == "hdfs")
-    except (DemoError, CannotStart, FileNotFoundError) as error:
-        console.line(f"demo-kafka: {error}")
-        return NOT_CARRIED_OUT
-    except KeyboardInterrupt:
-        console.line("demo-kafka: interrupted; every process it started has ended")
-        return INTERRUPTED
-    finally:
-        if options.keep:
-            console.line(f"kept: {home}")
-        else:
-            shutil.rmtree(home, ignore_errors=True)
+    demonstrate = partial(_demonstrate, settings, on_hdfs=options.fs == "hdfs")
+    return run_command("demo-kafka", demonstrate, keep=options.keep)
 
 
-def _demonstrate(settings: Settings, home: Path, console: Console, *, on_hdfs: bool) -> int:
+def _demonstrate(settings: Settings, home: Path, console: Console, *, on_hdfs: bool) -> bool:
     started_s = time.monotonic()
     where = "HDFS" if on_hdfs else "a local directory"
     console.line(
@@ -90,7 +70,7 @@ def _demonstrate(settings: Settings, home: Path, console: Console, *, on_hdfs: b
         outcome = run(settings, Surroundings(cluster, broker, hdfs, home, environment), console)
         print_summary(console, TOPIC, outcome)
     console.line(f"\n{time.monotonic() - started_s:.0f} s in all")
-    return EXACT if outcome.exact else NOT_EXACT
+    return outcome.exact
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -103,10 +83,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="30,000 flights in 30 s, three kills")
     parser.add_argument("--keep", action="store_true", help="keep logs and a copy of the files, and print where")
     return parser.parse_args(arguments)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
