@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,46 +11,32 @@ import pytest
 from ftfile.testing.rotating import RotatingLog
 from tests.demo.process import list_processes, session_members
 from tests.demo_logs.counting import count_lines
-from tests.spark.waiting import PATIENCE_S, wait_until
+from tests.spark.demo_runs import ended_demo, run_demo
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from duckdb import DuckDBPyConnection
 
-ROOT = Path(__file__).parents[2]
-QUICK = [sys.executable, "-m", "tests.demo_logs", "--quick"]
+DEMO = "tests.demo_logs"
 
 
 def test_quick_demo_has_every_line_once(seed: int, tmp_path: Path) -> None:
-    run = subprocess.run(
-        [*QUICK, f"--seed={seed}"],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert len(re.findall(r"SIGKILL to \d+ processes", run.stdout)) == 2
-    assert re.search(r"each of the [\d,]+ lines exactly once", run.stdout)
-    rotations = re.findall(r"^a\w+\.log +[\w, ]+? {2,}(\d+) ", run.stdout, flags=re.MULTILINE)
-    assert len(rotations) == 2, run.stdout
-    assert all(int(times) > 1 for times in rotations), run.stdout
-    assert list(tmp_path.iterdir()) == []
+    output = run_demo(DEMO, f"--seed={seed}", directory=tmp_path)
+    assert len(re.findall(r"SIGKILL to \d+ processes", output)) == 2
+    assert re.search(r"each of the [\d,]+ lines exactly once", output)
+    rotations = re.findall(r"^a\w+\.log +[\w, ]+? {2,}(\d+) ", output, flags=re.MULTILINE)
+    assert len(rotations) == 2, output
+    assert all(int(times) > 1 for times in rotations), output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(QUICK, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as demo:
-        wait_until(lambda: len(children_of(demo.pid)) == 2, "the writer and the application")
-        children = children_of(demo.pid)
-        demo.send_signal(number)
-        output, _ = demo.communicate(timeout=PATIENCE_S)
+    with ended_demo(DEMO, by=number, directory=tmp_path) as demo:
+        wait_until(lambda: len(children_of(demo)) == 2, "the writer and the application")
+        children = children_of(demo)
     wait_until(lambda: not living(children) and not any(map(session_members, children)), "the end of both")
-    if number is not signal.SIGKILL:
-        assert demo.returncode == 130, output
-        assert list(tmp_path.iterdir()) == []
 
 
 def children_of(process: int) -> list[int]:

@@ -5,8 +5,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -26,6 +24,7 @@ from tests.demo.sinks import (
     recorded_batches,
     unpublished_parts,
 )
+from tests.spark.demo_runs import ended_demo, run_demo
 from tests.spark.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -33,58 +32,31 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-ROOT = Path(__file__).parents[2]
-QUICK = [sys.executable, "-m", "tests.demo", "--quick"]
+DEMO = "tests.demo"
 ROWS, FILES = 337, 4
 QUERY_ID = "4d1e8f0c-0000-4000-8000-000000000001"
 
 
 def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
-    run = subprocess.run(
-        [*QUICK, f"--seed={seed}"],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert len(re.findall(r"SIGKILL to \d+ processes", run.stdout)) == 2
-    assert re.search(r"record of batch (\d+) there, Spark's commits/\1 not", run.stdout)
-    assert run.stdout.count("each of the 60,000 flights exactly once") == 2
-    assert list(tmp_path.iterdir()) == []
+    output = run_demo(DEMO, f"--seed={seed}", directory=tmp_path)
+    assert len(re.findall(r"SIGKILL to \d+ processes", output)) == 2
+    assert re.search(r"record of batch (\d+) there, Spark's commits/\1 not", output)
+    assert output.count("each of the 60,000 flights exactly once") == 2
 
 
 def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
-    run = subprocess.run(
-        [*QUICK, "--fs=hdfs", f"--seed={seed}"],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    victims = re.findall(r"SIGKILL to (the NameNode|a DataNode|\d+ processes)", run.stdout)
+    output = run_demo(DEMO, "--fs=hdfs", f"--seed={seed}", directory=tmp_path)
+    victims = re.findall(r"SIGKILL to (the NameNode|a DataNode|\d+ processes)", output)
     assert {victim.lstrip("0123456789 ") for victim in victims} == {"the NameNode", "a DataNode", "processes"}
-    assert run.stdout.count("each of the 30,000 flights exactly once") == 2
-    assert list(tmp_path.iterdir()) == []
+    assert output.count("each of the 30,000 flights exactly once") == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     # Into Spark's own sink: the sink makes no difference here.
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen([*QUICK, "--sink=spark"], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as demo:
-        application = wait_for(lambda: application_of(demo.pid))
-        demo.send_signal(number)
-        output, _ = demo.communicate(timeout=PATIENCE_S)
+    with ended_demo(DEMO, "--sink=spark", by=number, directory=tmp_path) as demo:
+        application = wait_for(lambda: application_of(demo))
     wait_for(lambda: session_members(application) == ())
-    if number is not signal.SIGKILL:
-        assert demo.returncode == 130, output
-        assert list(tmp_path.iterdir()) == []
 
 
 def application_of(demo: int) -> int:
