@@ -12,6 +12,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.source.files.offsets import PlanPosition
 from ftfile.source.files.plan import Plan, Range
+from ftfile.source.files.plan_log import PlanLog
 from ftfile.testing.files_run import FilesRun
 from ftfile.testing.plan_check import check_batches, check_plans
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from ftfile.source.files.plan_log import PlanLog
+    from ftfile.fs.api import FileSystem
 
 COLUMNS = {"value": "string"}
 PROTOCOLS = ("4.0", "4.2")
@@ -77,6 +78,11 @@ def plan_of(number: int, ranges: int = 1) -> Plan:
 def begin() -> PlanPosition:
     """Return the position before the first plan."""
     return PlanPosition(LOG_ID, -1, "")
+
+
+def driver(fs: FileSystem) -> PlanLog:
+    """Return the plans in a directory as one more process reads and writes them."""
+    return PlanLog(fs, LOG_ID, "run")
 
 
 def add_plans(log: PlanLog, count: int, position: PlanPosition | None = None) -> list[PlanPosition]:

@@ -20,9 +20,8 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.source.files.offsets import START, PlanPosition, position_of, to_offset
-from ftfile.source.files.plan_log import PlanLog
 from ftfile.source.files.stream import FileStream
-from ftfile.testing.context import current, repeatable
+from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
@@ -35,39 +34,21 @@ from tests.unit.source.files.plans import (
     Source,
     add_plans,
     begin,
+    driver,
     plan_of,
     small_bounds,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-
-@pytest.fixture(autouse=True)
-def nobody_waits() -> Iterator[None]:
-    with repeatable():
-        yield
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Source:
-    return Source(tmp_path)
+pytestmark = pytest.mark.usefixtures("nobody_waits")
 
 
 @pytest.fixture(params=PROTOCOLS)
 def protocol(request: pytest.FixtureRequest) -> Any:
     return request.param
-
-
-@pytest.fixture
-def fs() -> Iterator[MemoryFileSystem]:
-    yield MemoryFileSystem("plans")
-    MemoryFileSystem.drop("plans")
-
-
-def driver(fs: Any) -> PlanLog:
-    return PlanLog(fs, LOG_ID, "run")
 
 
 def test_lines_are_read_once_as_they_come(source: Source, protocol: Any) -> None:

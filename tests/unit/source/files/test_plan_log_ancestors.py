@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,32 +16,17 @@ from ftfile.core.errors import CorruptData, StateLost
 from ftfile.source.files.known import KnownFiles
 from ftfile.source.files.offsets import PlanPosition
 from ftfile.source.files.plan_log import PlanLog
-from ftfile.testing.context import repeatable
-from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.rooted import RootedFileSystem
 from ftfile.testing.plan_check import read_plans
 from ftfile.testing.source_run import Killed
-from tests.unit.source.files.plans import LOG_ID, Source, add_plans, begin, plan_of, small_bounds
+from tests.unit.source.files.plans import Source, add_plans, begin, driver, plan_of, small_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from ftfile.testing.fs.memory import MemoryFileSystem
 
-@pytest.fixture(autouse=True)
-def nobody_waits() -> Iterator[None]:
-    with repeatable():
-        yield
-
-
-@pytest.fixture
-def fs() -> Iterator[MemoryFileSystem]:
-    yield MemoryFileSystem("windows")
-    MemoryFileSystem.drop("windows")
-
-
-def driver(fs: Any) -> PlanLog:
-    return PlanLog(fs, LOG_ID, "run")
+pytestmark = pytest.mark.usefixtures("nobody_waits")
 
 
 def operator(fs: MemoryFileSystem, number: int) -> PlanLog:

@@ -19,33 +19,18 @@ from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.source.files import plan_log
 from ftfile.source.files.known import KnownFiles
 from ftfile.source.files.offsets import PlanPosition, to_offset
-from ftfile.source.files.plan_log import PlanLog
-from ftfile.testing.context import current, repeatable
+from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
-from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.plan_check import check_plans, check_skipped, read_plans
-from tests.unit.source.files.plans import LOG_ID, Source, add_plans, begin, plan_of, small_bounds
+from tests.unit.source.files.plans import Source, add_plans, begin, driver, plan_of, small_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from ftfile.testing.fs.memory import MemoryFileSystem
 
-@pytest.fixture(autouse=True)
-def nobody_waits() -> Iterator[None]:
-    with repeatable():
-        yield
-
-
-@pytest.fixture
-def fs() -> Iterator[MemoryFileSystem]:
-    yield MemoryFileSystem("trimmed")
-    MemoryFileSystem.drop("trimmed")
-
-
-def driver(fs: Any) -> PlanLog:
-    return PlanLog(fs, LOG_ID, "run")
+pytestmark = pytest.mark.usefixtures("nobody_waits")
 
 
 def known_after(count: int) -> bytes:

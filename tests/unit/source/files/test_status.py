@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.status import SourceStatus
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Source:
-    return Source(tmp_path)
-
-
 def status_of(source: Source, **options: str) -> SourceStatus:
     (found,) = ftfile.source_status(str(source.path), **given(source, **options))
     return found
