@@ -158,9 +158,8 @@ class Chain:
         """Delete all that nobody needs any more, once nobody writes and all was read."""
         self.drain()
         self._wait(lambda: self._followed() == self._version(self.middle), "what follows to be idle")
-        time.sleep(1.5)
         for directory in (self.middle, self.end):
-            report = ftfile.vacuum(directory, dry_run=False, retention="1s", force=True, storage=self._places.storage)
+            report = ftfile.vacuum(directory, dry_run=False, retention="0s", force=True, storage=self._places.storage)
             self._vacuums += bool(report.files)
 
     def change(self) -> None:
