@@ -11,12 +11,13 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from ftfile.arrays.varints import read_varint, varint
+from ftfile.core.errors import ConfigError
 from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("MARKER_BYTES", "block", "blocks", "compressed", "header", "read_header")
+__all__ = ("MARKER_BYTES", "block", "blocks", "compressed", "header", "import_fastavro", "read_header")
 
 MARKER_BYTES = 16
 
@@ -26,6 +27,18 @@ _RAW_DEFLATE = -15
 _ISAL_LEVEL_MAX = 3
 _CRC_BYTES = 4
 _VARINT_BYTES_MAX = 10
+
+
+def import_fastavro() -> Any:  # noqa: ANN401 - a module without types
+    """Return fastavro, which reads rows of Avro; raises `ConfigError` where it is not installed."""
+    try:
+        import fastavro  # noqa: PLC0415 - needed for reading alone
+    except ImportError as error:
+        raise ConfigError(
+            f"reading Avro needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
+            "driver and on the executors"
+        ) from error
+    return fastavro
 
 
 def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:

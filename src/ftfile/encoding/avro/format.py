@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, is_valid, string_parts
 from ftfile.arrays.nested import rebuild
-from ftfile.core.errors import ConfigError
 from ftfile.core.ids import random_bytes
 from ftfile.core.options.records import AVRO_CODEC
 from ftfile.core.options.table import DEFAULTS
-from ftfile.encoding.avro.container import block, blocks, compressed, header, read_header
+from ftfile.encoding.avro.container import block, blocks, compressed, header, import_fastavro, read_header
 from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
 from ftfile.encoding.avro.schema import arrow_type, avro_schema, check_record_name, raw_schema, schema_problems
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
@@ -113,13 +112,7 @@ class _AvroEncoder(CollectingEncoder):
 
 def _reader(avro: Any) -> Callable[[int, bytes], pa.Array]:  # noqa: ANN401 - JSON
     """Return a function that reads the rows of a block in the types of `raw_schema`."""
-    try:
-        import fastavro  # noqa: PLC0415 - needed for reading alone
-    except ImportError as error:
-        raise ConfigError(
-            f"reading Avro needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
-            "driver and on the executors"
-        ) from error
+    fastavro = import_fastavro()
     raw, arrow = raw_schema(avro)
     marker = bytes(16)
     start = header(raw, "null", marker)

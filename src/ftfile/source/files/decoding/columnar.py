@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from ftfile.arrays.nested import rebuild
-from ftfile.core.errors import ConfigError, CorruptData, SchemaError
+from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.encoding.avro.container import import_fastavro
 from ftfile.encoding.base.reading import batch_of
 from ftfile.parts.reader import recorded_names
 
@@ -99,13 +100,7 @@ def avro_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDec
 
 
 def _avro_blocks(file: BinaryIO, path: str) -> Iterator[Any]:
-    try:
-        import fastavro  # noqa: PLC0415 - needed for this format alone
-    except ImportError as error:
-        raise ConfigError(
-            f"reading Avro needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
-            "driver and on the executors"
-        ) from error
+    fastavro = import_fastavro()
     try:
         reader = fastavro.block_reader(file)
         described: Any = reader.writer_schema
