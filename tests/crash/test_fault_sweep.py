@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.commit import post_commit as keeping
 from ftfile.commit.log import bases
-from ftfile.core.errors import CorruptData, FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, Unavailable
+from ftfile.core.errors import CorruptData, FtfileError
 from ftfile.filters import aes_gcm
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
 from ftfile.keys.keys import forget_keys
@@ -19,8 +19,8 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.sweep import fault_sweep
+from tests.crash.faults import FAULTS
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ftfile.attempt.message import TaskCommit
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.testing.checker import DirectoryReport
+    from ftfile.testing.fs.faulty import Fault
     from ftfile.testing.fs.volume import Store
 
 pytestmark = pytest.mark.slow
@@ -58,14 +59,6 @@ STORES: dict[str, tuple[Store, list[Scenario]]] = {
     "webhdfs": ("webhdfs", SCENARIOS),
     "s3": ("s3", SCENARIOS),
     "s3 direct": ("s3", WRITTEN_DIRECTLY),
-}
-FOR_EVER = 10**9
-FAULTS = {
-    **{f"{fault.error.__name__} {fault.effect}": fault for fault in STANDARD_FAULTS},
-    "Unavailable from then on": Fault(Unavailable, times=FOR_EVER),
-    "PermissionDenied from then on": Fault(PermissionDenied, times=FOR_EVER),
-    "OutOfSpace from then on": Fault(OutOfSpace, times=FOR_EVER),
-    "replies lost from then on": Fault(OutcomeUnknown, "after", times=FOR_EVER),
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 from ftfile.commit import trimming
 from ftfile.commit.format import layout
 from ftfile.commit.log import bases
-from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StateLost, Unavailable
+from ftfile.core.errors import StateLost
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.source.files.offsets import PlanPosition
 from ftfile.source.files.plan import Plan
@@ -27,9 +27,9 @@ from ftfile.source.files.plan_log import PlanLog
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem, KillState, crash_states, kill_states
-from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.source_run import Killed
 from ftfile.testing.sweep import fault_sweep
+from tests.crash.faults import FAULTS
 from tests.crash.planning import Planning
 from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
@@ -53,14 +53,6 @@ PLANNINGS = [FIRST, MANY, LINES]
 STATES_MIN = {"disk": {"first": 60, "many": 1_000, "lines": 1_000}, "s3": {"first": 20, "many": 60, "lines": 60}}
 STATES_MIN["hdfs"] = STATES_MIN["webhdfs"] = {"first": 30, "many": 200, "lines": 200}
 PORTION = 1 if THOROUGH else 0.15
-FOR_EVER = 10**9
-FAULTS = {
-    **{f"{fault.error.__name__} {fault.effect}": fault for fault in STANDARD_FAULTS},
-    "Unavailable from then on": Fault(Unavailable, times=FOR_EVER),
-    "PermissionDenied from then on": Fault(PermissionDenied, times=FOR_EVER),
-    "OutOfSpace from then on": Fault(OutOfSpace, times=FOR_EVER),
-    "replies lost from then on": Fault(OutcomeUnknown, "after", times=FOR_EVER),
-}
 
 
 @pytest.fixture(autouse=True)
