@@ -170,8 +170,8 @@ _NOT_OFFERED = "is not offered by this version"
 NOT_OFFERED: dict[str, str] = {
     "retention": f"retention {_NOT_OFFERED}: nothing is deleted but by ftfile.vacuum(path, retention='7d'), which "
     "takes it as an argument",
-    "latestfirst": f"latestFirst {_NOT_OFFERED}: the oldest files are read first, so that the number of remembered files "
-    "stays bounded",
+    "latestfirst": f"latestFirst {_NOT_OFFERED}: the oldest files are read first, so that the number of remembered "
+    "files stays bounded",
     "filenameonly": f"fileNameOnly {_NOT_OFFERED}: a file is told by its path and content, see fileIdentity",
     **dict.fromkeys(
         ("modifiedbefore", "modifiedafter"),

@@ -73,7 +73,7 @@ class Plan:
     seen: tuple[Seen, ...] = ()
     parked: tuple[Parked, ...] = ()
     late: tuple[Late, ...] = ()
-    replaced: tuple[str, ...] = ()  # paths of known files where other files lie now; the known ones keep rows of their own
+    replaced: tuple[str, ...] = ()  # paths of known files where other files lie now; the known ones are kept
     low: int = 0  # files modified before it, in ms since 1970 UTC, are forgotten
     root: str = ""  # URL of the directory to which all paths are relative
 
