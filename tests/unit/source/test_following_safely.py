@@ -125,21 +125,22 @@ def test_the_first_snapshot_has_one_order(tmp_path: Path) -> None:
     assert found == sorted(found)
 
 
-def test_a_position_long_ago_is_compared_with_its_record(tmp_path: Path) -> None:
-    """The head knows the nonces of its last 256 versions."""
+def test_a_position_long_ago_is_compared_with_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head knows the nonces of its last versions alone."""
+    monkeypatch.setattr("ftfile.commit.log.fold.RECENT_RECORDS", 8)
     out = str(tmp_path / "out")
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
     query.run(0, [[{"word": "0"}]])
     run = SourceRun(out, COLUMNS)
     run.run()
-    for number in range(1, 300):
+    for number in range(1, 12):
         query.run(number, [[]])
-    MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run(300, [[{"word": "300"}]])
+    MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run(12, [[{"word": "12"}]])
     other = SourceRun(out, COLUMNS, offsets=[run.offsets[0].replace('"nonce": "', '"nonce": "x')], commits=1)
     with pytest.raises(AnotherLog, match="version 0 is not the one that the query has read"):
         other.run()
     run.run()
-    assert [row["word"] for row in run.rows] == ["0", "300"]
+    assert [row["word"] for row in run.rows] == ["0", "12"]
 
 
 def test_a_copy_of_a_checkpoint_goes_on_to_the_same_rows(tmp_path: Path) -> None:

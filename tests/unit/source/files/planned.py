@@ -80,7 +80,7 @@ class Files:
         ranges = [ranges] if isinstance(ranges, Range) else ranges
         batches = self.batches(ranges, schema, decoding)
         assert all(batch.schema.equals(schema) for batch in batches)
-        return [tuple(row[name] for name in schema.names) for batch in batches for row in batch.to_pylist()]
+        return [row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
 
     def lines(self, ranges: Range | list[Range], **options: Any) -> list[str]:
         return [row[0] for row in self.rows(ranges, LINE, FileDecoding("text", **options))]

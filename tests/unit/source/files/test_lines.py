@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
@@ -36,7 +36,6 @@ PIECES = {
 
 
 @given(st.data())
-@settings(deadline=None)
 @pytest.mark.parametrize("file_format", SCHEMAS)
 def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     file_format: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
