@@ -350,8 +350,9 @@ class TestRanges:
             driver.commit(batch)
         assert reach(cover(list_ranges(driver.fs))) == driver.log.read_on().version
 
-    def test_a_pause_ends(self, in_memory: Driver) -> None:
+    def test_a_pause_ends(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ranges are tried ever more seldom, up to a distance; at that, for ever, and then they work again."""
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 8)
         driver = in_memory
         tried: list[int] = []
         longest = keeping.RANGE_EVERY << keeping.PAUSES_MAX

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tests.unit.commit.conftest import Driver
 
 seeds = st.integers(0, 10**6)
+# Each example reads every version of a log.
+FEWER = settings(max_examples=settings().max_examples * 3 // 5)
 
 
 def folded(records: RandomLog) -> LogState:
@@ -61,7 +63,7 @@ def pieces(log: RandomLog, *, overlap: bool = False) -> list[Range]:
 
 
 class TestColumns:
-    @settings(max_examples=30, deadline=None)
+    @FEWER
     @given(seeds)
     def test_every_add_comes_back(self, seed: int) -> None:
         log = RandomLog(seed, 8)
@@ -88,7 +90,7 @@ class TestColumns:
 
 
 class TestMerging:
-    @settings(max_examples=60, deadline=None)
+    @FEWER
     @given(seeds, st.booleans())
     def test_every_version_reads_as_its_records_say(self, seed: int, overlap: bool) -> None:
         log = RandomLog(seed, 12)
@@ -103,7 +105,7 @@ class TestMerging:
             assert snapshot.schema == log.schemas[version]
             assert all(add.encoding in snapshot.definitions for add in snapshot.adds.values())
 
-    @settings(max_examples=40, deadline=None)
+    @FEWER
     @given(seeds, st.integers(0, 11))
     def test_what_ended_before_the_oldest_record_is_left_out(self, seed: int, log_start: int) -> None:
         log = RandomLog(seed, 12)
@@ -117,7 +119,7 @@ class TestMerging:
         ended = read_range(fs, name, ended=True).ended or ()
         assert all(removed > log_start for document in ended for removed in document.versions().removed)
 
-    @settings(max_examples=40, deadline=None)
+    @FEWER
     @given(seeds, st.integers(0, 11), st.integers(0, 11))
     def test_what_was_live_since_a_version(self, seed: int, since: int, version: int) -> None:
         since = min(since, version)
@@ -129,7 +131,7 @@ class TestMerging:
         expected = {add_id for at in range(since, version + 1) for add_id in log.snapshots[at]}
         assert set(found) == expected
 
-    @settings(max_examples=30, deadline=None)
+    @FEWER
     @given(seeds, st.integers(1, 11))
     def test_a_clipped_range_stands_for_the_rest(self, seed: int, first: int) -> None:
         log = RandomLog(seed, 12)
@@ -210,7 +212,6 @@ class TestCover:
     def test_no_further_than_asked(self) -> None:
         assert self.spans(cover(self.names((0, 3), (4, 9), (10, 12)), last=5)) == [(0, 3), (4, 9)]
 
-    @settings(max_examples=200)
     @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from("ab")), max_size=9))
     def test_dropping_what_is_contained_leaves_no_gap(self, spans: list[tuple[int, int, str]]) -> None:
         """For any process that drops, and however little each has seen."""
@@ -312,8 +313,9 @@ class TestFallback:
         with pytest.raises(CorruptData, match="newer ftfile"):
             read_range(fs, names[0], ended=True)
 
-    def test_more_records_than_become_a_range_at_a_time(self) -> None:
+    def test_more_records_than_become_a_range_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where no range is left, all of them are one range again."""
+        monkeypatch.setattr(merging_all, "CHUNK_RECORDS", 400)
         versions = 2 * merging_all.CHUNK_RECORDS + 1
         fs = MemoryFileSystem("chunks")
         for directory in layout.DIRECTORIES:

@@ -113,7 +113,6 @@ def cut(batch: pa.RecordBatch, generator: random.Random) -> list[pa.RecordBatch]
 @pytest.mark.slow
 @pytest.mark.packages
 @BOTH
-@settings(max_examples=40)
 @given(rows=rows_of_all_types, generator=st.randoms(use_true_random=False))
 def test_order_and_partitioning_do_not_matter(kind: str, rows: list[dict[str, Any]], generator: random.Random) -> None:
     shuffled = generator.sample(rows, len(rows))
@@ -145,7 +144,7 @@ def same_bytes(before: object, after: object) -> bool:
 @pytest.mark.slow
 @pytest.mark.packages
 @BOTH
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 @given(data=st.data())
 def test_one_other_value_is_seen(kind: str, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(SCALARS))
@@ -161,7 +160,7 @@ def test_one_other_value_is_seen(kind: str, data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @pytest.mark.packages
-@settings(max_examples=100)
+@settings(max_examples=2 * settings().max_examples)
 @given(rows=rows_of_all_types, data=st.data())
 def test_strong_sees_one_other_value_of_any_type(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     place, name = data.draw(st.integers(0, len(rows) - 1)), data.draw(st.sampled_from(SCHEMA.names))
