@@ -21,6 +21,9 @@ unexport PYTHONDONTWRITEBYTECODE
 python := .venv/bin/python
 # $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
 pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE)
+# $(call both,command,other): both at once; what the other prints follows. Workers of xdist would each collect all tests.
+both = mkdir -p .reports; set -x; $(2) >.reports/$@.other.log 2>&1 & other=$$!; trap "kill $$other" EXIT; \
+	$(1); first=$$?; wait $$other; second=$$?; trap - EXIT; cat .reports/$@.other.log; exit $$((first | second))
 # `ci` repeats the same examples in every run; PROFILE=default looks for new ones.
 PROFILE := ci
 # For runs that repeat tests in other surroundings: fewer examples of each property.
@@ -63,7 +66,11 @@ test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server az
 
 .PHONY: unit
 unit: environment ## the quick tests without a JVM (a minute)
-	$(call pytest,.venv,unit) -n 2 -m "not slow" tests/unit
+	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
+
+# The unit tests in two parts that take about as long.
+HALF := $(addprefix tests/unit/,sink source)
+OTHERS := tests/unit $(HALF:%=--ignore=%)
 
 .PHONY: crash
 crash: environment ## every crash and every fault, enumerated; and the slow unit tests
@@ -74,12 +81,13 @@ histories: environment ## random histories of a directory, 500 of 200 steps
 	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
 
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
-LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink)
+# A log of plans has neither hints nor ranges.
+LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink) --ignore=tests/unit/source/files
 
 .PHONY: without
 without: environment ## the tests of the log and of the sink, hints deleted before every step, and then ranges
-	$(call pytest,.venv,without-hints) $(FEW) --without=hints -n 2 -m "not slow and not contents" $(LOG_TESTS)
-	$(call pytest,.venv,without-ranges) $(FEW) --without=ranges -n 2 -m "not slow and not contents" $(LOG_TESTS)
+	@$(call both,$(call pytest,.venv,without-hints) $(FEW) --without=hints -m "not slow and not contents" $(LOG_TESTS),\
+		$(call pytest,.venv,without-ranges) $(FEW) --without=ranges -m "not slow and not contents" $(LOG_TESTS))
 
 .PHONY: server-tests
 server-tests: java hdfs-jars kafka-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
@@ -143,8 +151,10 @@ ALIKE := commit maintenance source testing $(addprefix sink/test_,hooks limits l
 unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
-	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' && set -x && \
-	$(call pytest,$(venv),unit-$*) $(FEW) -n 2 -m "packages or not slow" tests/unit --ignore=tests/unit/spark $(ALIKE:%=--deselect=tests/unit/%); fi
+	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' || exit; \
+	$(call both,$(call pytest,$(venv),unit-$*-half) $(IN_OLD) $(HALF),$(call pytest,$(venv),unit-$*) $(IN_OLD) $(OTHERS)); fi
+
+IN_OLD := $(FEW) -m "packages or not slow" --ignore=tests/unit/spark $(ALIKE:%=--deselect=tests/unit/%)
 
 .PHONY: trials
 trials: environment ## every known mistake in the protocol can be made, and what tries them works
