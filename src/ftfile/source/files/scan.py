@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
+from ftfile.core.errors import CorruptData, FtfileError, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.parallel import THREADS_MAX, parallel
-from ftfile.source.files.finding.copies import Copies
+from ftfile.source.files.finding.copies import Copies, Copy
 from ftfile.source.files.finding.draft import Draft
 from ftfile.source.files.finding.identity import is_equal, starts_of
 from ftfile.source.files.finding.listing import list_files
@@ -23,15 +23,13 @@ from ftfile.source.files.known import KEY_BYTES, ROW, KnownFile
 from ftfile.source.files.plan import Late
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from ftfile.core.context import Context
-    from ftfile.core.errors import FtfileError
     from ftfile.fs.api import FileSystem
-    from ftfile.source.files.finding.copies import Copy
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.finding.survey import Candidate, Start
     from ftfile.source.files.known import KnownFiles
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from ftfile.source.files.settings import FilesSettings
 
     Look: TypeAlias = Callable[[FileSystem, FilesSettings, Start, float, int | None], Found]
+    LookAgain: TypeAlias = Callable[[Start, int | None], tuple[Start, Found]]
+    FoundCopies: TypeAlias = Mapping[int, Copy | FtfileError]
 
 __all__ = ("Scanner",)
 
@@ -69,7 +69,6 @@ class Scanner:
         self._has_more = False  # of the last listing, beyond the limits of a plan
         self._settled: dict[bytes, tuple[object, float]] = {}  # by key: a state, and until when there is nothing in it
         self._equal: dict[bytes, tuple[object, bool]] = {}  # by key: a state, and if the file goes on in it
-        self._copies: Copies | None = None
         self._unlisted: dict[bytes, Listing | None] = {}  # by key: since when a file is gone; None: that was reported
         self._names: dict[bytes, str] = {}  # of files that were not read to their ends, by key
         self._first_seen: dict[bytes, tuple[object, float]] = {}  # by key: the marks of a file, and since when
@@ -141,65 +140,75 @@ class Scanner:
     def _starts(self, survey: Survey) -> dict[int, Start]:
         """Return where files begin that may be others than their paths say, by their places in the listing."""
         self._errors, self._unopened = {}, set()
-        starts = starts_of(survey, survey.suspects(), self._goes_on)
+        starts = starts_of(survey, survey.suspects(), lambda pairs: parallel(self._fs, self._goes_on, pairs))
         return {start.candidate.place: start for start in starts}
 
     def _fill(self, draft: Draft, survey: Survey, starts: dict[int, Start], look: Look) -> NDArray[np.intp]:
         """Fill a plan up to its limits, and return the places of files with something left to read."""
         self._has_more = False
         is_by_content = self._settings.identity == "content" and look is next_of
-        self._copies = Copies(self._fs, survey, starts) if is_by_content else None
+        copies = Copies(self._fs, survey, starts) if is_by_content else None
         left: list[int] = []
         places = survey.places.tolist()
-        # One by one where a copy is found by its content: an original is found once.
-        step = 1 if is_by_content else max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
-        for first in range(0, len(places), step):
+        threads = max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
+        at = 0
+        while at < len(places):
             if draft.is_full:
                 self._has_more = True
-                return np.array(left + places[first:], np.intp)
+                return np.array(left + places[at:], np.intp)
+            # No more files are opened at a time than the plan may take.
+            step = int(min(threads, draft.files_left))
             due = []
-            for place in places[first : first + step]:
+            for place in places[at : at + step]:
                 start = starts.get(place) or survey.start(place)
                 wait_s = self._wait_s(start.candidate)
                 if wait_s is None:
                     due.append(start)
                 elif math.isfinite(wait_s):
                     left.append(place)
-            call = partial(self._look, look, bytes_max=draft.bytes_left)
-            for start, found in parallel(self._fs, call, due):
-                if not self._take(draft, start, found, look):
+            call = partial(self._look, look, self._find_copies(copies, due))
+            for start, found in parallel(self._fs, partial(call, bytes_max=draft.bytes_left), due):
+                if not self._take(draft, start, found, call):
                     left.append(start.candidate.place)
+            at += step
         return np.array(left, np.intp)
 
-    def _look(self, look: Look, start: Start, bytes_max: int | None) -> tuple[Start, Found]:
+    def _find_copies(self, copies: Copies | None, starts: Sequence[Start]) -> FoundCopies:
+        """Return files as copies of known ones, or why they cannot be read, by place; compressed ones once complete."""
+        if copies is None:
+            return {}
+        asked = [start for start in starts if self._may_be_copy(start.candidate)]
+        found = zip(asked, copies.find(asked), strict=True)
+        return {start.candidate.place: copy for start, copy in found if copy is not None}
+
+    def _may_be_copy(self, candidate: Candidate) -> bool:
+        is_young = self._quiet_s(candidate) < self._settings.min_age_s
+        is_growing = is_young and self._fs.capabilities.visible_at != "at_close"
+        return candidate.place not in self._errors and not (is_growing and codec_of(candidate.path))
+
+    def _look(self, look: Look, copies: FoundCopies, start: Start, bytes_max: int | None) -> tuple[Start, Found]:
         """Return where a file begins, and its part of the plan; one that cannot be opened is tried again."""
         candidate = start.candidate
-        error: FtfileError | None = self._errors.get(candidate.place)
+        copy = copies.get(candidate.place)
+        error = copy if isinstance(copy, FtfileError) else self._errors.get(candidate.place)
+        if isinstance(copy, Copy):
+            start = copy.start
         if error is None:
-            quiet_s = self._quiet_s(candidate)
             try:
-                copy = self._copy_of(start, quiet_s)
-                start = start if copy is None else copy.start
-                if copy is not None and (copy.original is not None or copy.codec):
-                    return start, next_of_copy(self._fs, self._settings, copy, quiet_s)
+                quiet_s = self._quiet_s(candidate)
+                if isinstance(copy, Copy) and (copy.original is not None or copy.codec):
+                    return start, next_of_copy(self._settings, copy, quiet_s)
                 return start, look(self._fs, self._settings, start, quiet_s, bytes_max)
-            except NotFound:
-                return start, Found(wait_s=0)  # gone since it was listed
             except (StorageError, CorruptData) as caught:
                 error = caught
+        if isinstance(error, NotFound):
+            return start, Found(wait_s=0)  # gone since it was listed
         failures = self._failures[candidate.key] = self._failures.get(candidate.key, 0) + 1
         if failures > self._settings.retries_max:
             return start, parked(start, f"it cannot be read: {error}")
         return start, Found(wait_s=_RETRY.delay_after_s(failures) or 0)
 
-    def _copy_of(self, start: Start, quiet_s: float) -> Copy | None:
-        """Return the file as a copy of a known one, or None; a compressed file, once it is complete."""
-        is_young = quiet_s < self._settings.min_age_s and self._fs.capabilities.visible_at != "at_close"
-        if self._copies is None or (is_young and codec_of(start.candidate.path)):
-            return None
-        return self._copies.find(start)
-
-    def _take(self, draft: Draft, start: Start, found: Found, look: Look) -> bool:
+    def _take(self, draft: Draft, start: Start, found: Found, look_again: LookAgain) -> bool:
         """Put into the plan what was found, and return True if nothing more is left of the file."""
         candidate = start.candidate
         is_something = found.range is not None or found.seen is not None or bool(found.parked)
@@ -208,7 +217,7 @@ class Scanner:
             return False
         if is_something and not draft.add(start, found):
             # Others took their share of the limit meanwhile.
-            found = self._look(look, start, draft.bytes_left)[1]
+            found = look_again(start, draft.bytes_left)[1]
             if found.range is None or not draft.add(start, found):
                 self._has_more = True
                 return False
@@ -250,8 +259,9 @@ class Scanner:
             self._first_seen[candidate.key] = marks, now_s
         return max((self._clock.now_ms() - candidate.modified_ms) / 1000, now_s - since_s)
 
-    def _goes_on(self, candidate: Candidate, known: KnownFile) -> bool | None:
+    def _goes_on(self, pair: tuple[Candidate, KnownFile]) -> bool | None:
         """Return True if a file goes on where a known one ended; None if it cannot be opened now."""
+        candidate, known = pair
         marks = candidate.state, known
         told, equal = self._equal.get(candidate.key, (None, False))
         if told == marks:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gzip
 import logging
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.core.errors import SourceError
 from tests.unit.source.files.tailing import Tailing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.fs.api import InputFile
 
 BOTH = pytest.mark.parametrize("identity", ["native", "content"])
 
@@ -331,3 +337,45 @@ def test_a_copy_that_is_new_together_with_its_original_is_read_once(grown: bool)
     tailing.append("b.log", lines(30, 5 * grown))
     tailing.settle()
     assert tailing.text == lines(0, 30 + 5 * grown)
+
+
+class _Meddling:
+    """Does something once, when a file has been opened so many times."""
+
+    def __init__(self, tailing: Tailing, path: str, at: int, deed: Callable[[], None]) -> None:
+        self.opened = 0
+        original = tailing.fs.open
+
+        def meddle(asked: str) -> InputFile:
+            if asked == path:
+                self.opened += 1
+                if self.opened == at:
+                    deed()
+            return original(asked)
+
+        tailing.fs.open = meddle  # type: ignore[method-assign,assignment]
+
+
+@BOTH
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("how", ["rename", "truncate"])
+def test_17_a_file_that_is_rotated_while_a_plan_is_made_is_read_once(identity: str, at: int, how: str) -> None:
+    """Another file, which is longer, lies at the path when it is opened, or opened once more."""
+    tailing = Tailing(fileIdentity=identity)
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    added = 0 if how == "truncate" else 5
+
+    def rotate() -> None:
+        if how == "rename":
+            tailing.rename("a.log", "a.log.1")
+        tailing.write("a.log", lines(1000, 100))
+
+    tailing.append("a.log", lines(40, added) if added else "half a line")
+    meddling = _Meddling(tailing, "in/a.log", at, rotate)
+    tailing.settle()
+    if meddling.opened < at:
+        rotate()
+    tailing.settle()
+    found = sorted(tailing.text.splitlines(keepends=True))
+    assert found == (lines(0, 40 + added) + lines(1000, 100)).splitlines(keepends=True)

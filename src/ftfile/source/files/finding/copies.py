@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.errors import CorruptData, FtfileError, NotFound, StorageError
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
+from ftfile.fs.calls.parallel import parallel
 from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints
 from ftfile.source.files.growth import codec_in
 from ftfile.source.files.known import ROW, KnownFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,11 +37,17 @@ class Content:
 
     def __init__(self, file: InputFile, codec: str) -> None:
         self._file = file
-        self._codec = codec
+        self.codec = codec  # by its name; empty for none
+        self._first: bytes | None = None
 
     def first(self) -> bytes:
         """Return the first KiB, or less of a shorter file; raises `CorruptData` if it cannot be decoded."""
-        if not self._codec:
+        if self._first is None:
+            self._first = self._read_first()
+        return self._first
+
+    def _read_first(self) -> bytes:
+        if not self.codec:
             return self._file.read_at(0, WINDOW_BYTES)
         data = b""
         for piece in self._pieces():
@@ -53,7 +62,7 @@ class Content:
         Raises:
             CorruptData: it cannot be decoded.
         """
-        if not self._codec:
+        if not self.codec:
             size = self._file.size_bytes
             found = {position: fingerprints(self._file.read_at, position) for position in {*positions, size}}
             return size, {position: marks for position, marks in found.items() if marks is not None}
@@ -69,8 +78,12 @@ class Content:
             window = window[-WINDOW_BYTES:]
         return size, {**done, size: _marks_of(head, window, size - len(window), size)}
 
+    def stored_marks(self, size: int) -> Fingerprints | None:
+        """Return the fingerprints of the file as it is stored, at a size; None if it is shorter."""
+        return fingerprints(self._file.read_at, size)
+
     def _pieces(self) -> Iterator[bytes]:
-        decoder = Chain.for_reading((self._codec,)).decoder("")
+        decoder = Chain.for_reading((self.codec,)).decoder("")
         try:
             for offset in range(0, self._file.size_bytes, _READ_BYTES):
                 yield decoder.feed(self._file.read_at(offset, _READ_BYTES))
@@ -100,6 +113,14 @@ class Copy(NamedTuple):
     original: str | None = None  # path of the known file, if that goes on itself
     is_read: bool = False  # all of the content was read at the original
     is_cut: bool = False  # the original was cut off, and its content before that is not there to compare
+    stored: Fingerprints | None = None  # at the end of the file as it is stored and was listed; None if it is shorter
+
+
+class _Opened(NamedTuple):
+    """A file that may be a copy: its content as it is stored, and as it is decoded; or why it cannot be read."""
+
+    contents: tuple[Content, ...] = ()
+    error: FtfileError | None = None
 
 
 class Copies:
@@ -124,6 +145,7 @@ class Copies:
             for candidate in replaced
             if candidate.known is not None and candidate.known.identity == candidate.identity_hash
         }
+        self._firsts: dict[str, bytes | None] = {}  # first KiB of files compared with, by path; None if gone
         self._new: dict[bytes, list[Candidate]] = defaultdict(list)  # files that begin in this plan, by their beginning
         others = [place for place, start in starts.items() if start.moved is not None or not start.position]
         places = np.setdiff1d(survey.known_places(), others)
@@ -131,27 +153,46 @@ class Copies:
         rows = np.concatenate([survey.rows_at(places), renamed])
         self._live = _Heads(rows, np.concatenate([places, np.array([*moved], np.intp)]))
 
-    def find(self, start: Start) -> Copy | None:
-        """Return the file as a copy of a known one, or None; an original that was found again is found once.
+    def find(self, starts: Sequence[Start]) -> list[Copy | FtfileError | None]:
+        """Return each file as a copy of a known one, or None, or why it cannot be read.
 
-        Raises:
-            NotFound: there is no file.
-            StorageError: it cannot be read.
-            CorruptData: it cannot be decoded.
+        An original that was found again is found once: the files are compared in their order, and only opened at once.
         """
-        known = start.candidate.known
+        with ExitStack() as files:
+            opened = parallel(self._fs, partial(self._opened, files), starts)
+            return [self._find_in(start, one) for start, one in zip(starts, opened, strict=True)]
+
+    def _opened(self, files: ExitStack, start: Start) -> _Opened:
+        """Return the content of a file; none if it is no copy, whatever it has."""
+        known, path = start.candidate.known, start.candidate.path
         if start.moved is not None or (start.position and (known is None or not self._has_twin(known))):
-            return None
-        with self._fs.open(start.candidate.path) as file:
-            codec = codec_in(start.candidate.path, file.read_at)
-            stored = self._find(start, Content(file, ""), "")
-            return self._find(start, Content(file, codec), codec) if stored is None and codec else stored
+            return _Opened()
+        try:
+            file = files.enter_context(self._fs.open(path))
+            codec = codec_in(path, file.read_at)
+            contents = (Content(file, ""), *([Content(file, codec)] if codec else []))
+            for content in contents:
+                with suppress(CorruptData):  # raised again if this content is needed
+                    content.first()
+        except StorageError as error:
+            return _Opened(error=error)
+        return _Opened(contents)
+
+    def _find_in(self, start: Start, opened: _Opened) -> Copy | FtfileError | None:
+        try:
+            found = (self._find(start, content) for content in opened.contents)
+            copy = next((copy for copy in found if copy is not None), None)
+            if copy is None or (copy.original is None and not copy.codec):
+                return copy or opened.error
+            return copy._replace(stored=opened.contents[0].stored_marks(start.candidate.size_bytes))
+        except (StorageError, CorruptData) as error:
+            return error
 
     def _has_twin(self, known: KnownFile) -> bool:
         return self._orphans.count(known) + self._live.count(known) > 1
 
-    def _find(self, start: Start, content: Content, codec: str) -> Copy | None:
-        first = content.first()
+    def _find(self, start: Start, content: Content) -> Copy | None:
+        first, codec = content.first(), content.codec
         if len(first) < CONTENT_BYTES_MIN:
             return None
         rank = start.position, start.candidate.key
@@ -172,9 +213,13 @@ class Copies:
             if is_orphan:
                 self._claimed.add(begun.key)
             is_read = not is_orphan and begun.position == size
-            going = replace(start, position=begun.position, moved=begun if is_orphan else None)
+            before = Fingerprints(begun.head, begun.tail)
+            going = replace(start, position=begun.position, moved=begun if is_orphan else None, before=before)
             return Copy(start if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
-        for known, place in sorted(live, key=lambda found: -found[0].modified_ms)[:_ORIGINALS_MAX]:
+        newest = sorted(live, key=lambda found: -found[0].modified_ms)[:_ORIGINALS_MAX]
+        if size <= WINDOW_BYTES:
+            parallel(self._fs, self._first_of, [listed.paths[place] for _, place in newest])
+        for known, place in newest:
             path = listed.paths[place]
             if place != start.candidate.place and self._begins_with(path, size, marks[size]):
                 return Copy(start, codec, size, marks[size], path, is_read=size <= known.position)
@@ -199,11 +244,28 @@ class Copies:
         return None
 
     def _begins_with(self, path: str, size: int, marks: Fingerprints) -> bool:
+        if size <= WINDOW_BYTES:
+            first = self._first_of(path)
+            return first is not None and fingerprints(partial(_slice, first), size) == marks
         try:
             with self._fs.open(path) as file:
                 return file.size_bytes >= size and fingerprints(file.read_at, size) == marks
         except NotFound:
             return False
+
+    def _first_of(self, path: str) -> bytes | None:
+        """Return the first KiB of a file, or less of a shorter one; None if it is gone."""
+        if path not in self._firsts:
+            try:
+                with self._fs.open(path) as file:
+                    self._firsts[path] = file.read_at(0, WINDOW_BYTES)
+            except NotFound:
+                self._firsts[path] = None
+        return self._firsts[path]
+
+
+def _slice(content: bytes, offset: int, length: int) -> bytes:
+    return content[offset : offset + length]
 
 
 class _Heads:
@@ -228,7 +290,7 @@ class _Heads:
         for length in self._lengths:
             if length > len(first):
                 break
-            marks = fingerprints(lambda offset, count: first[offset : offset + count], length)
+            marks = fingerprints(partial(_slice, first), length)
             numbers = () if marks is None else self._with(marks.head)
             found += [self._at(number) for number in numbers if self._windows[number] == length]
         return found

@@ -23,10 +23,14 @@ __all__ = ("Draft",)
 
 
 class Draft:
-    """The parts of a plan, within limits: None is no limit."""
+    """The parts of a plan, within limits: None is no limit.
+
+    Attributes:
+        files_left: of which the plan may yet have ranges.
+    """
 
     def __init__(self, files_max: int | None, bytes_max: int | None) -> None:
-        self._files_left = math.inf if files_max is None else files_max
+        self.files_left = math.inf if files_max is None else files_max
         self._bytes_max = bytes_max
         self._size_bytes = 0
         self._places: list[int] = []  # in the listing, of all files of the plan
@@ -39,7 +43,7 @@ class Draft:
     @property
     def is_full(self) -> bool:
         """Return True if no other range has room."""
-        return self._files_left <= 0 or (self.bytes_left is not None and self.bytes_left <= 0)
+        return self.files_left <= 0 or (self.bytes_left is not None and self.bytes_left <= 0)
 
     @property
     def bytes_left(self) -> int | None:
@@ -60,7 +64,7 @@ class Draft:
                 return False
             self._ranges.append(found.range)
             self._size_bytes += size_bytes
-            self._files_left -= 1
+            self.files_left -= 1
         if found.seen is not None:
             self._seen.append(found.seen)
         if found.parked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.source.files.finding.survey import Candidate, Survey
 
-    # Returns True if a file goes on where a known one ended, None if the file cannot be opened now.
-    Equals: TypeAlias = Callable[[Candidate, KnownFile], bool | None]
+    _Pair: TypeAlias = tuple[Candidate, KnownFile]
+    # Returns for each pair, in order, True if the file goes on where the known one ended; None if it cannot be opened.
+    Equals: TypeAlias = Callable[[Sequence[_Pair]], Sequence[bool | None]]
 
 __all__ = ("is_equal", "starts_of")
 
@@ -47,7 +49,7 @@ class _Resolution:
     def __init__(self, survey: Survey, candidates: Sequence[Candidate], equals: Equals) -> None:
         self._candidates = candidates
         self._equals = equals
-        self._begun: dict[int, tuple[int, KnownFile | None]] = {}  # by place: position, and what moved there
+        self._begun: dict[int, Start] = {}  # by place
         self._failed: set[int] = set()
         self._claimed: set[bytes] = set()
         self._orphans: dict[bytes, list[KnownFile]] = defaultdict(list)  # by identity
@@ -62,14 +64,10 @@ class _Resolution:
         for candidate in self._candidates:
             if candidate.place in elsewhere:
                 self._add_orphan(candidate.known)
-        for candidate in self._candidates:
-            if candidate.place not in elsewhere:
-                self._go_on(candidate)
-        for candidate in self._open():
-            self._find_renamed(candidate)
-        for candidate in self._open():
-            if candidate.place in elsewhere:
-                self._go_on(candidate)  # its file was not found under another name after all
+        self._go_on([candidate for candidate in self._candidates if candidate.place not in elsewhere])
+        self._find_renamed()
+        # Their files were not found under other names after all.
+        self._go_on([candidate for candidate in self._open() if candidate.place in elsewhere])
         return [self._start(candidate) for candidate in self._candidates if candidate.place not in self._failed]
 
     def _open(self) -> Iterator[Candidate]:
@@ -79,39 +77,50 @@ class _Resolution:
                 yield candidate
 
     def _start(self, candidate: Candidate) -> Start:
-        position, moved = self._begun.get(candidate.place, (0, None))
         known = candidate.known
         is_replaced = known is not None and known.position > 0 and known.key not in self._claimed
-        return Start(candidate, position, moved, is_replaced)
+        return replace(self._begun.get(candidate.place, Start(candidate)), is_replaced=is_replaced)
 
     def _is_elsewhere(self, candidate: Candidate) -> bool:
         """Return True if the file that was known here has another name now: equal content may be another file's."""
         known = candidate.known
         return known is not None and known.identity != candidate.identity_hash and known.identity in self._identities
 
-    def _go_on(self, candidate: Candidate) -> None:
-        """Look if the known file is still at its path."""
-        known = candidate.known
-        if known is None or not known.position or known.key in self._claimed:
-            return
-        if not candidate.is_changed or self._is_equal(candidate, known):
-            self._claimed.add(known.key)
-            self._begun[candidate.place] = known.position, None
-        else:
-            self._add_orphan(known)
+    def _go_on(self, candidates: Sequence[Candidate]) -> None:
+        """Look which known files are still at their paths."""
+        asked = [(candidate, known) for candidate in candidates if (known := candidate.known) is not None]
+        asked = [(candidate, known) for candidate, known in asked if known.position and known.key not in self._claimed]
+        changed = [pair for pair in asked if pair[0].is_changed]
+        gone = {pair[0].place for pair, equal in self._compared(changed) if not equal}
+        for candidate, known in asked:
+            if candidate.place in gone:
+                self._add_orphan(known)
+            else:
+                self._claimed.add(known.key)
+                self._begun[candidate.place] = Start.behind(candidate, known)
 
-    def _find_renamed(self, candidate: Candidate) -> None:
-        for orphan in self._orphans.get(candidate.identity_hash, ()):
-            if orphan.key not in self._claimed | {candidate.key} and self._is_equal(candidate, orphan):
-                self._claimed.add(orphan.key)
-                self._begun[candidate.place] = orphan.position, orphan
-                return
+    def _find_renamed(self) -> None:
+        """Look which files were known at other paths: each is compared with one orphan of its identity at a time."""
+        waiting = [(candidate, iter(self._orphans.get(candidate.identity_hash, ()))) for candidate in self._open()]
+        while waiting:
+            pairs = [(candidate, self._next_orphan(candidate, orphans)) for candidate, orphans in waiting]
+            asked = [(candidate, orphan) for candidate, orphan in pairs if orphan is not None]
+            for (candidate, orphan), equal in self._compared(asked):
+                if equal and orphan.key not in self._claimed:
+                    self._claimed.add(orphan.key)
+                    self._begun[candidate.place] = Start.behind(candidate, orphan, is_moved=True)
+            left = {candidate.place for candidate, _ in asked} - self._begun.keys()
+            waiting = [(candidate, orphans) for candidate, orphans in waiting if candidate.place in left]
 
-    def _is_equal(self, candidate: Candidate, known: KnownFile) -> bool:
-        same = self._equals(candidate, known)
-        if same is None:
-            self._failed.add(candidate.place)
-        return bool(same)
+    def _next_orphan(self, candidate: Candidate, orphans: Iterator[KnownFile]) -> KnownFile | None:
+        return next((orphan for orphan in orphans if orphan.key not in self._claimed | {candidate.key}), None)
+
+    def _compared(self, pairs: Sequence[_Pair]) -> Iterator[tuple[_Pair, bool]]:
+        """Yield each pair with True if the file goes on where the known one ended."""
+        for pair, equal in zip(pairs, self._equals(pairs), strict=True):
+            if equal is None:
+                self._failed.add(pair[0].place)
+            yield pair, bool(equal)
 
     def _add_orphan(self, known: KnownFile | None) -> None:
         if known is not None and known.identity != NO_IDENTITY:

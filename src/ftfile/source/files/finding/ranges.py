@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ftfile.core.errors import CorruptData
 from ftfile.source.files.content import CONTENT_BYTES_MIN, Fingerprints, fingerprints
 from ftfile.source.files.growth import END_MARKS, codec_in, codec_of, end_of_lines, first_line_end, has_end_mark
 from ftfile.source.files.plan import Range, Seen
@@ -43,6 +44,7 @@ def next_of(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: floa
     Raises:
         NotFound: the file is gone.
         StorageError: it cannot be read now.
+        CorruptData: another file was put in its place.
     """
     if _is_growing(settings, start.candidate.path):
         return _next_lines(fs, settings, start, quiet_s, bytes_max)
@@ -54,22 +56,15 @@ def parked(start: Start, reason: str) -> Found:
     return Found(seen=moved(start), parked=reason)
 
 
-def next_of_copy(fs: FileSystem, settings: FilesSettings, copy: Copy, quiet_s: float) -> Found:
-    """Return the next range, or another finding, of a copy of a file that is live, cut off, or gone and compressed.
-
-    Raises:
-        NotFound: the file is gone.
-        StorageError: it cannot be read now.
-    """
+def next_of_copy(settings: FilesSettings, copy: Copy, quiet_s: float) -> Found:
+    """Return the next range, or another finding, of a copy of a file that is live, cut off, or gone and compressed."""
     start = copy.start
     candidate = start.candidate
     if copy.original is not None and not copy.is_cut and (not copy.is_read or quiet_s < settings.min_age_s):
         return Found(wait_s=0)  # it may be growing still, and may turn out to be another file
-    with fs.open(candidate.path) as file:
-        stored = fingerprints(file.read_at, candidate.size_bytes)
-    if stored is None:
+    if copy.stored is None:
         return Found(wait_s=0)
-    seen = _seen(candidate, candidate.size_bytes, stored)
+    seen = _seen(candidate, candidate.size_bytes, copy.stored)
     if copy.is_cut:
         return Found(seen=seen, warning=f"is taken for a copy of {copy.original!r} before that was cut off: not read")
     if copy.original is not None or copy.size == start.position:
@@ -91,6 +86,9 @@ def _next_lines(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: 
     with fs.open(candidate.path) as file:
         if file.size_bytes < size:
             return Found(wait_s=0)  # it was cut off since it was listed
+        if start.before is not None and fingerprints(file.read_at, begin) != start.before:
+            # Another file lies there since it was listed; the next listing tells.
+            raise CorruptData(candidate.path, f"what was read before byte {begin}", "other content")
         end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
         if settings.identity == "content" and end < CONTENT_BYTES_MIN:
             # A copy could not be told from it: it waits for more lines.

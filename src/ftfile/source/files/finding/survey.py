@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ftfile.source.files.content import Fingerprints
 from ftfile.source.files.known import KnownFile
 
 if TYPE_CHECKING:
@@ -53,8 +54,17 @@ class Start:
 
     candidate: Candidate
     position: int = 0
+    before: Fingerprints | None = None  # of the content before `position`; None for none
     moved: KnownFile | None = None  # found again here
     is_replaced: bool = False  # another file was known at the path, and was not found again
+
+    @classmethod
+    def behind(cls, candidate: Candidate, known: KnownFile | None, *, is_moved: bool = False) -> Start:
+        """Return that a file goes on behind what was read of a known one; from its beginning for None."""
+        if known is None or not known.position:
+            return cls(candidate, moved=known if is_moved else None)
+        before = Fingerprints(known.head, known.tail)
+        return cls(candidate, known.position, before, known if is_moved else None)
 
 
 @dataclass
@@ -113,7 +123,7 @@ class Survey:
     def start(self, place: int) -> Start:
         """Return where reading a candidate begins that is none of the suspects."""
         candidate = self.candidate(place)
-        return Start(candidate, 0 if candidate.known is None else candidate.known.position)
+        return Start.behind(candidate, candidate.known)
 
     def has_new(self, places: NDArray[np.intp]) -> bool:
         """Return True if a file at some places of the listing has a path that is not known."""
