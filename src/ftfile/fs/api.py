@@ -78,7 +78,7 @@ class FileInfo(NamedTuple):
     """The status of a path, known without opening it; a tuple, of which a listing makes millions."""
 
     path: str  # that was asked for, or found by a listing
-    size_bytes: int  # 0 for a directory
+    size_bytes: int  # 0 for a directory, -1 for a file of which the store does not tell
     modified_ms: int  # by the store's clock, since 1970 UTC; the basis of every age
     is_directory: bool = False
     # Equal for two paths exactly when they are one file, or one is a copy of the other; None if not known.

@@ -184,7 +184,8 @@ class Scanner:
     def _may_be_copy(self, candidate: Candidate) -> bool:
         is_young = self._quiet_s(candidate) < self._settings.min_age_s
         is_growing = is_young and self._fs.capabilities.visible_at != "at_close"
-        return candidate.place not in self._errors and not (is_growing and codec_of(candidate.path))
+        is_whole = candidate.size_bytes >= 0 and not (is_growing and codec_of(candidate.path))
+        return is_whole and candidate.place not in self._errors
 
     def _look(self, look: Look, copies: FoundCopies, start: Start, bytes_max: int | None) -> tuple[Start, Found]:
         """Return where a file begins, and its part of the plan; one that cannot be opened is tried again."""

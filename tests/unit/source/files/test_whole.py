@@ -237,3 +237,32 @@ def test_an_empty_file_is_no_file_yet(content: bytes) -> None:
     tailing.write("a.txt", content)
     tailing.drain(seconds=11)
     assert tailing.text == content.decode()
+
+
+@pytest.mark.parametrize("options", [{}, {"fileIdentity": "content"}, {"tail": "false"}, {"startingOffsets": "latest"}])
+def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
+    options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    tailing = Tailing(**options)
+    tailing.write("a.log", "one\n")
+    tailing.write("b.log.gz", gzip.compress(b"two\n"))
+    whole = tailing.fs.list
+    tailing.fs.list = lambda path: [info._replace(size_bytes=-1) for info in whole(path)]  # type: ignore[method-assign]
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            tailing.scan(seconds=11)
+            tailing.restart()
+    assert not tailing.reads
+    parked = [(each.path, each.reason) for plan in tailing.plans for each in plan.parked]
+    reason = "its store does not tell how long it is: copy it to one that does"
+    assert parked == [("in/a.log", reason), ("in/b.log.gz", reason)]
+    assert caplog.text.count(reason) == 2
+    assert tailing.scanner.report() == {}
+    tailing.scan()
+    assert (tailing.scanner.report()["parked"], tailing.scanner.report()["bytesBehind"]) == (2, 0)
+    tailing.fs.list = whole  # type: ignore[method-assign]
+    tailing.settle()
+    assert sorted(gzip.decompress(data) if path.endswith(".gz") else data for path, data in tailing.reads) == [
+        b"one\n",
+        b"two\n",
+    ]

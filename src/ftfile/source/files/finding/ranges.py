@@ -46,6 +46,8 @@ def next_of(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: floa
         StorageError: it cannot be read now.
         CorruptData: another file was put in its place.
     """
+    if start.candidate.size_bytes < 0:
+        return parked(start, "its store does not tell how long it is: copy it to one that does")
     if _is_growing(settings, start.candidate.path):
         return _next_lines(fs, settings, start, quiet_s, bytes_max)
     return _next_whole(fs, settings, start, quiet_s)

@@ -156,7 +156,7 @@ class Survey:
 
     def unread_bytes(self, places: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return for each of some places of the listing the bytes that were not read yet."""
-        sizes = self.listing.sizes[places]
+        sizes = np.maximum(self.listing.sizes[places], 0)
         if not len(self.known.rows):
             return sizes
         index = self._index[places]
