@@ -20,13 +20,19 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogView
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DIRECTORIES_KEPT", "LAYOUT_VERSION", "CommitLog", "KnownPaths", "RecentRecords")
+__all__ = ("DIRECTORIES_KEPT", "LAYOUT_VERSION", "PLANS_LAYOUT", "CommitLog", "KnownPaths", "RecentRecords")
 
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
+# Of the log of a source of files.
+PLANS_LAYOUT = b"ftfile plans, layout 1\n"
 # Times that reading starts over from a newer base, which others write meanwhile.
 READ_ON_TRIES = 100
 # Directories that a process remembers, so that each is looked up once; some 100 bytes each.
 DIRECTORIES_KEPT = 100_000
+_HAS_PLANS = (
+    "this directory is the state of a stream that reads files: it has plans and no rows, and the stream trims it by "
+    "itself. Give the directory that its query writes to; ftfile.source_status shows what the stream has read"
+)
 
 
 @dataclass(slots=True)
@@ -65,11 +71,12 @@ class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
     Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit. A view to
-    `start` with is used while its record exists and no base is newer.
+    `start` with is used while its record exists and no base is newer. Logs of other things have another `layout_line`.
     """
 
-    def __init__(self, fs: FileSystem, start: LogView | None = None) -> None:
+    def __init__(self, fs: FileSystem, start: LogView | None = None, *, layout_line: bytes = LAYOUT_VERSION) -> None:
         super().__init__(fs)
+        self._layout_line = layout_line
         self.recent = RecentRecords()
         self.known_ranges: set[layout.RangeName] = set()
         self.base_bytes = self.delta_bytes = 0
@@ -91,7 +98,7 @@ class CommitLog(Records):
         for directory in ("", *layout.DIRECTORIES):
             self.fs.make_directories(directory)
         try:
-            self.fs.create_exclusive(layout.FORMAT_FILE, LAYOUT_VERSION)
+            self.fs.create_exclusive(layout.FORMAT_FILE, self._layout_line)
         except AlreadyExists:
             self.check_layout()
         # The maker of a directory may have died before its name was durable: everybody syncs all of them.
@@ -100,13 +107,15 @@ class CommitLog(Records):
         self._prepared = True
 
     def check_layout(self) -> None:
-        """Refuse a directory that a later ftfile laid out, or that is encrypted; NotFound for no ftfile directory."""
+        """Refuse another kind of log, one that a later ftfile laid out, or that is encrypted; NotFound for no log."""
         found = self.fs.read(layout.FORMAT_FILE)
+        if found == PLANS_LAYOUT != self._layout_line:
+            raise ConfigError(_HAS_PLANS)
         if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
             raise ConfigError(IS_SEALED)
-        if found != LAYOUT_VERSION:
+        if found != self._layout_line:
             advice = "Use the version of ftfile that wrote it"
-            raise CorruptData(layout.FORMAT_FILE, repr(LAYOUT_VERSION), repr(found[:80]), advice)
+            raise CorruptData(layout.FORMAT_FILE, repr(self._layout_line), repr(found[:80]), advice)
 
     def read_on(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; it does not change when the log goes on.

@@ -13,7 +13,7 @@ from ftfile.commit import trimming
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Body, StreamAuthor
 from ftfile.commit.format.record import UNREADABLE
-from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.log import PLANS_LAYOUT, CommitLog
 from ftfile.commit.post_commit import renew_base
 from ftfile.commit.protocol import record_of
 from ftfile.core.errors import CorruptData, FtfileError, StateLost, StorageError
@@ -53,7 +53,7 @@ class PlanLog:
     def __init__(self, fs: FileSystem, log_id: str, run_id: str) -> None:
         self.id = log_id
         self._run_id = run_id
-        self._log = CommitLog(fs)
+        self._log = CommitLog(fs, layout_line=PLANS_LAYOUT)
         # The records read on the way to the head are needed again, for the files known there.
         self._log.recent.is_kept = True
         self._head: LogState | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ftfile.core.errors import ConfigError
 from ftfile.fs.location import parse
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.source.files.checks import require_input
+from ftfile.source.files.checks import require_input, require_state
 from ftfile.source.files.clean import open_cleaner
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
@@ -86,6 +86,7 @@ class FileStream:
         root, pattern = config.settings.root, config.settings.pattern
         fs = open_filesystem(root, context, config.storage)
         require_input(fs, config.settings)
+        require_state(config.open_state(context), config.state_location)
         below = "" if has_wildcard(pattern) else pattern
         self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
         self._scanner = Scanner(fs, config.settings, context)
