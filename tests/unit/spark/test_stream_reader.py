@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.errors import ConfigError
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.stream_reader import FtFileStreamReader
 from ftfile.testing.micro_batch import MicroBatch
@@ -236,8 +236,39 @@ def test_wrong_options_are_told_before_the_first_batch(
 def test_columns_that_a_format_cannot_have(
     options: dict[str, str], schema: StructType, more: dict[str, str], text: str
 ) -> None:
-    with pytest.raises(SchemaError, match=text):
+    with pytest.raises(ConfigError, match=text):
         first_batch({**options, **more}, schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "more", "text"),
+    [
+        (
+            struct(value=StringType(), other=StringType()),
+            {},
+            r"(?s)fileFormat=text .*'in/a.log'.*columns value, other: give one in \.schema",
+        ),
+        (struct(id=LongType(), value=LongType()), {}, "(?s)fileFormat=text.*columns id, value.*`id`: int64; make it a"),
+        (struct(path=StringType(), size=LongType()), {"fileFormat": "binary"}, "(?s)fileFormat=binary.*`size`: a file"),
+        (struct(length=StringType(), path=StringType()), {"fileFormat": "binary"}, "`length`: string; it is int64"),
+        (struct(a=BinaryType(), b=BinaryType()), {"fileFormat": "binary", "delimiter": "|"}, "columns a, b: give one"),
+    ],
+)
+def test_columns_that_neither_files_nor_directories_have_are_told_before_the_first_batch(
+    options: dict[str, str], tmp_path: Path, schema: StructType, more: dict[str, str], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        first_batch({**options, "minFileAge": "0s", **more}, schema)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_plan_is_run_again_when_the_schema_is_mended(options: dict[str, str]) -> None:
+    """The columns are another run's choice: of a plan that is there they are checked before the tasks."""
+    end = first_batch(options)
+    wrong = struct(value=StringType(), other=StringType())
+    with pytest.raises(ConfigError, match="columns value, other"):
+        opened(options, wrong).partitions(START, end)
+    assert values(opened(options), START, end, opened(options)) == ["one", "two"]
 
 
 def test_columns_of_directories_come_on_top(options: dict[str, str], tmp_path: Path) -> None:
@@ -248,9 +279,10 @@ def test_columns_of_directories_come_on_top(options: dict[str, str], tmp_path: P
     end = reader.latestOffset(START)
     assert values(reader, START, end, opened(options, schema)) == ["one", "two"]
     (tmp_path / "in" / "b.log").write_text("three\n")
-    next_end = next_offset(reader, end)
-    with pytest.raises(SchemaError, match="there is one, beside those that directories name"):
-        values(reader, end, next_end, opened(options, schema))
+    with pytest.raises(ConfigError, match=r"(?s)'in/b.log', beside the columns .* value, day: give"):
+        next_offset(reader, end)
+    (tmp_path / "in" / "b.log").rename(tmp_path / "in" / "day=7" / "b.log")
+    assert values(reader, end, next_offset(reader, end), opened(options, schema)) == ["three"]
 
 
 def test_nothing_is_at_the_path(options: dict[str, str], tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from ftfile.core.errors import CorruptData
 from ftfile.core.logs import get_logger
-from ftfile.encoding.partitions.paths import columns_of_directory, parse_bucket_path, with_path_columns
-from ftfile.parts.reader import recorded_names
-from ftfile.source.files.decoding.columns import require_columns
+from ftfile.encoding.partitions.paths import parse_bucket_path, with_path_columns
+from ftfile.source.files.decoding.columns import columns_in_path, require_columns
 from ftfile.source.files.locate import locate
 
 if TYPE_CHECKING:
@@ -56,7 +55,8 @@ def read_files(
         FileChanged: a file has other content than when it was planned, or is gone.
         CorruptData: a file is damaged, behind the rows that came; `ignoreCorruptFiles` keeps these.
         SourceError: a record cannot be read, with `badRecords=fail`.
-        SchemaError: a file cannot have such columns.
+        SchemaError: a file has other columns.
+        ConfigError: files of the format cannot have such columns.
     """
     for cut in share.cuts:
         yield from _cut_rows(fs, cut, requested, decoding)
@@ -66,7 +66,7 @@ def _cut_rows(fs: FileSystem, cut: Cut, requested: pa.Schema, decoding: FileDeco
     planned = cut.range
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
-    require_columns(in_file, decoding)
+    require_columns(in_file, decoding, path=planned.path)
     with locate(fs, planned, decoding) as opened:
         if opened is None:
             return
@@ -83,12 +83,9 @@ def _cut_rows(fs: FileSystem, cut: Cut, requested: pa.Schema, decoding: FileDeco
 
 def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
     """Return the values that the directories of a path give to columns, found by name, case aside."""
-    directory = path.rpartition("/")[0]
-    named = columns_of_directory(directory)
-    spelled = dict(zip(requested.names, recorded_names(named, requested.names), strict=True))
-    found = {name: spelling for name, spelling in spelled.items() if spelling in named}
+    found = columns_in_path(path, requested)
     schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in found.items()])
-    values = parse_bucket_path(directory, schema, time_zone)
+    values = parse_bucket_path(path.rpartition("/")[0], schema, time_zone)
     return {name: values[spelling] for name, spelling in found.items()}
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.errors import ConfigError
 from ftfile.fs.location import parse
 from ftfile.fs.registry import normalise, open_filesystem
 from ftfile.source.files.checks import require_input, require_state
 from ftfile.source.files.clean import open_cleaner
+from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
 from ftfile.source.files.globs import has_wildcard
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.source.files.decoding.split import FileShare
     from ftfile.source.files.finding.listing import Listing
+    from ftfile.source.files.plan import Plan
 
 __all__ = ("FileStream", "FilesConfig", "RootedShare")
 
@@ -103,7 +106,7 @@ class FileStream:
             limited: keep to the limits of the settings.
 
         Raises:
-            ConfigError: `start` is none of a source of files.
+            ConfigError: `start` is none of a source of files; or files that are new cannot have the columns asked for.
             StateLost: the plans that follow `start` are not there, or are those of another query.
         """
         begin = self._position if start is None else position_of(start)
@@ -116,19 +119,22 @@ class FileStream:
                 return to_offset(found)
             known = plans.known()
         plan = self._scanner.plan(known, self._listing, limited=limited)
+        if plan is not None:
+            self._require_columns(plan)
         return to_offset(begin if plan is None else plans.add(position, plan))
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[RootedShare]:
         """Return the shares between two offsets, one for each task; the same bytes at every call.
 
         Raises:
-            ConfigError: an offset is none of a source of files.
+            ConfigError: an offset is none of a source of files; or files cannot have the columns asked for.
             StateLost: the plan is not there any more.
         """
         begin, self._position = position_of(start), position_of(end)
         if self._position is None or begin == self._position:
             return []
         plan = self._plans_of(self._position).read(self._position, begin)
+        self._require_columns(plan)
         return [RootedShare(plan.root, share) for share in split(plan.ranges, self._config.decoding)]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -149,6 +155,10 @@ class FileStream:
         """Return the newest plan, and counts of files known and left to read; None before the first plan."""
         head = self._plans.head if self._plans is not None else None
         return None if head is None else {"plan": head.plan, **self._scanner.report()}
+
+    def _require_columns(self, plan: Plan) -> None:
+        columns = arrow_schema(self._config.schema_json)
+        require_columns_beside((found.path for found in plan.ranges), columns, self._config.decoding)
 
     def _plans_of(self, position: PlanPosition | None) -> PlanLog:
         """Return the log of a position; for the start, that of this process, which has a new name."""

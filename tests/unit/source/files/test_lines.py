@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
+from ftfile.core.errors import ConfigError, CorruptData, SourceError
 from ftfile.source.files.decoding import lines
 from ftfile.source.files.decoding.columns import default_schema, require_columns
 from ftfile.source.files.decoding.settings import FileDecoding
@@ -518,11 +518,11 @@ class TestSettings:
             (FileDecoding("csv"), pa.schema([("_corrupt_record", pa.int32())])),
             (FileDecoding("json"), pa.schema([("a", pa.map_(pa.int32(), pa.int32()))])),
         ]:
-            with pytest.raises(SchemaError, match=f"fileFormat={decoding.file_format}"):
+            with pytest.raises(ConfigError, match=f"fileFormat={decoding.file_format}"):
                 require_columns(schema, decoding)
         require_columns(nested, FileDecoding("json"))
         require_columns(number, FileDecoding("text"), may_be_in_paths=True)
-        with pytest.raises(SchemaError):
+        with pytest.raises(ConfigError):
             require_columns(nested, FileDecoding("csv"), may_be_in_paths=True)
 
     def test_formats_with_columns_of_their_own(self) -> None:
@@ -537,5 +537,5 @@ class TestSettings:
 def test_errors_of_a_task_name_the_file(files: Files, tmp_path: Path) -> None:
     assert tmp_path == files.root
     files.write("data", b"1\n")
-    with pytest.raises(SchemaError, match="text"):
+    with pytest.raises(ConfigError, match=r"text.*'data'"):
         files.rows(files.range("data"), pa.schema([("n", pa.int32())]), FileDecoding("text"))

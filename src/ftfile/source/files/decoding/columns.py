@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.core.errors import SchemaError
+from ftfile.core.errors import ConfigError
 from ftfile.encoding.base.reading import columns_within
+from ftfile.encoding.partitions.paths import columns_of_directory
+from ftfile.parts.reader import recorded_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ftfile.source.files.decoding.settings import FileDecoding
 
-__all__ = ("default_schema", "own_columns", "require_columns")
+__all__ = ("columns_in_path", "default_schema", "own_columns", "require_columns", "require_columns_beside")
 
 # Of a file that is one row, as in Spark's `binaryFile`.
 _WHOLE_FILE = pa.schema(
@@ -41,18 +43,38 @@ def own_columns(schema: pa.Schema, decoding: FileDecoding) -> pa.Schema:
     return pa.schema([field for field in schema if field.name != decoding.corrupt_column])
 
 
-def require_columns(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool = False) -> None:
-    """Raise `SchemaError` for columns that files of the format cannot have.
+def columns_in_path(path: str, requested: pa.Schema) -> dict[str, str]:
+    """Return the columns that the directories of a path name, case aside, with their spelling there."""
+    named = columns_of_directory(path.rpartition("/")[0])
+    spelled = zip(requested.names, recorded_names(named, requested.names), strict=True)
+    return {name: spelling for name, spelling in spelled if spelling in named}
+
+
+def require_columns_beside(paths: Iterable[str], schema: pa.Schema, decoding: FileDecoding) -> None:
+    """Raise `ConfigError` for columns that files cannot have, beside those that their directories name."""
+    if default_schema(decoding) is None:
+        return
+    for path in {path.rpartition("/")[0]: path for path in paths}.values():
+        in_path = columns_in_path(path, schema)
+        require_columns(pa.schema([field for field in schema if field.name not in in_path]), decoding, path=path)
+
+
+def require_columns(
+    schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool = False, path: str | None = None
+) -> None:
+    """Raise `ConfigError` for columns that files of the format cannot have.
 
     Args:
         schema: columns in the files.
         decoding: names the format.
         may_be_in_paths: some of the columns may be named by directories, which are not known yet.
+        path: of a file that is to be read; its directories name none of the columns.
     """
     problems = list(_problems(schema, decoding, may_be_in_paths=may_be_in_paths))
     if problems:
-        raise SchemaError(
-            f"fileFormat={decoding.file_format} cannot be read with this schema:\n  " + "\n  ".join(problems)
+        which = "" if path is None else f" of {path!r}, beside the columns that its directories name"
+        raise ConfigError(
+            f"fileFormat={decoding.file_format} cannot be read with this schema{which}:\n  " + "\n  ".join(problems)
         )
 
 
@@ -85,7 +107,8 @@ def _of_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
                 yield f"column `{field.name}`: {field.type}; it is {known.type}"
         return
     if len(schema) > 1:
-        yield f"columns {', '.join(schema.names)}: there is one, beside those that directories name"
+        names = ", ".join(schema.names)
+        yield f"columns {names}: give one in .schema(…), beside those that directories name as in `day=7`"
     for field in schema:
         if not pa.types.is_string(field.type) and not pa.types.is_binary(field.type):
             yield f"column `{field.name}`: {field.type}; make it a string, or binary for the bytes as they are"
