@@ -11,7 +11,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftfile.arrays.varints import ragged, varint, varints, zigzag
@@ -103,6 +103,7 @@ def test_fastavro_reads_every_type() -> None:
     assert by_fastavro(data) == [row, nulls, empty]
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(batches(nested_types(st.just(pa.string()))))
 def test_fastavro_reads_every_shape(batch: pa.RecordBatch) -> None:
     """By the file's own schema, which ftfile's reader replaces by another of the same bytes."""

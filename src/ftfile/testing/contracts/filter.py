@@ -20,7 +20,7 @@ __all__ = ("FilterContract",)
 
 _TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(200))
 # Noise, which no codec makes smaller: what a filter holds back of it is in its memory.
-_NOISE = hashlib.shake_128().digest(2 << 20)
+_NOISE = hashlib.shake_128().digest(3 << 19)
 _PIECE_BYTES = 64 << 10
 _DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
 
