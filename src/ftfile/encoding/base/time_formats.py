@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ _OPTIONS = {
 }
 _INSTANT, _WALL_CLOCK, _DATE = pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.date32()
 _UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC")
+
+_parsed = lru_cache(maxsize=64)(TimePattern.parse)  # each plan and each task of a query asks for the same ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class TimeFormats:
     def pattern(self, kind: pa.DataType) -> TimePattern:
         """Return the pattern of a date or timestamp type."""
         name = self._name(kind)
-        return TimePattern.parse(_OPTIONS[name], getattr(self, name), kind)
+        return _parsed(_OPTIONS[name], getattr(self, name), kind)
 
     def is_iso(self, kind: pa.DataType) -> bool:
         """Return True for the default pattern, which every parser reads."""
