@@ -145,7 +145,8 @@ smoke-%: FORCE
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
 
 # What neither a Python nor a dependency changes, beginnings of files. It is imported all the same; `make long` runs it.
-ALIKE := commit maintenance source testing $(addprefix sink/test_,hooks limits live_names names rolling sealed_log)
+ALIKE := commit maintenance source testing $(addprefix sink/test_,closing direct durability hooks limits live_names names \
+	offsets openings replacing rolling sealed_log store_limits tasks transactions)
 
 # tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
