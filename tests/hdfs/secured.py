@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
 
+from tests.certificates import make_certificate
 from tests.guarded import CannotStart, free_ports
 from tests.hdfs.kdc import REALM, why_no_kdc
 from tests.hdfs.minicluster import MiniCluster
@@ -53,9 +53,9 @@ class SecuredCluster(MiniCluster):
         keytab = str(kdc.add("hdfs/localhost", "HTTP/localhost"))
         tls_port, data_tls_port = free_ports(2)
         self.secure_web_url = f"swebhdfs://localhost:{tls_port}"
-        self._tls = kdc.directory / f"tls-{tls_port}"
-        _make_certificate(self._tls)
-        self.authority = self._tls / "authority.pem"
+        tls = kdc.directory / f"tls-{tls_port}"
+        tls.mkdir()
+        self.authority, _, self._key_store = make_certificate(tls, SECRET)
         core = {
             "hadoop.security.authentication": "kerberos",
             "hadoop.security.authorization": "true",
@@ -123,7 +123,7 @@ class SecuredCluster(MiniCluster):
     def _write_conf(self, directory: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> None:
         super()._write_conf(directory, core, hdfs)
         store = {
-            "ssl.server.keystore.location": str(self._tls / "store.p12"),
+            "ssl.server.keystore.location": str(self._key_store),
             "ssl.server.keystore.type": "pkcs12",
             "ssl.server.keystore.password": SECRET,
             "ssl.server.keystore.keypassword": SECRET,
@@ -133,14 +133,3 @@ class SecuredCluster(MiniCluster):
 
 def _jvm(kdc: Kdc) -> list[str]:
     return [f"-Djava.security.krb5.conf={kdc.configuration}"]
-
-
-def _make_certificate(directory: Path) -> None:
-    directory.mkdir()
-    home = os.environ.get("JAVA_HOME")
-    keytool = shutil.which("keytool", path=f"{home}/bin" if home else None) or "keytool"
-    store = ["-keystore", str(directory / "store.p12"), "-storetype", "pkcs12", "-storepass", SECRET, "-alias", "tls"]
-    made = [*store, "-genkeypair", "-keyalg", "EC", "-dname", "CN=localhost", "-validity", "2", "-ext", "bc=ca:true"]
-    subprocess.run([keytool, *made, "-ext", "san=dns:localhost,ip:127.0.0.1"], check=True, capture_output=True)
-    shown = [*store, "-exportcert", "-rfc", "-file", str(directory / "authority.pem")]
-    subprocess.run([keytool, *shown], check=True, capture_output=True)

@@ -118,9 +118,17 @@ def test_without_a_ticket_it_is_said_at_once(url: str, caplog: pytest.LogCapture
     assert "Traceback" not in caplog.text
 
 
-def test_an_expired_ticket_is_named(url: str, kdc: Kdc, tmp_path: Path) -> None:
-    kdc.ticket(tmp_path / "cache", OWNER, life="2s")
-    time.sleep(3)
+@pytest.fixture(scope="module")
+def expired(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a ticket that has expired."""
+    cache = tmp_path_factory.mktemp("expired") / "cache"
+    kdc.ticket(cache, OWNER, life="1s")
+    time.sleep(2)
+    return cache
+
+
+def test_an_expired_ticket_is_named(url: str, kdc: Kdc, expired: Path, tmp_path: Path) -> None:
+    shutil.copy(expired, tmp_path / "cache")
     with pytest.raises(PermissionDenied, match="ticket of this process has expired"):
         opened(url).make_directories("")
     kdc.ticket(tmp_path / "cache", OWNER)
@@ -184,8 +192,17 @@ def test_each_name_service_has_its_own_token(
         opened(f"{scheme}://a{directory}").stat("file")
 
 
-def test_a_token_may_be_in_either_form(url: str, tokens: Path, secured: SecuredCluster) -> None:
-    secured.write_as_protobuf(tokens)
+@pytest.fixture(scope="module")
+def as_protobuf(secured: SecuredCluster, fetched: Path) -> Path:
+    """The same tokens in the form that `hadoop dtutil` prefers."""
+    path = fetched.with_name("as-protobuf")
+    shutil.copy(fetched, path)
+    secured.write_as_protobuf(path)
+    return path
+
+
+def test_a_token_may_be_in_either_form(url: str, tokens: Path, as_protobuf: Path) -> None:
+    shutil.copy(as_protobuf, tokens)
     assert tokens.read_bytes().startswith(b"HDTS\1")
     MicroBatch(url, COLUMNS, TEXT).run(0, [rows("a"), rows("b")])
     checked(url, "a", "b")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import itertools
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from ftfile.core.errors import ConfigError, StorageError, WrongConnection
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.certificates import make_certificate
 from tests.object_stores import gcs, servers
 from tests.object_stores.hostile import hasten
 
@@ -34,28 +29,9 @@ AT_ONCE_S = 10.0  # of 30 and 60 s that are waited for what may pass
 _patience = itertools.count(20)
 
 
-def certificate(directory: Path) -> tuple[Path, Path]:
-    """Return files with a certificate for this host, which nobody else has signed, and with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ftfile's tests")])
-    now, day = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(days=1)
-    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
-        .add_extension(host, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    files = directory / "certificate.pem", directory / "key.pem"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    kind, nobody = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, kind, nobody))
-    return files
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return certificate(tmp_path_factory.mktemp("tls"))
+    return make_certificate(tmp_path_factory.mktemp("tls"))[:2]
 
 
 @pytest.fixture(scope="module")
