@@ -25,7 +25,12 @@ TASK_ATTEMPTS = 4
 
 def main() -> None:
     job = begin()
-    settings = {"spark.sql.files.openCostInBytes": "1m", "spark.sql.shuffle.partitions": "2"}
+    settings = {
+        "spark.sql.files.openCostInBytes": "1m",
+        "spark.sql.shuffle.partitions": "2",
+        # As delivered, Hadoop's client waits 400 ms at half of all closes, those of checkpoints on HDFS.
+        "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
+    }
     spark = build_session(job["scratch"], settings, task_attempts=TASK_ATTEMPTS)
     starts = {"first": start_first, "second": start_second}
     queries: dict[str, StreamingQuery] = {}
