@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.ha_cluster import SERVICE, DeadHost, HaCluster, why_no_dead_host
 from tests.hdfs.support import COLUMNS, TEXT, checked, rows
-from tests.hdfs.test_ha import kill, mend, run_batch, silence
+from tests.hdfs.test_ha import kill, mend, run_until_over, silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -117,13 +117,8 @@ def _time_to_commit(query: MicroBatch, batch: int, fault: Callable[[], object], 
             began_s.append(time.monotonic())
             fault()
 
-        happening = pool.submit(happen)
-        while True:
-            run_batch(query, batch, happening, f"a{batch}", f"b{batch}")
-            if happening.done():
-                happening.result()
-                return time.monotonic() - began_s[0], batch
-            batch += 1
+        last = run_until_over(query, batch, pool.submit(happen))
+        return time.monotonic() - began_s[0], last
 
 
 if __name__ == "__main__":
