@@ -139,6 +139,7 @@ smoke-spark: java ## the main path, and what may befall a query that follows, in
 
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
+	@.venv-spark$*/bin/python -m tests.quick_spark
 	$(call pytest,.venv-spark$*,smoke-$*) tests/smoke $(EVERY_SPARK)
 
 .PHONY: unit-pythons
@@ -208,6 +209,7 @@ clean: ## remove environments, caches and reports
 .PHONY: environment
 environment:
 	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,demo,bench]' pyspark==$(SPARK_43)
+	@$(python) -m tests.quick_spark
 
 .PHONY: kerberos
 kerberos: environment

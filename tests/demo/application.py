@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from tests import quick_spark
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,10 +40,9 @@ def build_session(
         memory: of the JVM.
         task_attempts: number of failures of one task after which its query fails.
     """
-    java_options = f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     common = {
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} {quick_spark.java_options()}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": memory,
         "spark.local.dir": scratch,

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests import quick_spark
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -104,6 +106,7 @@ def own_environment(home: Path) -> dict[str, str]:
     """Return our environment, with this interpreter's own Spark, this interpreter for its workers, and our modules."""
     foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
+    environment |= quick_spark.environment()
     # The application runs in another directory: what was relative to ours must not be any more.
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in [*entries, str(ROOT)])

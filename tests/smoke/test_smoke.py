@@ -6,11 +6,13 @@ import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
 import ftfile
 import ftfile.spark
+from tests import quick_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,16 +30,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
         .config("spark.driver.memory", "1g")
-        .getOrCreate()
     )
+    with mock.patch.dict(os.environ, quick_spark.environment()):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
     yield session
     session.stop()

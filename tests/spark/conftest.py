@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -45,10 +46,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     """A session of two cores in which a task may fail twice."""
     from pyspark.sql import SparkSession
 
+    from tests import quick_spark
     from tests.object_stores import azure
     from tests.object_stores.servers import CREDENTIALS, PROFILES
     from tests.spark import deadly_files, dying_files, failing_files, slow_files
-    from tests.spark.home import unzipped_spark
     from tests.spark.scripted_source import ScriptedSource
 
     # The drivers of S3 and of Azure find these where they look by themselves, in workers, too.
@@ -72,13 +73,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
         .config("spark.driver.extraClassPath", f"{PARQUET_JAR}{os.pathsep}{STORE_JARS}/*")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", unzipped_spark(home))
+    with mock.patch.dict(os.environ, quick_spark.environment()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
     session.dataSource.register(ScriptedSource)

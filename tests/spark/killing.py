@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tests.demo.process import SparkApp, own_environment, session_members
 from tests.spark import deadly_files, killed_job
 from tests.spark.deadly_files import Death
-from tests.spark.home import unzipped_spark
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def run_until_killed(
     inherited = {name: text for name, text in own_environment(home).items() if not name.startswith(theirs)}
     found = [str(home / "packages"), str(ROOT / "src"), str(ROOT), inherited["PYTHONPATH"]]
     Death(when, whole=True).order(home / "death")
-    more = {"PYTHONPATH": os.pathsep.join(found), "SPARK_HOME": unzipped_spark(home)}
-    more[deadly_files.ORDER] = str(home / "death")
+    more = {"PYTHONPATH": os.pathsep.join(found), deadly_files.ORDER: str(home / "death")}
     app = SparkApp(Path(killed_job.__file__), home / "job.json", home / "log", {**inherited, **more, **environment})
     try:
         wait_until(lambda: app.exit_code is not None, "the death of the application")

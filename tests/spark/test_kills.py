@@ -19,7 +19,6 @@ from tests.demo.kill import Kill, Moment, hunt
 from tests.demo.process import SparkApp, own_environment
 from tests.demo.sinks import Target, observe
 from tests.spark import two_queries_job
-from tests.spark.home import unzipped_spark
 from tests.spark.killing import kill_driver
 
 if TYPE_CHECKING:
@@ -86,9 +85,7 @@ class World:
 
     def start(self) -> SparkApp:
         script = Path(two_queries_job.__file__)
-        home = self._log.parent
-        environment = own_environment(home) | {"SPARK_HOME": unzipped_spark(home)}
-        self._apps.append(SparkApp(script, self._argument, self._log, environment))
+        self._apps.append(SparkApp(script, self._argument, self._log, own_environment(self._log.parent)))
         return self._apps[-1]
 
     def end(self) -> None:
