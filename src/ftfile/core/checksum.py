@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isal import isal_zlib
 
-__all__ = ("Crc32", "checksum", "matches", "require_known")
+__all__ = ("Crc32", "checksum", "crc32", "matches", "require_known")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -31,6 +31,11 @@ class Crc32:
     def text(self) -> str:
         """Return `crc32:` and 8 hex digits for all bytes fed so far."""
         return f"{_KIND}{self._value:08x}"
+
+
+def crc32(data: Buffer, before: int = 0) -> int:
+    """Return the CRC-32 of `data` behind bytes with that of `before`, for formats that keep it as a number."""
+    return isal_zlib.crc32(data, before)
 
 
 def checksum(data: Buffer) -> str:

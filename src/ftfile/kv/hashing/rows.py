@@ -1,0 +1,48 @@
+"""The hash of each row over some columns, as Spark's function `xxhash64` gives it, and its bucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ftfile.arrays.buffers import is_valid
+from ftfile.arrays.words import byte_ranges
+from ftfile.kv.hashing.xxh64 import hash_bytes, hash_ints, hash_longs
+from ftfile.kv.key_columns import INT_BYTES, is_byte_key, key_integers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = ("SEED", "buckets_of", "hash_rows")
+
+SEED = 42
+
+
+def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
+    """Return the hash of each row over one column or more, of types that keys may have.
+
+    The hash over the columns before is the seed of the next one; a null leaves it as it is.
+    """
+    hashes = np.full(len(columns[0]), SEED, np.uint64)
+    for column in columns:
+        found = _hash_column(column, hashes)
+        hashes = np.where(is_valid(column), found, hashes) if column.null_count else found
+    return hashes
+
+
+def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
+    """Return the bucket of each hash, `pmod(hash, buckets)` in Spark; `buckets` is a power of two."""
+    found: NDArray[np.uint64] = hashes & np.uint64(buckets - 1)
+    return found.astype(np.int64)
+
+
+def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    if is_byte_key(column.type):
+        offsets, data = byte_ranges(column)
+        return hash_bytes(offsets, np.frombuffer(data, np.uint8), seeds)
+    values = key_integers(column)
+    return hash_ints(values, seeds) if values.itemsize <= INT_BYTES else hash_longs(values, seeds)

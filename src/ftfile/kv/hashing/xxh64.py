@@ -1,0 +1,185 @@
+"""XXH64 of many values at once, each with a seed of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Words = NDArray[np.uint64]
+    Rows = NDArray[np.intp] | slice
+
+__all__ = ("hash_bytes", "hash_ints", "hash_longs")
+
+_WRAP = (1 << 64) - 1
+_1, _2, _3, _4, _5 = (
+    0x9E37_79B1_85EB_CA87,
+    0xC2B2_AE3D_27D4_EB4F,
+    0x1656_67B1_9E37_79F9,
+    0x85EB_CA77_C2B2_AE63,
+    0x27D4_EB2F_1656_67C5,
+)
+_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = map(np.uint64, (_1, _2, _3, _4, _5))
+_INT_START, _LONG_START = np.uint64(_5 + 4), np.uint64(_5 + 8)
+_LANE_STARTS = [np.uint64(start & _WRAP) for start in (_1 + _2, _2, 0, -_1)]
+_LANE_TURNS = (1, 7, 12, 18)
+_STRIPE_BYTES = 32
+_ALL = slice(None)
+_CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
+
+
+def hash_ints(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
+    """Return the hashes of integers as 4 bytes each, the least significant first."""
+    words = values.astype(np.int64).view(np.uint64) & np.uint64(0xFFFF_FFFF)
+    return _chunked(_hash_ints, words, seeds)
+
+
+def hash_longs(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
+    """Return the hashes of integers as 8 bytes each, the least significant first."""
+    return _chunked(_hash_longs, values.astype(np.int64, copy=False).view(np.uint64), seeds)
+
+
+def hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
+    """Return the hashes of the ranges of `data` between one offset and the next."""
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    hashes = np.empty(len(starts), np.uint64)
+    for first in range(0, len(starts), _CHUNK_ROWS):
+        rows = slice(first, first + _CHUNK_ROWS)
+        hashes[rows] = _hash_ranges(starts[rows], lengths[rows], data, seeds[rows])
+    return hashes
+
+
+def _chunked(hash_chunk: Any, words: Words, seeds: Words) -> Words:  # noqa: ANN401
+    hashes = np.empty(len(words), np.uint64)
+    for first in range(0, len(words), _CHUNK_ROWS):
+        rows = slice(first, first + _CHUNK_ROWS)
+        hashes[rows] = hash_chunk(words[rows], seeds[rows])
+    return hashes
+
+
+def _hash_ints(words: Words, seeds: Words) -> Words:
+    return _finished(_with_half_word(seeds + _INT_START, words))
+
+
+def _hash_longs(words: Words, seeds: Words) -> Words:
+    return _finished(_with_word(seeds + _LONG_START, words))
+
+
+def _hash_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
+    words = _Windows(starts, lengths, data)
+    state = seeds + _PRIME_5
+    if (long := words.rows_with(lengths >= _STRIPE_BYTES)) is not None:
+        state[long] = _striped(starts[long], lengths[long] // _STRIPE_BYTES, data, seeds[long])
+    state += lengths.view(np.uint64)
+    rest = lengths % _STRIPE_BYTES
+    for end in (8, 16, 24):
+        if (rows := words.rows_with(rest >= end)) is not None:
+            state[rows] = _with_word(state[rows], words.next("<u8", rows))
+    if (rows := words.rows_with(lengths & 4 != 0)) is not None:
+        state[rows] = _with_half_word(state[rows], words.next("<u4", rows))
+    for end in (1, 2, 3):
+        if (rows := words.rows_with(lengths & 3 >= end)) is not None:
+            turned = _rotated(state[rows] ^ words.next("<u1", rows) * _PRIME_5, 11)
+            state[rows] = turned * _PRIME_1
+    return _finished(state)
+
+
+class _Windows:
+    """Reads values from ranges of bytes one after the other, behind their whole stripes."""
+
+    def __init__(self, starts: NDArray[np.int64], lengths: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
+        self._data = data
+        self._places = starts + lengths // _STRIPE_BYTES * _STRIPE_BYTES
+        # Values of one length that follow each other are read without an index.
+        length = int(lengths[0])
+        alike = length > 0 and bool((lengths == length).all())
+        self._step = length if alike and int(starts[-1]) - int(starts[0]) == length * (len(starts) - 1) else 0
+
+    @staticmethod
+    def rows_with(wanted: NDArray[np.bool_]) -> Rows | None:
+        if wanted.all():
+            return _ALL
+        rows = np.flatnonzero(wanted)
+        return rows if rows.size else None
+
+    def next(self, kind: str, rows: Rows) -> Words:
+        dtype = np.dtype(kind)
+        if self._step:
+            found: NDArray[Any] = np.ndarray(
+                (len(self._places),), dtype, self._data, int(self._places[0]), (self._step,)
+            )
+        else:
+            found = _window(self._data, dtype)[self._places[rows]]
+        self._places[rows] += dtype.itemsize
+        words: Words = found.astype(np.uint64)
+        return words
+
+
+def _window(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a value for every byte at which one can begin; they overlap."""
+    found: NDArray[Any] = np.ndarray((max(data.size - dtype.itemsize + 1, 0),), dtype, data, 0, (1,))
+    return found
+
+
+def _striped(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
+    """Return the state behind the whole stripes of each range; there is one at least."""
+    order = np.argsort(-counts, kind="stable")
+    starts, seeds = starts[order], seeds[order]
+    lanes = [seeds + start for start in _LANE_STARTS]
+    window = _window(data, np.dtype("<u8"))
+    # The ranges that have a stripe more come first.
+    live = np.searchsorted(-counts[order], -np.arange(int(counts.max())), side="left").tolist()
+    for stripe, rows in enumerate(live):
+        for number, lane in enumerate(lanes):
+            words = window[starts[:rows] + (_STRIPE_BYTES * stripe + 8 * number)]
+            words *= _PRIME_2
+            words += lane[:rows]
+            lane[:rows] = _rotated(words, 31) * _PRIME_1
+    state = np.zeros(len(seeds), np.uint64)
+    for lane, bits in zip(lanes, _LANE_TURNS, strict=True):
+        state += _rotated(lane, bits)
+    for lane in lanes:
+        state ^= _mixed(lane)
+        state *= _PRIME_1
+        state += _PRIME_4
+    found = np.empty_like(state)
+    found[order] = state
+    return found
+
+
+def _with_word(state: Words, words: Words) -> Words:
+    turned = _rotated(state ^ _mixed(words), 27)
+    turned *= _PRIME_1
+    turned += _PRIME_4
+    return turned
+
+
+def _with_half_word(state: Words, words: Words) -> Words:
+    turned = _rotated(state ^ words * _PRIME_1, 23)
+    turned *= _PRIME_2
+    turned += _PRIME_3
+    return turned
+
+
+def _mixed(words: Words) -> Words:
+    turned = _rotated(words * _PRIME_2, 31)
+    turned *= _PRIME_1
+    return turned
+
+
+def _rotated(words: Words, bits: int) -> Words:
+    turned: Words = words << np.uint64(bits)
+    turned |= words >> np.uint64(64 - bits)
+    return turned
+
+
+def _finished(state: Words) -> Words:
+    state ^= state >> np.uint64(33)
+    state *= _PRIME_2
+    state ^= state >> np.uint64(29)
+    state *= _PRIME_3
+    state ^= state >> np.uint64(32)
+    return state

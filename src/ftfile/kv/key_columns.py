@@ -1,0 +1,106 @@
+"""Key columns, and the *stored values* of a key: one value of a column, in Python, that compares as rows sort.
+
+Integers and booleans are themselves, a date is its days and a timestamp its microseconds since 1970, a decimal is its
+unscaled integer, a string and a binary value are their bytes. A key is a tuple of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.arrays.buffers import values_of
+from ftfile.core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    Key = tuple[Any, ...]
+
+__all__ = ("INT_BYTES", "bools_of", "first_fall", "is_byte_key", "key_integers", "key_reader", "refuse_key_types")
+
+INT_BYTES = 4  # Spark hashes integers of at most this width as an int, others as a long
+_DECIMAL_PRECISION_MAX = 18  # unscaled, these fit into 64 bits
+
+
+def is_byte_key(kind: pa.DataType) -> bool:
+    """Return True for the types whose stored values are bytes: string and binary."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def refuse_key_types(fields: Sequence[pa.Field]) -> None:
+    """Raise `SchemaError` if a column is of a type that no key may have."""
+    for field in fields:
+        kind = field.type
+        integer = pa.types.is_signed_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)
+        instant = pa.types.is_timestamp(kind) and kind.unit == "us"
+        decimal = pa.types.is_decimal128(kind) and kind.precision <= _DECIMAL_PRECISION_MAX
+        if not (integer or instant or decimal or is_byte_key(kind)):
+            raise SchemaError(
+                f"column {field.name!r}: {kind} cannot be a key; keys are strings, binary, integers, dates, "
+                f"timestamps, booleans, and decimals of at most {_DECIMAL_PRECISION_MAX} digits"
+            )
+
+
+def key_integers(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
+    """Return the stored values of a key column that is neither string nor binary; anything where it is null."""
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return values_of(array.cast(pa.uint8()), np.int8)
+    if pa.types.is_decimal128(kind):
+        if not len(array):
+            return np.empty(0, np.int64)
+        # Their lower half has all that 18 digits need, and its sign.
+        return np.frombuffer(array.buffers()[1], "<i8", 2 * len(array), 16 * array.offset)[::2]
+    return values_of(array, f"<i{kind.bit_width // 8}")
+
+
+def bools_of(array: pa.Array) -> NDArray[np.bool_]:
+    """Return the values of a boolean column; anything where it is null."""
+    return values_of(array.cast(pa.uint8()), np.bool_)
+
+
+def key_reader(columns: Sequence[pa.Array]) -> Callable[[int], Key]:
+    """Return the function from the number of a row to its key; columns have no nulls."""
+    readers = [_reader(column) for column in columns]
+    if len(readers) == 1:
+        (read,) = readers
+        return lambda row: (read(row),)
+    return lambda row: tuple([read(row) for read in readers])
+
+
+def _reader(column: pa.Array) -> Callable[[int], Any]:
+    if not is_byte_key(column.type):
+        # Of a view, an item comes as an int of Python.
+        return np.ascontiguousarray(key_integers(column)).data.__getitem__
+    if not len(column):
+        return b"".__getitem__
+    _, starts, data = column.buffers()
+    offsets = memoryview(starts).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
+    content = memoryview(data or b"")
+    return lambda row: bytes(content[offsets[row] : offsets[row + 1]])
+
+
+def first_fall(columns: Sequence[pa.Array]) -> int | None:
+    """Return the first row whose key is not less than that of the next row; None if all keys rise."""
+    if len(columns[0]) <= 1:
+        return None
+    rises: NDArray[np.bool_] | None = None
+    for column in reversed(columns):
+        before, behind = column.slice(0, len(column) - 1), column.slice(1)
+        if is_byte_key(column.type):
+            less = bools_of(pc.less(before, behind))
+            equal = bools_of(pc.equal(before, behind)) if rises is not None else None
+        else:
+            values = key_integers(column)
+            less = values[:-1] < values[1:]
+            equal = values[:-1] == values[1:] if rises is not None else None
+        rises = less if rises is None or equal is None else less | (equal & rises)
+    if rises is None or rises.all():
+        return None
+    return int(np.argmin(rises))
