@@ -1,0 +1,78 @@
+"""One budget of bytes for the blocks and pages of all runs that a process reads, by the CLOCK algorithm."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Generic, NamedTuple, TypeVar
+
+__all__ = ("Cache", "Shelf")
+
+_Value = TypeVar("_Value")
+
+
+class Shelf(Generic[_Value]):
+    """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses.
+
+    Attributes:
+        values: None where a value is not cached.
+        used: 1 where a value was used since the hand of the clock passed it.
+    """
+
+    __slots__ = ("used", "values")
+
+    def __init__(self, count: int) -> None:
+        self.values: list[_Value | None] = [None] * count
+        self.used = bytearray(count)
+
+
+class _Entry(NamedTuple):
+    shelf: Shelf[Any]
+    number: int
+    size_bytes: int
+
+
+class Cache:
+    """Values on shelves, together at most `capacity_bytes`. Several threads may use it.
+
+    Attributes:
+        size_bytes: of all values that are cached.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.size_bytes = 0
+        self._capacity_bytes = capacity_bytes
+        self._entries: deque[_Entry] = deque()  # the clock: its hand is at the left end
+        self._lock = threading.Lock()
+
+    def put(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> _Value:
+        """Put a value on its shelf, which may remove others, and return it; the one that is there, if there is one."""
+        with self._lock:
+            if (present := shelf.values[number]) is not None:
+                return present
+            shelf.values[number] = value
+            shelf.used[number] = 1
+            self._entries.append(_Entry(shelf, number, size_bytes))
+            self.size_bytes += size_bytes
+            while self.size_bytes > self._capacity_bytes:
+                self._advance()
+        return value
+
+    def drop(self, *shelves: Shelf[Any]) -> None:
+        """Forget all values of shelves."""
+        with self._lock:
+            kept = deque(entry for entry in self._entries if not any(entry.shelf is shelf for shelf in shelves))
+            self.size_bytes = sum(entry.size_bytes for entry in kept)
+            self._entries = kept
+            for shelf in shelves:
+                shelf.values[:] = [None] * len(shelf.values)
+
+    def _advance(self) -> None:
+        entry = self._entries.popleft()
+        shelf, number, size_bytes = entry
+        if shelf.used[number]:
+            shelf.used[number] = 0
+            self._entries.append(entry)
+        else:
+            shelf.values[number] = None
+            self.size_bytes -= size_bytes

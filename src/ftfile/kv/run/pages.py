@@ -1,0 +1,178 @@
+"""Hash pages: from the hash of a key to the place of its row, in open addressing with linear probing.
+
+A slot is 32 bits: 0 if it is empty, else a fingerprint above the place of a row plus one. The upper 32 bits of a hash
+choose page and fingerprint, the 12 bits below them the first slot; the lowest bits are alike in a bucket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ftfile.core.errors import EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Hashes = NDArray[np.uint64]
+    Slots = NDArray[np.uint32]
+
+__all__ = (
+    "FIRST_SLOT_SHIFT",
+    "NO_PAGES",
+    "PAGE_SHIFT",
+    "PageShape",
+    "Probes",
+    "build_pages",
+    "one_page",
+    "places_of",
+    "shape_for",
+)
+
+PAGE_SHIFT = 32
+FIRST_SLOT_SHIFT = 20
+_SLOTS = 4096
+_ROWS_MEAN = 2457  # of a page: a load of 0.6
+_SLOT_BITS = 32
+_CHUNK_PAGES = 64  # built at a time
+
+
+@dataclass(frozen=True, slots=True)
+class PageShape:
+    """How the pages of a run are laid out.
+
+    Attributes:
+        pages: their number.
+        slots: of a page, a power of two.
+        place_bits: of a slot that hold a place plus one; those above hold the fingerprint.
+    """
+
+    pages: int
+    slots: int
+    place_bits: int
+
+    @property
+    def fingerprint_mask(self) -> int:
+        """Return the bits of `hash >> PAGE_SHIFT` that are the fingerprint."""
+        return (1 << (_SLOT_BITS - self.place_bits)) - 1
+
+    @property
+    def place_end(self) -> int:
+        """Return the number behind the greatest place that a slot can hold."""
+        return (1 << self.place_bits) - 1
+
+    def pages_of(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the page of each hash."""
+        found: Hashes = (hashes >> np.uint64(PAGE_SHIFT)) * np.uint64(self.pages) >> np.uint64(PAGE_SHIFT)
+        return found.astype(np.int64)
+
+    def first_slots_of(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the slot of each hash in its page at which the search begins."""
+        found: Hashes = hashes >> np.uint64(FIRST_SLOT_SHIFT) & np.uint64(self.slots - 1)
+        return found.astype(np.int64)
+
+    def fingerprints_of(self, hashes: Hashes) -> NDArray[np.int64]:
+        """Return the fingerprint of each hash, where a slot has it."""
+        found: Hashes = (hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)) << np.uint64(
+            self.place_bits
+        )
+        return found.astype(np.int64)
+
+
+NO_PAGES = PageShape(0, 0, 0)
+
+
+def places_of(block_rows: Sequence[int] | NDArray[np.uint32], row_bits: int) -> NDArray[np.int64]:
+    """Return the place of each row: its block, and in the lowest `row_bits` its number within the block."""
+    counts = np.array(block_rows, np.int64)
+    starts = (np.arange(len(counts)) << row_bits) - (np.cumsum(counts) - counts)
+    places: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts, counts)
+    return places
+
+
+def one_page(rows: int, place_max: int) -> PageShape:
+    """Return the shape of a page for all of that many rows."""
+    return PageShape(1, 1 << (2 * rows).bit_length(), (place_max + 1).bit_length())
+
+
+def shape_for(hashes: Hashes, place_max: int) -> PageShape:
+    """Return the shape of pages for hashes of rows whose greatest place is `place_max`.
+
+    Raises:
+        EncodingError: places have more bits than a slot.
+    """
+    bits = (place_max + 1).bit_length()
+    if bits > _SLOT_BITS:
+        raise EncodingError(f"{len(hashes)} rows are too many for one run")
+    shape = PageShape(-(-len(hashes) // _ROWS_MEAN) or 1, _SLOTS, bits)
+    rows_max = int(np.bincount(shape.pages_of(hashes), minlength=1).max())
+    while shape.slots <= rows_max:  # one slot stays empty, or a search for an absent key would not end
+        shape = PageShape(shape.pages, 2 * shape.slots, bits)
+    return shape
+
+
+def build_pages(shape: PageShape, hashes: Hashes, places: NDArray[np.int64]) -> Iterator[Slots]:
+    """Yield the slots of a few pages after the other, a row for each page."""
+    # Sorted as one number: page, first slot, slot. Twice the slots keep what overflows a page away from the next one.
+    spread = 2 * shape.slots
+    order = shape.pages_of(hashes) * spread + shape.first_slots_of(hashes)
+    order <<= _SLOT_BITS
+    order |= shape.fingerprints_of(hashes)
+    order += places
+    order += 1
+    order.sort()
+    firsts = np.arange(0, shape.pages + _CHUNK_PAGES, _CHUNK_PAGES)
+    bounds = np.searchsorted(order, firsts * spread << _SLOT_BITS).tolist()
+    for number, first in enumerate(firsts[:-1].tolist()):
+        chunk = order[bounds[number] : bounds[number + 1]]
+        yield _filled(chunk, first, min(_CHUNK_PAGES, shape.pages - first), shape.slots)
+
+
+def _filled(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slots:
+    values = (order & ((1 << _SLOT_BITS) - 1)).astype(np.uint32)
+    wanted = (order >> _SLOT_BITS) - first * 2 * slots
+    # Each takes the slot it wants, or the one behind its predecessor's.
+    numbers = np.arange(len(order))
+    taken = np.maximum.accumulate(wanted - numbers) + numbers
+    page, slot = np.divmod(taken, 2 * slots)
+    table = np.zeros((pages, slots), np.uint32)
+    fits = slot < slots
+    table[page[fits], slot[fits]] = values[fits]
+    # Those beyond the end go on at the start of their page.
+    left, left_page = values[~fits], page[~fits]
+    for number in np.unique(left_page).tolist():
+        wrapped = left[left_page == number]
+        table[number, np.flatnonzero(table[number] == 0)[: len(wrapped)]] = wrapped
+    return table
+
+
+class Probes:
+    """Searches for many hashes in pages, side by side."""
+
+    def __init__(self, shape: PageShape, hashes: Hashes, table: Slots, row_of_page: NDArray[np.intp]) -> None:
+        """Start before the first slot of each hash; `table` has a row for each page that is searched."""
+        self._table = table
+        self._rows = row_of_page[shape.pages_of(hashes)]
+        self._slots = shape.first_slots_of(hashes)
+        self._before = shape.fingerprints_of(hashes) + 1
+        self._slot_mask = shape.slots - 1
+        self._place_end = shape.place_end
+
+    def next_places(self, numbers: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Go on with the searches of these numbers; return the next place with the fingerprint of each, -1 if none."""
+        places = np.full(len(numbers), -1)
+        left = np.arange(len(numbers))
+        while left.size:
+            searches = numbers[left]
+            slots = self._slots[searches]
+            found = self._table[self._rows[searches], slots].astype(np.int64)
+            self._slots[searches] = slots + 1 & self._slot_mask
+            place = found - self._before[searches]
+            hit = (place >= 0) & (place < self._place_end)
+            places[left[hit]] = place[hit]
+            left = left[(found != 0) & ~hit]
+        return places

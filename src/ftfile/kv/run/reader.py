@@ -1,0 +1,296 @@
+"""Reading a run: single keys, many keys at once, ranges of keys, and all of it to verify it."""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.arrays.buffers import from_numpy
+from ftfile.core.checksum import crc32
+from ftfile.core.errors import CorruptData
+from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.key_columns import bools_of, first_fall, key_reader
+from ftfile.kv.run.blocks import Block, joined
+from ftfile.kv.run.cache import Shelf
+from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded
+from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, Probes, build_pages, one_page, places_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.kv.run.cache import Cache
+
+    Key = tuple[Any, ...]
+    Bytes = bytes | bytearray | memoryview
+    Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+
+__all__ = ("RunReader",)
+
+_END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
+_SCAN_BYTES = 2 << 20  # of one read of a scan
+
+_Value = TypeVar("_Value")
+
+
+def _in_turn(call: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    return [call(item) for item in items]
+
+
+class RunReader:
+    """A run on storage. Several threads may use it.
+
+    Every byte that it uses was verified; each method raises `CorruptData` for others, and the error of `read_range`
+    where that fails. Keys are tuples of stored values, hashes those of `hash_rows` over the key columns.
+
+    Attributes:
+        schema: of the rows.
+        rows: their number.
+        first_key: None without rows.
+        last_key: likewise.
+    """
+
+    def __init__(
+        self,
+        read_range: Callable[[int, int], Bytes],
+        length_bytes: int,
+        path: str,
+        cache: Cache,
+        parallel: Parallel = _in_turn,
+    ) -> None:
+        """Read directory and schema of a run.
+
+        Args:
+            read_range: returns the bytes of the run from an offset on, of a length.
+            length_bytes: of the run.
+            path: for errors.
+            cache: keeps blocks and pages.
+            parallel: calls a function with every item, some at once, and returns the results.
+
+        Raises:
+            CorruptData: there is no run of this length.
+        """
+        self._read_range = read_range
+        self._length_bytes = length_bytes
+        self._path = path
+        self._cache = cache
+        self._parallel = parallel
+        self._whole: Shelf[memoryview] = Shelf(1)  # all bytes of a run that the first read has
+        end, needed = self._read_end()
+        self._directory, self.schema = decode_directory(end[-needed:], length_bytes, path)
+        directory = self._directory
+        self.rows = directory.rows
+        self._first_key_of = key_reader(directory.first_keys.columns)
+        self.first_key = self._first_key_of(0) if directory.blocks else None
+        self.last_key = self._first_key_of(directory.blocks) if directory.blocks else None
+        self._blocks: Shelf[Block] = Shelf(directory.blocks)
+        self._row_bits, self._row_mask = directory.row_bits, (1 << directory.row_bits) - 1
+        shape = directory.shape if len(directory.page_crcs) else one_page(self.rows, directory.blocks << self._row_bits)
+        self._shape = shape
+        self._pages: Shelf[memoryview] = Shelf(shape.pages)
+        self._page_count, self._slot_mask = shape.pages, shape.slots - 1
+        self._fingerprint_mask, self._place_bits = shape.fingerprint_mask, shape.place_bits
+        self._place_end = shape.place_end
+        if len(end) == length_bytes:
+            cache.put(self._whole, 0, end, length_bytes)
+
+    def get(self, key: Key, hashed: int) -> tuple[Any, ...] | None:
+        """Return the columns behind the key of the row with this key, as values of Python; None if there is none."""
+        pages = self._pages
+        page = (hashed >> PAGE_SHIFT) * self._page_count >> PAGE_SHIFT
+        slots = pages.values[page] or self._load_page(page)
+        pages.used[page] = 1
+        slot = hashed >> FIRST_SLOT_SHIFT & self._slot_mask
+        before = ((hashed >> PAGE_SHIFT & self._fingerprint_mask) << self._place_bits) + 1
+        while found := slots[slot]:
+            place = found - before
+            if 0 <= place < self._place_end:
+                number = place >> self._row_bits
+                block = self._blocks.values[number] or self._load_block(number)
+                self._blocks.used[number] = 1
+                row = place & self._row_mask
+                if block.key(row) == key:
+                    return block.values(row)
+            slot = slot + 1 & self._slot_mask
+        return None
+
+    def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
+        """Look many keys up.
+
+        Args:
+            keys: the key columns, of the same types as in the run, in any order.
+            hashes: of these.
+
+        Returns:
+            Numbers of the keys that the run has, and their rows, in one order.
+        """
+        probes, wanted = self._probes(hashes), np.arange(len(hashes))
+        numbers, found = [wanted[:0]], []
+        while wanted.size:
+            places = probes.next_places(wanted)
+            order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
+            wanted = wanted[order]
+            rows = self._rows_at(places[order])
+            same = _equal(rows, keys.take(from_numpy(wanted, pa.int64())))
+            numbers.append(wanted[same])
+            found.append(rows if same.all() else rows.take(from_numpy(np.flatnonzero(same), pa.int64())))
+            wanted = wanted[~same]  # another key has the fingerprint
+        return np.concatenate(numbers), joined(found, self.schema)
+
+    def scan(
+        self, start: Key | None = None, end: Key | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from one key on and before another, sorted, in blocks; either may be a prefix of a key.
+
+        Args:
+            start: None for the first row.
+            end: None for all rows behind.
+            columns: names, in the order wanted; None for all.
+        """
+        blocks = range(self._directory.blocks)
+        first = bisect.bisect_right(blocks, start, key=self._first_key_of) - 1 if start is not None else 0
+        behind = bisect.bisect_left(blocks, end, key=self._first_key_of) if end is not None else len(blocks)
+        for batch in self._read_blocks(range(max(first, 0), behind)):
+            rows = range(batch.num_rows)
+            key = key_reader(batch.columns[: self._directory.key_columns])
+            low = bisect.bisect_left(rows, start, key=key) if start is not None else 0
+            high = bisect.bisect_left(rows, end, key=key) if end is not None else len(rows)
+            if low < high:
+                yield (batch if columns is None else batch.select(columns)).slice(low, high - low)
+
+    def verify(self) -> None:
+        """Read all bytes; raise `CorruptData` unless they are those written, keys rise, and pages find every row."""
+        directory = self._directory
+        header = self._read(0, directory.header_bytes)
+        self._require_crc(header, directory.header_crc, "the header of the Arrow file")
+        behind_blocks = directory.block_range(directory.blocks - 1)[1] if directory.blocks else len(header)
+        gap = self._read(behind_blocks, directory.pages_offset)
+        if gap != END_OF_STREAM.ljust(padded(behind_blocks + len(END_OF_STREAM)) - behind_blocks, b"\0"):
+            raise CorruptData(self._path, "an end of stream behind the blocks", f"{bytes(gap)!r}")
+        places = places_of(directory.block_rows, self._row_bits)
+        last: Key | None = None
+        for number, batch in enumerate(self._read_blocks(range(directory.blocks))):
+            keys = batch.columns[: directory.key_columns]
+            key = key_reader(keys)
+            rises = first_fall(keys) is None and (last is None or last < key(0))
+            if not rises or key(0) != self._first_key_of(number):
+                raise self._corrupt(number, "keys that rise from the first one in the directory", f"{key(0)!r}")
+            last = key(batch.num_rows - 1)
+            expected, places = places[: batch.num_rows], places[batch.num_rows :]
+            self._require_found(number, hash_rows(keys), expected)
+
+    def release(self) -> None:
+        """Take everything of this run out of the cache; the reader can still be used."""
+        self._cache.drop(self._pages, self._blocks, self._whole)
+
+    def _require_found(self, block: int, hashes: NDArray[np.uint64], expected: NDArray[np.int64]) -> None:
+        probes, wanted = self._probes(hashes), np.arange(len(hashes))
+        while wanted.size:
+            places = probes.next_places(wanted)
+            if (places < 0).any():
+                raise self._corrupt(block, "pages that find each row", "a row that they do not find")
+            wanted = wanted[places != expected[wanted]]
+
+    def _read_end(self) -> tuple[memoryview, int]:
+        """Return the last bytes of the run, and how many of them its directory begins at, from the end."""
+        needed = _END_BYTES
+        while True:
+            size = min(needed, self._length_bytes)
+            end = self._read(self._length_bytes - size, self._length_bytes)
+            needed = bytes_behind_pages(end, self._length_bytes, self._path)
+            if needed <= size:
+                return end, needed
+
+    def _read(self, start: int, end: int) -> memoryview:
+        if (whole := self._whole.values[0]) is not None:
+            return whole[start:end]
+        data = memoryview(self._read_range(start, end - start)).cast("B")
+        if len(data) != end - start:
+            raise CorruptData(self._path, f"{end - start} bytes at {start}", f"{len(data)} bytes")
+        return data
+
+    def _require_crc(self, data: memoryview, expected: int, what: str) -> None:
+        if (found := crc32(data)) != expected:
+            raise CorruptData(self._path, f"{what} with crc32:{expected:08x}", f"crc32:{found:08x}")
+
+    def _corrupt(self, block: int, expected: str, found: str) -> CorruptData:
+        return CorruptData(self._path, f"in block {block} {expected}", found)
+
+    def _load_page(self, page: int) -> memoryview:
+        directory = self._directory
+        if not len(directory.page_crcs):
+            return self._build_page()
+        data = self._read(*directory.page_range(page))
+        self._require_crc(data, int(directory.page_crcs[page]), f"page {page}")
+        return self._cache.put(self._pages, page, data.cast("I"), len(data))
+
+    def _build_page(self) -> memoryview:
+        """Return a page for all rows of a run that has none."""
+        directory = self._directory
+        blocks = _cached(self._blocks, range(directory.blocks), self._load_block, self._parallel)
+        hashes = [hash_rows(block.batch.columns[: directory.key_columns]) for block in blocks]
+        places = places_of(directory.block_rows, self._row_bits)
+        (slots,) = build_pages(self._shape, np.concatenate([np.empty(0, np.uint64), *hashes]), places)
+        return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
+
+    def _load_block(self, number: int) -> Block:
+        batch = self._decoded(number, self._read(*self._directory.block_range(number)))
+        block = Block(batch, self._directory.key_columns)
+        return self._cache.put(self._blocks, number, block, block.size_bytes)
+
+    def _decoded(self, number: int, data: memoryview) -> pa.RecordBatch:
+        self._require_crc(data, int(self._directory.block_crcs[number]), f"block {number}")
+        return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+
+    def _read_blocks(self, numbers: range) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of blocks that follow each other, a few of which are read at a time."""
+        ends = self._directory.block_ends
+        while numbers:
+            start, end = self._directory.block_range(numbers[0])
+            count = max(int(np.searchsorted(ends, start + _SCAN_BYTES, side="right")) - numbers[0], 1)
+            some, numbers = numbers[:count], numbers[count:]
+            window = self._read(start, self._directory.block_range(some[-1])[1])
+            for number in some:
+                first, end = self._directory.block_range(number)
+                yield self._decoded(number, window[first - start : end - start])
+
+    def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
+        pages = np.unique(self._shape.pages_of(hashes))
+        slots = _cached(self._pages, pages.tolist(), self._load_page, self._parallel)
+        table = np.frombuffer(b"".join(slots), "<u4").reshape(-1, self._shape.slots)
+        row_of_page = np.empty(self._shape.pages, np.intp)
+        row_of_page[pages] = np.arange(len(pages))
+        return Probes(self._shape, hashes, table, row_of_page)
+
+    def _rows_at(self, places: NDArray[np.int64]) -> pa.RecordBatch:
+        """Return rows by their places, which are sorted."""
+        blocks, starts = np.unique(places >> self._row_bits, return_index=True)
+        rows = np.split(places & self._row_mask, starts[1:])
+        found = _cached(self._blocks, blocks.tolist(), self._load_block, self._parallel)
+        taken = [block.batch.take(from_numpy(some, pa.int64())) for block, some in zip(found, rows, strict=False)]
+        return joined(taken, self.schema)
+
+
+def _cached(
+    shelf: Shelf[_Value], numbers: Sequence[int], load: Callable[[int], _Value], parallel: Parallel
+) -> list[_Value]:
+    """Return values of a shelf, once those that are missing are loaded."""
+    values = [shelf.values[number] for number in numbers]
+    missing = [number for number, value in zip(numbers, values, strict=True) if value is None]
+    loaded = iter(parallel(load, missing) if missing else ())
+    for number in numbers:
+        shelf.used[number] = 1
+    return [next(loaded) if value is None else value for value in values]
+
+
+def _equal(rows: pa.RecordBatch, keys: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Return where the first columns of rows are equal to the columns of keys."""
+    same = np.ones(rows.num_rows, np.bool_)
+    for column, wanted in zip(rows.columns, keys.columns, strict=False):
+        same &= bools_of(pc.equal(column, wanted))
+    return same

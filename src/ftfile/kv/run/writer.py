@@ -1,0 +1,252 @@
+"""Writing a run: blocks as they come, then pages and directory, then the end of the Arrow file."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.arrays.buffers import from_numpy
+from ftfile.core.checksum import crc32
+from ftfile.core.errors import EncodingError, SchemaError
+from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.key_columns import first_fall, key_reader, refuse_key_types
+from ftfile.kv.run.blocks import joined
+from ftfile.kv.run.directory import END_OF_STREAM, Directory, encode_directory, padded
+from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.encoding.api import ByteWriter
+
+__all__ = ("BLOCK_BYTES", "COMPRESSIONS", "PAGED_ROWS_MIN", "RunSummary", "write_run")
+
+BLOCK_BYTES = 128 << 10  # before compression
+PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are
+COMPRESSIONS = ("none", "lz4", "zstd")
+_ZSTD_LEVEL = 1
+_HEAD = struct.Struct("<8s4sI")  # of an Arrow file: magic bytes, mark and length of the schema
+_WINDOW_ROWS_MAX = 16_384  # collected, and cut into blocks, at a time
+_WINDOW_BLOCKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run that was written.
+
+    Attributes:
+        rows: their number.
+        length_bytes: of the run.
+        first_key: as stored values; None without rows.
+        last_key: likewise.
+    """
+
+    rows: int
+    length_bytes: int
+    first_key: tuple[Any, ...] | None
+    last_key: tuple[Any, ...] | None
+
+
+def write_run(
+    stream: ByteWriter,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    keys: Sequence[str],
+    *,
+    compression: str = "lz4",
+    block_bytes: int = BLOCK_BYTES,
+) -> RunSummary:
+    """Write rows as a run, which begins where `stream` is.
+
+    Memory is that of some blocks, and of 48 bytes for each row.
+
+    Args:
+        stream: takes the bytes.
+        batches: the rows, sorted by their keys, each key once; of any sizes.
+        schema: of the rows.
+        keys: names of the key columns, the first ones of the schema.
+        compression: of the blocks, one of `COMPRESSIONS`.
+        block_bytes: about the length of a block before compression.
+
+    Raises:
+        SchemaError: a column cannot be a key, or cannot be in a run.
+        EncodingError: keys do not rise, a key is null, or there are too many rows.
+    """
+    _refuse_schema(schema, keys)
+    writer = _RunWriter(stream, schema, len(keys), compression)
+    for window in _windows(batches, schema, block_bytes):
+        writer.write(window, -(-window.nbytes // block_bytes))
+    return writer.finish()
+
+
+def _refuse_schema(schema: pa.Schema, keys: Sequence[str]) -> None:
+    if not keys or list(keys) != schema.names[: len(keys)]:
+        raise SchemaError(f"key columns {list(keys)} are not the first ones of {schema.names}")
+    refuse_key_types([schema.field(number) for number in range(len(keys))])
+    for field in schema:
+        if pa.types.is_dictionary(field.type):
+            raise SchemaError(f"column {field.name!r}: a run has no dictionaries; cast it to {field.type.value_type}")
+
+
+def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches that make several blocks, or are the last ones, or have the most rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if batch.schema != schema:
+            raise SchemaError(f"rows have the columns {batch.schema}, not {schema}")
+        for start in range(0, batch.num_rows, _WINDOW_ROWS_MAX):
+            piece = batch.slice(start, _WINDOW_ROWS_MAX)
+            held.append(piece)
+            rows += piece.num_rows
+            size_bytes += piece.nbytes
+            if size_bytes >= _WINDOW_BLOCKS * block_bytes or rows >= _WINDOW_ROWS_MAX:
+                yield joined(held, schema)
+                held, rows, size_bytes = [], 0, 0
+    if held:
+        yield joined(held, schema)
+
+
+class _Pieces:
+    """The file for pyarrow's writer: keeps its bytes until they are taken."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[Any] = []
+        self._position = 0
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - bytes, or a buffer of pyarrow
+        self._pieces.append(data)
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Keep the bytes."""
+
+    def close(self) -> None:
+        """Keep the bytes."""
+
+    def take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+class _RunWriter:
+    def __init__(self, stream: ByteWriter, schema: pa.Schema, key_columns: int, compression: str) -> None:
+        self._stream = stream
+        self._key_columns = key_columns
+        self._key_schema = pa.schema([schema.field(number) for number in range(key_columns)])
+        self._pieces = _Pieces()
+        codec = {
+            "none": None,
+            "lz4": pa.Codec("lz4"),
+            "zstd": pa.Codec("zstd", _ZSTD_LEVEL),
+        }[compression]
+        options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+        self._arrow = pa.ipc.new_file(pa.PythonFile(self._pieces, mode="w"), schema, options=options)
+        self._position = 0
+        self._header = b""
+        self._block_ends: list[int] = []
+        self._block_rows: list[int] = []
+        self._block_crcs: list[int] = []
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._first_keys: list[pa.RecordBatch] = []
+        self._last_key: pa.RecordBatch | None = None
+
+    def write(self, window: pa.RecordBatch, blocks: int) -> None:
+        """Write some rows, at least one, as about that many blocks."""
+        keys = window.select(range(self._key_columns))
+        self._check_keys(keys)
+        self._hashes.append(hash_rows(keys.columns))
+        rows = -(-window.num_rows // max(blocks, 1))
+        for start in range(0, window.num_rows, rows):
+            block = window.slice(start, rows)
+            self._arrow.write_batch(block)
+            data = self._taken()
+            self._append(data)
+            self._block_ends.append(self._position)
+            self._block_rows.append(block.num_rows)
+            self._block_crcs.append(crc32(data))
+        self._first_keys.append(_copied(keys, np.arange(0, window.num_rows, rows)))
+        self._last_key = _copied(keys, np.array([window.num_rows - 1]))
+
+    def _check_keys(self, keys: pa.RecordBatch) -> None:
+        if any(column.null_count for column in keys.columns):
+            raise EncodingError(f"a key of the columns {keys.schema.names} is null: no run has such a row")
+        key = key_reader(keys.columns)
+        if self._last_key is not None and not (last := key_reader(self._last_key.columns)(0)) < key(0):
+            raise EncodingError(f"keys do not rise: {last!r}, and then {key(0)!r}")
+        if (row := first_fall(keys.columns)) is not None:
+            raise EncodingError(f"keys do not rise: {key(row)!r}, and then {key(row + 1)!r}")
+
+    def finish(self) -> RunSummary:
+        """Write pages, directory and end, and return the run."""
+        self._arrow.close()
+        end = self._taken()
+        self._append(END_OF_STREAM)
+        self._append(bytes(padded(self._position) - self._position))
+        pages_offset, rows = self._position, sum(self._block_rows)
+        row_bits = (max(self._block_rows, default=1) - 1).bit_length()
+        shape, page_crcs = self._write_pages(row_bits) if rows >= PAGED_ROWS_MIN else (NO_PAGES, [])
+        keys = [*self._first_keys, *([] if self._last_key is None else [self._last_key])]
+        directory = Directory(
+            rows=rows,
+            key_columns=self._key_columns,
+            header_bytes=len(self._header),
+            header_crc=crc32(self._header),
+            row_bits=row_bits,
+            block_ends=np.array(self._block_ends, "<u8"),
+            block_rows=np.array(self._block_rows, "<u4"),
+            block_crcs=np.array(self._block_crcs, "<u4"),
+            shape=shape,
+            pages_offset=pages_offset,
+            page_crcs=np.array(page_crcs, "<u4"),
+            first_keys=joined(keys, self._key_schema),
+            end_crc=crc32(end),
+        )
+        self._append(encode_directory(directory, self._position, len(end)))
+        self._append(end)
+        first, last = (key_reader(batch.columns)(0) for batch in (keys[0], keys[-1])) if keys else (None, None)
+        return RunSummary(rows, self._position, first, last)
+
+    def _taken(self) -> bytes:
+        """Return what pyarrow wrote; the header, which it writes with the first block or the end, goes ahead."""
+        data = self._pieces.take()
+        if self._header:
+            return data
+        header_bytes = _HEAD.size + _HEAD.unpack_from(data)[-1]
+        self._header = data[:header_bytes]
+        self._append(self._header)
+        return data[header_bytes:]
+
+    def _write_pages(self, row_bits: int) -> tuple[PageShape, list[int]]:
+        hashes = np.concatenate(self._hashes)
+        self._hashes.clear()
+        places = places_of(self._block_rows, row_bits)
+        shape = shape_for(hashes, int(places[-1]))
+        crcs = []
+        for pages in build_pages(shape, hashes, places):
+            for page in pages:
+                data = page.astype("<u4").tobytes()
+                self._append(data)
+                crcs.append(crc32(data))
+        return shape, crcs
+
+    def _append(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._position += len(data)
+
+
+def _copied(rows: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:
+    """Return some rows in memory of their own: slices would keep all of it."""
+    return rows.take(from_numpy(numbers, pa.int64()))
