@@ -1,1 +1,1 @@
-"""A keyed store on the log: sorted runs of rows, in buckets by the hash of their keys."""
+"""A keyed table on the log: rows by key, each in a bucket, in sorted runs that jobs merge."""

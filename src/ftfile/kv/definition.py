@@ -1,0 +1,188 @@
+"""The definition of a store, which its first record fixes: keys, buckets, merge functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
+from ftfile.core.errors import ConfigError
+from ftfile.kv.columns import DELETED_MS, OP
+from ftfile.kv.key_values import is_key_type
+from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ("BUCKETS_MAX", "StoreDefinition", "define", "require_same")
+
+# Their numbers have five digits in the keys of buckets.
+BUCKETS_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDefinition:
+    """The definition of a store.
+
+    Attributes:
+        keys: names of the key columns, in the order in which rows are sorted by them.
+        schema: key columns, then value columns, as runs have them.
+        bucket_by: key columns whose hash gives a row's bucket.
+        buckets: a power of two.
+        merge: the merge function by value column; `last` for all that are not in it.
+        sequence: the value column whose greatest value wins; None where the last row does.
+    """
+
+    keys: tuple[str, ...]
+    schema: pa.Schema
+    bucket_by: tuple[str, ...]
+    buckets: int
+    merge: Mapping[str, str]
+    sequence: str | None = None
+
+    @property
+    def values(self) -> list[str]:
+        """Return the names of the value columns."""
+        return [*self.schema.names[len(self.keys) :]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {
+            "keys": list(self.keys),
+            "schema": spark_schema_json(self.schema),
+            "bucketBy": list(self.bucket_by),
+            "buckets": self.buckets,
+            "merge": dict(sorted(self.merge.items())),
+            "sequenceColumn": self.sequence,
+        }
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> StoreDefinition:
+        """Build from `to_json()`."""
+        return cls(
+            tuple(text["keys"]),
+            arrow_schema(text["schema"]),
+            tuple(text["bucketBy"]),
+            text["buckets"],
+            dict(text["merge"]),
+            text["sequenceColumn"],
+        )
+
+
+def define(
+    schema: pa.Schema,
+    keys: Sequence[str],
+    *,
+    bucket_by: Sequence[str] = (),
+    buckets: int = 16,
+    merge: str = LAST,
+    sequence: str | None = None,
+) -> StoreDefinition:
+    """Return the definition of a store for rows of a schema, whose columns may be in any order.
+
+    Args:
+        schema: of the rows that are written.
+        keys: `keyColumns`.
+        bucket_by: `bucketBy`; all key columns if empty.
+        buckets: see `StoreDefinition`.
+        merge: a function for all value columns, or `column:function` for some, with commas between them. Functions are
+            last, sum, min, max, append, coalesce, and `module:Class` of the user's.
+        sequence: `sequenceColumn`.
+
+    Raises:
+        ConfigError: these make no store; the error names the option.
+    """
+    _check_keys(schema, keys)
+    if not set(bucket_by) <= set(keys):
+        raise ConfigError(f"bucketBy={','.join(bucket_by)}: it may name key columns only, of {','.join(keys)}")
+    if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
+        raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
+    fields = {field.name: field for field in schema}
+    values = [name for name in schema.names if name not in keys]
+    functions = _functions(merge, values)
+    stored = [pa.field(name, fields[name].type, nullable=False) for name in keys]
+    for name in values:
+        kind = merged_type(functions.get(name, LAST), name, fields[name].type)
+        stored.append(pa.field(name, kind))
+    if sequence is not None:
+        _check_sequence(sequence, values, fields, functions)
+    return StoreDefinition(
+        tuple(keys), pa.schema(stored), tuple(bucket_by) or tuple(keys), buckets, functions, sequence
+    )
+
+
+def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
+    """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
+    kinds = [[str(each.schema.field(name).type) for name in each.keys] for each in (recorded, given)]
+    pairs = {
+        "keyColumns": (list(recorded.keys), list(given.keys)),
+        "types of the key columns": kinds,
+        "bucketBy": (list(recorded.bucket_by), list(given.bucket_by)),
+        "buckets": (recorded.buckets, given.buckets),
+        "merge": (_text(recorded), _text(given)),
+        "sequenceColumn": (recorded.sequence, given.sequence),
+    }
+    for option, (old, new) in pairs.items():
+        if old != new:
+            raise ConfigError(
+                f"{option}: the store has {old}, and {new} is given. The first record fixes it: leave the option as it "
+                "was, or write to a new path"
+            )
+
+
+def _text(definition: StoreDefinition) -> str:
+    """Return the merge functions that both definitions can have, by column."""
+    return ",".join(f"{name}:{function}" for name, function in sorted(definition.merge.items())) or LAST
+
+
+def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
+    if not keys:
+        raise ConfigError("keyColumns names no column: a store needs at least one")
+    for name in keys:
+        if schema.names.count(name) != 1 or list(keys).count(name) != 1:
+            raise ConfigError(f"keyColumns={','.join(keys)}: {name!r} must be one of the columns {schema.names}, once")
+        kind = schema.field(name).type
+        if not is_key_type(kind):
+            raise ConfigError(
+                f"keyColumns={','.join(keys)}: {name!r} has the type {kind}; keys are strings, binaries, integers, "
+                "booleans, dates, timestamps and decimals of at most 18 digits"
+            )
+    for name in schema.names:
+        if name in (OP, DELETED_MS) or schema.names.count(name) > 1:
+            raise ConfigError(f"column {name!r}: columns have names of their own, other than {OP} and {DELETED_MS}")
+
+
+def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
+    """Return the function of each value column that has another than `last`."""
+    found: dict[str, str] = {}
+    for item in merge.split(","):
+        column, _, name = item.strip().partition(":")
+        if not name or not (is_merge_name(name) or ":" in name):
+            # A function for all: `sum`, or `module:Class`.
+            if "," in merge:
+                raise ConfigError(f"merge={merge!r}: {item.strip()!r} names no column; write `column:function`")
+            found = dict.fromkeys(values, item.strip())
+        elif column not in values:
+            raise ConfigError(f"merge={merge!r}: {column!r} is none of the value columns {list(values)}")
+        else:
+            found[column] = name
+    for name in {name for name in found.values() if name != LAST}:
+        merge_function(name)
+    return {column: name for column, name in found.items() if name != LAST}
+
+
+def _check_sequence(
+    sequence: str, values: Sequence[str], fields: Mapping[str, pa.Field], functions: Mapping[str, str]
+) -> None:
+    if sequence not in values:
+        raise ConfigError(f"sequenceColumn={sequence!r} is none of the value columns {list(values)}")
+    if not is_key_type(fields[sequence].type):
+        raise ConfigError(f"sequenceColumn={sequence!r}: values of type {fields[sequence].type} have no order here")
+    if functions:
+        text = ",".join(f"{column}:{name}" for column, name in functions.items())
+        raise ConfigError(
+            f"sequenceColumn={sequence!r} with merge={text}: rows that are merged already cannot be told apart when an "
+            "older one comes late. Use merge=last, or no sequenceColumn"
+        )

@@ -1,0 +1,1 @@
+"""Rows of several runs to one row a key."""

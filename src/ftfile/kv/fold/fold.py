@@ -1,0 +1,131 @@
+"""Folding: rows of several runs, by position, to one row a key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
+from ftfile.kv.fold.merging import Groups, merged
+from ftfile.kv.fold.rows import aligned
+from ftfile.kv.key_ranges import contain, union
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_ranges import KeyRange
+
+__all__ = ("fold",)
+
+
+def fold(
+    stretches: Sequence[pa.Table],
+    definition: StoreDefinition,
+    *,
+    bottom: bool,
+    purges: Sequence[Sequence[KeyRange]] = (),
+    expired_ms: int | None = None,
+) -> pa.Table:
+    """Return the rows of stretches as one stretch: sorted by key, a key once.
+
+    Of each key, the last set or delete counts, and merges after it. Merges without one stay merges, so that folding
+    again with older rows gives the same as folding all at once; at the bottom they become sets. With a sequence column,
+    the row with the greatest value counts, and of equal ones the last.
+
+    Args:
+        stretches: old to new, with the columns of the definition and those of `columns.py`. Within one, a later row of
+            a key is newer; rows need not be sorted. Neither keys nor a sequence column have nulls.
+        definition: of the store.
+        bottom: True if there are no older rows of these keys anywhere: deletes leave.
+        purges: for each stretch, the ranges whose keys end in all stretches before it; none if empty.
+        expired_ms: with a sequence column, deletes before this time leave at the bottom, and others stay, so that an
+            older row that comes late stays deleted. None for no delete.
+
+    Raises:
+        EncodingError: a merged value has no place in its column, such as a sum above 64 bits; it names the key.
+        UserCodeError: a merge function of the user's failed; it names the key.
+    """
+    rows = _unpurged(stretches, definition, purges)
+    if not rows.num_rows:
+        return _finished(rows)
+    order = _order(rows, definition)
+    groups = _groups(rows, order, definition)
+    ops = operations(rows)[order]
+    bases = np.maximum.reduceat(np.where(ops == MERGE, -1, np.arange(len(ops))), groups.starts)
+    groups = groups.beginning(np.maximum(bases, groups.starts))
+    lasts = groups.ends - 1
+    found = np.where(bases == lasts, ops[lasts], SET if bottom else MERGE)
+    found = np.where((bases >= 0) & (bases < lasts), SET, found).astype(np.int8)
+    columns = rows.select(rows.column_names[:-1])
+    newest = pa.array(order[lasts])
+    if definition.merge and np.any(groups.starts < lasts):
+        taken = [
+            merged(rows, name, groups, definition) if name in definition.merge else rows[name].take(newest)
+            for name in columns.column_names
+        ]
+        columns = pa.table(taken, names=columns.column_names)
+    else:
+        columns = columns.take(newest)
+    folded = columns.append_column(pa.field(OP, pa.int8()), pa.array(found))
+    return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
+
+
+def _unpurged(
+    stretches: Sequence[pa.Table], definition: StoreDefinition, purges: Sequence[Sequence[KeyRange]]
+) -> pa.Table:
+    """Return all rows, old to new, without those that a later purge ends."""
+    rows = aligned(pa.concat_tables(stretches, promote_options="permissive"), definition).combine_chunks()
+    if not any(purges):
+        return rows
+    keys = [rows[name].combine_chunks() for name in definition.keys]
+    is_ended = np.zeros(rows.num_rows, np.bool_)
+    ended: tuple[KeyRange, ...] = ()
+    end = rows.num_rows
+    for stretch, own in zip(reversed(stretches), reversed(purges), strict=True):
+        start = end - stretch.num_rows
+        if ended and start < end:
+            is_ended[start:end] = contain(ended, [column[start:end] for column in keys])
+        ended, end = union((*ended, *own)), start
+    return rows.filter(pa.array(~is_ended)).combine_chunks()
+
+
+def _order(rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
+    """Return the numbers of the rows by key and, within a key, old to new."""
+    by = [*definition.keys] if definition.sequence is None else [*definition.keys, definition.sequence]
+    columns = [rows[name] for name in by] + [pa.array(np.arange(rows.num_rows))]
+    names = [str(number) for number in range(len(columns))]
+    order = pc.sort_indices(pa.table(columns, names=names), [(name, "ascending") for name in names])
+    found: NDArray[np.int64] = order.to_numpy().astype(np.int64)
+    return found
+
+
+def _groups(rows: pa.Table, order: NDArray[np.int64], definition: StoreDefinition) -> Groups:
+    """Return the groups of sorted rows that have the same key."""
+    differs = np.zeros(len(order) - 1, np.bool_)
+    for name in definition.keys:
+        column = rows[name].take(pa.array(order)).combine_chunks()
+        differs |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    starts = np.flatnonzero(np.concatenate(([True], differs)))
+    return Groups(order, starts, np.append(starts[1:], len(order)))
+
+
+def _without_deletes(folded: pa.Table, expired_ms: int | None) -> pa.Table:
+    is_kept = operations(folded) != DELETE
+    if DELETED_MS in folded.column_names:
+        deleted_ms = folded[DELETED_MS].fill_null(0).to_numpy()
+        is_kept |= np.True_ if expired_ms is None else deleted_ms >= expired_ms
+    return folded.filter(pa.array(is_kept))
+
+
+def _finished(folded: pa.Table) -> pa.Table:
+    """Return rows without the columns of ours that say nothing."""
+    ops = operations(folded)
+    if DELETED_MS in folded.column_names and not np.any(ops == DELETE):
+        folded = folded.drop_columns([DELETED_MS])
+    return folded if np.any(ops != SET) else folded.drop_columns([OP])

@@ -1,0 +1,84 @@
+"""Ranges of keys, as purges have them: from a key on, up to another one, which is not in it.
+
+Both may be prefixes. The empty prefix comes before all keys; None as the end is behind all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.kv.key_values import Key, decode_key, encode_key, to_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ("KeyRange", "clip", "contain", "decode_ranges", "encode_ranges", "overlap", "union")
+
+KeyRange = tuple[Key, Key | None]
+
+
+def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
+    """Return the same keys as the fewest ranges, in order; empty ranges are left out."""
+    found: list[KeyRange] = []
+    for start, end in sorted(ranges, key=lambda each: each[0]):
+        if end is not None and end <= start:
+            continue
+        if found and (found[-1][1] is None or start <= found[-1][1]):
+            last_start, last_end = found[-1]
+            found[-1] = (last_start, None if last_end is None or end is None else max(last_end, end))
+        else:
+            found.append((start, end))
+    return tuple(found)
+
+
+def clip(ranges: Iterable[KeyRange], start: Key = (), end: Key | None = None) -> tuple[KeyRange, ...]:
+    """Return the part of ranges that lies in the range from `start` to `end`, as `union` does."""
+    return union(
+        (max(each_start, start), end if each_end is None else each_end if end is None else min(each_end, end))
+        for each_start, each_end in ranges
+    )
+
+
+def overlap(ranges: Iterable[KeyRange], first: Key, last: Key) -> bool:
+    """Return True if a range has a key from `first` to `last`, both included."""
+    return any(start <= last and (end is None or first < end) for start, end in ranges)
+
+
+def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    """Return for each row whether its key is in one of the ranges; `columns` are those of the keys."""
+    found = np.zeros(len(columns[0]), np.bool_)
+    for start, end in ranges:
+        inside = _reach(columns, start)
+        found |= inside if end is None else inside & ~_reach(columns, end)
+    return found
+
+
+def encode_ranges(ranges: Iterable[KeyRange]) -> list[Any]:
+    """Return ranges as plain JSON."""
+    return [[encode_key(start), None if end is None else encode_key(end)] for start, end in ranges]
+
+
+def decode_ranges(text: Iterable[Sequence[Any]]) -> tuple[KeyRange, ...]:
+    """Return the ranges that `encode_ranges` wrote."""
+    return tuple((decode_key(start), None if end is None else decode_key(end)) for start, end in text)
+
+
+def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:
+    """Return for each row whether its key is the bound, begins with it, or comes after it."""
+    reached = np.ones(len(columns[0]), np.bool_)
+    for column, value in reversed(list(zip(columns, bound, strict=False))):
+        scalar = to_scalar(value, column.type)
+        equal, greater = (_flags(compare(column, scalar)) for compare in (pc.equal, pc.greater))
+        reached = greater | (equal & reached)
+    return reached
+
+
+def _flags(found: pa.Array) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return flags

@@ -1,0 +1,152 @@
+"""Merge functions: one value of two, of which one is older.
+
+A null is no value: functions get pairs of values, and of a value and a null the value stays. So `combine` works on two
+arrays of the same length without nulls, and is associative: jobs combine neighbours in any grouping.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.core.extensions import is_name_of_code, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("LAST", "MergeFunction", "is_merge_name", "merge_function", "merged_type")
+
+# The newest value, also a null: rows that are merged this way in all columns are plain upserts.
+LAST = "last"
+
+_PRECISION_MAX = 38
+_SUM_DIGITS = 10  # a sum of decimals has as many digits more, as Spark's has
+
+
+class MergeFunction(Protocol):
+    """A way to combine values, made without arguments."""
+
+    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
+        """Return an array of the same length and type: at each place the value for both.
+
+        Neither array has nulls. It may be called with any pairs of neighbours, any number of times, in any process.
+        """
+
+
+class _Sum:
+    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
+        kind = older.type
+        if not pa.types.is_decimal(kind):
+            return pc.add_checked(older, newer)
+        wide = pa.decimal256(kind.precision, kind.scale)  # Arrow's sum has a digit more
+        return pc.add_checked(older.cast(wide), newer.cast(wide)).cast(kind)
+
+
+class _Min:
+    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
+        return pc.min_element_wise(older, newer)
+
+
+class _Max:
+    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
+        return pc.max_element_wise(older, newer)
+
+
+class _Append:
+    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
+        if not pa.types.is_list(older.type):
+            return pc.binary_join_element_wise(older, newer, pa.scalar("", older.type))
+        pairs = np.arange(2 * len(older)).reshape(2, -1).T.ravel()  # each older list before the newer one
+        lists = pa.concat_arrays([older, newer]).take(pa.array(pairs))
+        ends = np.cumsum(pc.list_value_length(lists).to_numpy(zero_copy_only=False))[1::2]
+        offsets = pa.array(np.append(0, ends), pa.int32())
+        return pa.ListArray.from_arrays(offsets, lists.flatten(), type=older.type)
+
+
+class _Coalesce:
+    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:  # noqa: ARG002 - nulls never come here
+        return newer
+
+
+def _summed(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type of a sum, that of Spark's `sum`."""
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(kind.precision + _SUM_DIGITS, _PRECISION_MAX), kind.scale)
+    return None
+
+
+def _ordered(kind: pa.DataType) -> pa.DataType | None:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp)
+    return kind if any(test(kind) for test in (*tests, pa.types.is_string, pa.types.is_binary)) else None
+
+
+def _appended(kind: pa.DataType) -> pa.DataType | None:
+    return kind if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind) else None
+
+
+def _any(kind: pa.DataType) -> pa.DataType:
+    return kind
+
+
+# By name, how it combines, and the type of the column for values of a type; None if it does not take them.
+_FUNCTIONS: dict[str, tuple[type[MergeFunction], Callable[[Any], Any]]] = {
+    "append": (_Append, _appended),
+    "coalesce": (_Coalesce, _any),
+    "max": (_Max, _ordered),
+    "min": (_Min, _ordered),
+    "sum": (_Sum, _summed),
+}
+
+
+def is_merge_name(name: str) -> bool:
+    """Return True for `last`, and for the name of a function that ftfile brings."""
+    return name == LAST or name in _FUNCTIONS
+
+
+def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column of merged values: sums are wider, as Spark's are.
+
+    Raises:
+        ConfigError: there is no such function, or it does not take values of this type.
+    """
+    if name == LAST:
+        return kind
+    if name not in _FUNCTIONS:
+        merge_function(name)
+        return kind
+    found = _FUNCTIONS[name][1](kind)
+    if found is None:
+        raise ConfigError(f"merge={column}:{name}: no {name} can be made of a column of type {kind}")
+    return found
+
+
+@lru_cache
+def merge_function(name: str) -> MergeFunction:
+    """Return the function of a name, not `last`, or an object of the user's class `module:Class`.
+
+    Raises:
+        ConfigError: there is none.
+        UserCodeError: the class cannot be made an object of.
+    """
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name][0]()
+    if not is_name_of_code(name):
+        known = ", ".join(sorted([LAST, *_FUNCTIONS]))
+        raise ConfigError(f"merge={name!r} is not understood: there are {known}, and `module:Class` of your own")
+    made = load("merge", name)
+    try:
+        function: MergeFunction = made()
+    except Exception as error:
+        raise UserCodeError(f"merge={name!r}: {name}() failed: {error!r}") from error
+    if not callable(getattr(function, "combine", None)):
+        raise ConfigError(f"merge={name!r} has no method `combine(older, newer)`")
+    return function
