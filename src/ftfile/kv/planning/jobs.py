@@ -1,0 +1,174 @@
+"""Jobs as a record has them, and the share of one that a task does at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftfile.commit.format.model import Add, AssemblyJob
+from ftfile.kv.columns import SET
+from ftfile.kv.key_ranges import clip
+from ftfile.kv.planning.runs import Marks, Run, meet, run_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ftfile.core.ids import IdSource
+    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.planning.settings import PlanSettings
+
+__all__ = ("Group", "JobTerms", "Left", "Output", "Share", "groups_of", "job_of")
+
+
+class JobTerms(NamedTuple):
+    """The terms of a merge that only the planner knows.
+
+    Attributes:
+        at: first and last position of the merged rows.
+        is_bottom: no run of the bucket is older.
+        expired_ms: of deletes that may leave at the bottom of a store with a sequence column; see `fold`.
+    """
+
+    at: tuple[int, int]
+    is_bottom: bool
+    expired_ms: int
+
+
+class Output(NamedTuple):
+    """A run that a task wrote for a job.
+
+    Attributes:
+        add: its segment, without marks.
+        keys: of its first and last row; None without rows.
+        ops: the operations in it, a set of bits.
+    """
+
+    add: Add
+    keys: tuple[Key, Key] | None
+    ops: int
+
+
+class Left(NamedTuple):
+    """How much of a run lies below a cut: the number of its rows there, and the first key that is left, if any."""
+
+    taken_rows: int
+    first: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The part of a job that is about one bucket: its runs, by position, and how they are merged."""
+
+    runs: tuple[Run, ...]
+    terms: JobTerms
+    relabel_bytes: int
+
+    def below(self, cut: Key | None) -> Share:
+        """Return the share of the keys below a cut, None for all keys."""
+        taken = [run for run in self.runs if cut is None or run.begins < cut]
+        relabelled = [run for run in taken if run.ends_below(cut) and self._is_relabelled(run)]
+        kept = {run.add.id for run in relabelled}
+        return Share(self, cut, tuple(run for run in taken if run.add.id not in kept), tuple(relabelled))
+
+    def _is_relabelled(self, run: Run) -> bool:
+        """Return True for a large run in whose way no other row or purge is, and of which nothing leaves."""
+        if run.marks.keys is None or run.size < self.relabel_bytes:
+            return False
+        if self.terms.is_bottom and run.marks.ops != 1 << SET:
+            return False
+        return not any(meet(run, other) for other in self.runs if other.add.id != run.add.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The merge of a group's keys below a cut.
+
+    Attributes:
+        group: of which it is a share.
+        cut: None if it is all of it.
+        folded: runs whose rows below the cut are folded, by position; each purge ends rows of those before it.
+        relabelled: runs whose bytes stay as they are. No output may have keys on both sides of one.
+    """
+
+    group: Group
+    cut: Key | None
+    folded: tuple[Run, ...]
+    relabelled: tuple[Run, ...]
+
+    @property
+    def purges(self) -> tuple[KeyRange, ...]:
+        """Return the purges that the result keeps: there must be an output, if need be without rows, to have them."""
+        if self.group.terms.is_bottom:
+            return ()
+        return clip((each for run in (*self.folded, *self.relabelled) for each in run.marks.purges), end=self.cut)
+
+    def replacement(
+        self, outputs: Sequence[Output], left: Mapping[str, Left], ids: IdSource
+    ) -> tuple[tuple[Add, ...], tuple[Add, ...]]:
+        """Return the adds that the share replaces, and those that replace them.
+
+        Args:
+            outputs: what was written; their keys are apart.
+            left: for each folded run that does not end below the cut, by id.
+            ids: names the adds of relabelled runs and of rests.
+        """
+        at, used = self.group.terms.at, (*self.folded, *self.relabelled)
+        committed_ms = min((run.marks.committed_ms for run in self.folded), default=0)
+        pieces = [Run(each.add, Marks(at, each.keys, (), each.ops, committed_ms)) for each in outputs]
+        pieces += [
+            Run(replace(run.add, id=ids.unique()), replace(run.marks, at=at, purges=())) for run in self.relabelled
+        ]
+        pieces.sort(key=lambda piece: piece.marks.keys[0] if piece.marks.keys else ())
+        purges = self.purges
+        assert pieces or not purges
+        # Each has the purges from its first key to that of the next, so that none is about rows of another.
+        starts: list[Key] = [piece.begins if place else () for place, piece in enumerate(pieces)]
+        ends: list[Key | None] = [*starts[1:], None][: len(pieces)]
+        adds = [
+            piece.marked(replace(piece.marks, purges=clip(purges, start, end)))
+            for piece, start, end in zip(pieces, starts, ends, strict=True)
+        ]
+        rests = [self._rest(run, left[run.add.id], ids) for run in self.folded if not run.ends_below(self.cut)]
+        return tuple(run.add for run in used), (*adds, *rests)
+
+    def _rest(self, run: Run, left: Left, ids: IdSource) -> Add:
+        """Return the part of a run at and behind the cut: the same bytes, of which rows are skipped."""
+        assert self.cut is not None
+        keys = None if left.first is None or run.marks.keys is None else (left.first, run.marks.keys[1])
+        marks = replace(run.marks, keys=keys, purges=clip(run.marks.purges, self.cut))
+        rows, skip_rows = run.add.rows - left.taken_rows, run.add.skip_rows + left.taken_rows
+        return run.marked(marks, id=ids.unique(), rows=rows, skip_rows=skip_rows)
+
+
+def job_of(
+    reason: str,
+    groups: Sequence[tuple[tuple[Run, ...], JobTerms]],
+    settings: PlanSettings,
+    ids: IdSource,
+    tasks: int,
+) -> AssemblyJob:
+    """Return the job of merging groups of runs, each of one bucket."""
+    payload = {
+        "groups": [
+            {"runs": len(runs), "at": list(terms.at), "isBottom": terms.is_bottom, "expiredMs": terms.expired_ms}
+            for runs, terms in groups
+        ],
+        "relabelBytes": settings.relabel_bytes,
+        "maxBytesPerFile": settings.max_file_bytes,
+        "jobBytes": settings.job_bytes,
+        "taskCount": tasks,
+    }
+    return AssemblyJob(ids.unique(), tuple(run.add for runs, _ in groups for run in runs), reason, payload=payload)
+
+
+def groups_of(job: AssemblyJob) -> tuple[Group, ...]:
+    """Return the groups of a job, in their order."""
+    found, start = [], 0
+    for text in job.payload["groups"]:
+        end = start + text["runs"]
+        runs = sorted(map(run_of, job.inputs[start:end]), key=lambda run: run.marks.at)
+        terms = JobTerms(tuple(text["at"]), text["isBottom"], text["expiredMs"])
+        found.append(Group(tuple(runs), terms, job.payload["relabelBytes"]))
+        start = end
+    return tuple(found)

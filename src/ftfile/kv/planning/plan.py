@@ -1,0 +1,229 @@
+"""Which runs are due to be merged: asked by the commit for every head that it tries, and when nothing is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of
+from ftfile.kv.planning.runs import Run, Stretch, run_of, stretches_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.commit.format.model import Add, AssemblyJob
+    from ftfile.core.ids import IdSource
+    from ftfile.kv.planning.settings import PlanSettings
+
+__all__ = ("is_held", "plan_jobs", "still_due")
+
+# Below it all runs count as equally large: most of their cost is a file.
+_SMALL_BYTES = 8192
+# A job that failed as often is left out for a number of versions.
+_TRIES, _VERSIONS_HELD = 3, 64
+# Runs that the jobs of a record may name, 500 bytes each; one job may have more.
+_RUNS_MAX = 10_000
+_FLUSH, _MERGE, _CONTINUE = "flush", "merge", "continue"
+
+
+class _Window(NamedTuple):
+    """Runs of a bucket, neighbours in position, that are due."""
+
+    reason: str
+    runs: tuple[Run, ...]
+    terms: JobTerms
+
+    @property
+    def size(self) -> int:
+        return sum(run.size for run in self.runs)
+
+
+def plan_jobs(
+    live: Iterable[Add],
+    due: Iterable[AssemblyJob],
+    settings: PlanSettings,
+    ids: IdSource,
+    *,
+    now_ms: int,
+    tasks: int = 1,
+) -> list[AssemblyJob]:
+    """Return the jobs that are due beside those that are due already.
+
+    A job is about one bucket, or about neighbouring buckets with few bytes. Jobs of a plan, and those due before, have
+    no run in common, and none in a stretch that another one has.
+
+    Args:
+        live: all live runs of the store.
+        due: jobs planned before.
+        settings: the rules.
+        ids: names the jobs.
+        now_ms: the driver's clock.
+        tasks: by which the jobs are done side by side.
+    """
+    busy = {add.id for job in due for add in job.inputs}
+    buckets: dict[str, list[Run]] = {}
+    for add in live:
+        buckets.setdefault(add.bucket, []).append(run_of(add))
+    windows = [
+        window for _, runs in sorted(buckets.items()) for window in _due_in(stretches_of(runs, busy), settings, now_ms)
+    ]
+    jobs: list[AssemblyJob] = []
+    room = _RUNS_MAX - len(busy)
+    for reason in (_CONTINUE, _FLUSH, _MERGE):
+        for packed in _packed([window for window in windows if window.reason == reason], settings, tasks):
+            named = sum(len(runs) for runs, _ in packed)
+            if named <= room or room == _RUNS_MAX:
+                room -= named
+                jobs.append(job_of(reason, packed, settings, ids, tasks))
+    return jobs
+
+
+def still_due(
+    jobs: Iterable[AssemblyJob], live: Mapping[str, Add], failed: Collection[str], version: int
+) -> list[AssemblyJob]:
+    """Return the jobs of the record before that the record of a version repeats.
+
+    Args:
+        jobs: those of the record before.
+        live: the live runs after the record, by id.
+        failed: the ids of jobs that tasks tried in vain: after some failures they are left out for a while.
+        version: of the record.
+    """
+    found = []
+    for job in jobs:
+        if not all(add.id in live for add in job.inputs) or not _has_place(job, live):
+            continue
+        attempts = job.attempts + (job.id in failed)
+        changes = {"notBefore": version + _VERSIONS_HELD} if job.id in failed and attempts % _TRIES == 0 else {}
+        found.append(replace(job, attempts=attempts, payload=job.payload | changes))
+    return found
+
+
+def _has_place(job: AssemblyJob, live: Mapping[str, Add]) -> bool:
+    """Return False if a merge that came late has rows from positions within those of the job, and from others."""
+    inputs = {add.id for add in job.inputs}
+    terms = [(group.runs[0].add.bucket, *group.terms.at) for group in groups_of(job)]
+    buckets = {bucket for bucket, _, _ in terms}
+    others = [
+        (add.bucket, *run_of(add).marks.at) for add in live.values() if add.id not in inputs and add.bucket in buckets
+    ]
+    return not any(
+        other == bucket and first <= end and start <= last and (first, last) != (start, end)
+        for other, first, last in others
+        for bucket, start, end in terms
+    )
+
+
+def is_held(job: AssemblyJob, version: int) -> bool:
+    """Return True if a job has failed so often that no task is to try it at this version of the log."""
+    return bool(version < job.payload.get("notBefore", 0))
+
+
+def _packed(
+    windows: Sequence[_Window], settings: PlanSettings, tasks: int
+) -> Iterator[list[tuple[tuple[Run, ...], JobTerms]]]:
+    """Yield windows by job: neighbours together, in shares for the tasks, up to the bytes of a job."""
+    budget = min(settings.job_bytes, -(-sum(window.size for window in windows) // tasks))
+    packed: list[_Window] = []
+    for window in windows:
+        if packed and sum(each.size for each in packed) + window.size > budget:
+            yield [(each.runs, each.terms) for each in packed]
+            packed = []
+        packed.append(window)
+    if packed:
+        yield [(each.runs, each.terms) for each in packed]
+
+
+def _due_in(stretches: list[Stretch], settings: PlanSettings, now_ms: int) -> Iterator[_Window]:
+    """Yield the windows of a bucket that are due; they have no stretch in common."""
+
+    def window(reason: str, runs: Iterable[Run], start: int, end: int) -> _Window:
+        newer_ms = [run.marks.committed_ms for stretch in stretches[end:] for run in stretch.runs]
+        expired_ms = min([now_ms, *newer_ms]) - settings.tombstone_ttl_ms
+        terms = JobTerms((stretches[start].at[0], stretches[end - 1].at[1]), start == 0, expired_ms)
+        return _Window(reason, tuple(runs), terms)
+
+    for start, end in _blocks(stretches):
+        if stretches[start].unfinished:
+            yield window(_CONTINUE, stretches[start].unfinished, start, end)
+            continue
+        block, has_newest = stretches[start:end], end == len(stretches)
+        for reason, first, last in _choices(block, settings, has_oldest=start == 0, has_newest=has_newest):
+            members = stretches[start + first : start + last]
+            yield window(reason, (run for stretch in members for run in stretch.runs), start + first, start + last)
+
+
+def _blocks(stretches: Sequence[Stretch]) -> Iterator[tuple[int, int]]:
+    """Yield the places of free stretches that are neighbours, and of each unfinished one by itself."""
+    start = 0
+    for place, stretch in enumerate(stretches):
+        if not stretch.is_free or stretch.unfinished:
+            if start < place:
+                yield start, place
+            if stretch.is_free:
+                yield place, place + 1
+            start = place + 1
+    if start < len(stretches):
+        yield start, len(stretches)
+
+
+def _choices(
+    block: Sequence[Stretch], settings: PlanSettings, *, has_oldest: bool, has_newest: bool
+) -> Iterator[tuple[str, int, int]]:
+    """Yield what is due of neighbours: why, and the places from which and up to which."""
+    new = len(block)
+    while has_newest and new and _is_new(block[new - 1], settings):
+        new -= 1
+    sizes = [stretch.size for stretch in block]
+    if _is_flush_due(block[new:], settings):
+        chosen = _merge([*sizes[:new], sum(sizes[new:])], settings, has_oldest=has_oldest)
+        if chosen is not None and chosen[1] == new + 1:
+            yield _MERGE, chosen[0], len(block)
+            return
+        yield _FLUSH, new, len(block)
+    chosen = _merge(sizes[:new], settings, has_oldest=has_oldest)
+    if chosen is not None:
+        yield _MERGE, *chosen
+
+
+def _is_new(stretch: Stretch, settings: PlanSettings) -> bool:
+    """Return True for a small run that a batch wrote."""
+    add = stretch.runs[0].add
+    return stretch.at[0] == stretch.at[1] and stretch.size < settings.flush_bytes and add.rows < settings.flush_rows
+
+
+def _is_flush_due(new: Sequence[Stretch], settings: PlanSettings) -> bool:
+    return len(new) > 1 and (
+        len(new) >= settings.flush_runs
+        or sum(stretch.size for stretch in new) >= settings.flush_bytes
+        or sum(run.add.rows for stretch in new for run in stretch.runs) >= settings.flush_rows
+    )
+
+
+def _merge(sizes: Sequence[int], settings: PlanSettings, *, has_oldest: bool) -> tuple[int, int] | None:
+    """Return the places of the neighbours to be merged to one, given their sizes, old to new; None if none are due.
+
+    They are all of them, once those above the oldest one have half of its size. Else they are those of a tier, when
+    there are `fan_in` of them; all smaller ones together count as another one if they are as large.
+    """
+    if has_oldest and len(sizes) > 1 and 2 * sum(sizes[1:]) >= sizes[0]:
+        return 0, len(sizes)
+    tiers = [_tier(size, settings) for size in sizes]
+    for tier in sorted(set(tiers), reverse=True):
+        start = 0
+        for end in range(1, len(sizes) + 1):
+            if end < len(sizes) and tiers[end] <= tier and tiers[end - 1] <= tier:
+                continue
+            if tiers[start] <= tier:
+                smaller = [size for size, each in zip(sizes[start:end], tiers[start:end], strict=True) if each < tier]
+                is_another = bool(smaller) and _tier(sum(smaller), settings) >= tier
+                if tiers[start:end].count(tier) + is_another >= settings.fan_in:
+                    return start, end
+            start = end
+    return None
+
+
+def _tier(size: int, settings: PlanSettings) -> int:
+    """Return the power of `fan_in` that a size is nearest to."""
+    return math.floor(math.log(max(size, _SMALL_BYTES) / _SMALL_BYTES, settings.fan_in) + 0.5)

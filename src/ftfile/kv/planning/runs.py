@@ -1,0 +1,155 @@
+"""Runs: the live segments of a store, by what the log has of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.kv.key_ranges import KeyRange, decode_ranges, encode_ranges, overlap
+from ftfile.kv.key_values import Key, decode_key, encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ftfile.commit.format.model import Add
+
+__all__ = ("Marks", "Run", "Stretch", "apart", "meet", "placed", "run_of", "stretches_of")
+
+# A position is the version of a record and, in the low bits, the index of the run in it.
+_INDEX_BITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The facts of a run that its record keeps.
+
+    Attributes:
+        at: first and last position of its rows; each is `version << 20 | index`.
+        keys: of the first and of the last row; None without rows.
+        purges: ranges of keys of which rows end in all runs wholly before this one.
+        ops: the operations in it, a set of bits.
+        committed_ms: when the oldest of its rows was committed, by the clock of the driver.
+    """
+
+    at: tuple[int, int]
+    keys: tuple[Key, Key] | None
+    purges: tuple[KeyRange, ...] = ()
+    ops: int = 1
+    committed_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for `Add.rolling_stats`."""
+        return {
+            "at": list(self.at),
+            "keys": None if self.keys is None else [encode_key(key) for key in self.keys],
+            "purges": encode_ranges(self.purges),
+            "ops": self.ops,
+            "committedMs": self.committed_ms,
+        }
+
+    @classmethod
+    def from_json(cls, text: dict[str, Any]) -> Marks:
+        """Build from `to_json()`."""
+        (first, last), keys = text["at"], text["keys"]
+        ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
+        return cls((first, last), ends, decode_ranges(text["purges"]), text["ops"], text["committedMs"])
+
+
+class Run(NamedTuple):
+    """A live segment of a store."""
+
+    add: Add
+    marks: Marks
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the rows that no job has taken."""
+        rows = self.add.rows + self.add.skip_rows
+        return self.add.length * self.add.rows // rows if rows else 0
+
+    @property
+    def begins(self) -> Key:
+        """Return the least key of its rows and purges."""
+        starts = [start for start, _ in self.marks.purges]
+        return min([*starts, self.marks.keys[0]] if self.marks.keys else starts, default=())
+
+    def ends_below(self, cut: Key | None) -> bool:
+        """Return True if no row or purge of it reaches a key; None stands behind all keys."""
+        if cut is None:
+            return True
+        return all(end is not None and end <= cut for _, end in self.marks.purges) and (
+            self.marks.keys is None or self.marks.keys[1] < cut
+        )
+
+    def marked(self, marks: Marks, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
+        """Return its add with other marks, and other attributes."""
+        return replace(self.add, rolling_stats=marks.to_json(), **changes)
+
+
+def run_of(add: Add) -> Run:
+    """Return the run of a segment."""
+    return Run(add, Marks.from_json(add.rolling_stats))
+
+
+def meet(one: Run, other: Run) -> bool:
+    """Return True if rows of both, or rows of one and purges of the other, may have the same key."""
+    ours, theirs = one.marks.keys, other.marks.keys
+    if ours and theirs and ours[0] <= theirs[1] and theirs[0] <= ours[1]:
+        return True
+    return bool(ours and overlap(other.marks.purges, *ours)) or bool(theirs and overlap(one.marks.purges, *theirs))
+
+
+def apart(one: Run, other: Run) -> bool:
+    """Return True if the order of two runs is known for each key: they are apart in position, or do not meet."""
+    return one.marks.at[1] < other.marks.at[0] or other.marks.at[1] < one.marks.at[0] or not meet(one, other)
+
+
+def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
+    """Return new runs with their positions, in order, in the record of a version."""
+    assert len(adds) <= 1 << _INDEX_BITS
+    found = []
+    for index, add in enumerate(adds):
+        position = version << _INDEX_BITS | index
+        run = run_of(add)
+        found.append(run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms)))
+    return found
+
+
+class Stretch(NamedTuple):
+    """Live runs of a bucket whose positions overlap: together one sorted run, or to become one.
+
+    Attributes:
+        runs: by position.
+        at: first and last position.
+        is_free: no due job names one of them.
+    """
+
+    runs: tuple[Run, ...]
+    at: tuple[int, int]
+    is_free: bool
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its rows."""
+        return sum(run.size for run in self.runs)
+
+    @property
+    def unfinished(self) -> tuple[Run, ...]:
+        """Return the runs that a merge has not taken yet, of which other runs are the result."""
+        return tuple(run for run in self.runs if run.marks.at != self.at)
+
+
+def stretches_of(runs: Iterable[Run], busy: frozenset[str] | set[str] = frozenset()) -> list[Stretch]:
+    """Return the runs of a bucket as stretches, old to new; `busy` are the ids that due jobs name."""
+    found: list[tuple[list[Run], int]] = []
+    for run in sorted(runs, key=lambda run: run.marks.at):
+        first, last = run.marks.at
+        if found and first <= found[-1][1]:
+            found[-1][0].append(run)
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append(([run], last))
+    return [
+        Stretch(tuple(members), (members[0].marks.at[0], last), busy.isdisjoint(run.add.id for run in members))
+        for members, last in found
+    ]

@@ -1,0 +1,38 @@
+"""When runs are merged, and how large they get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ("PlanSettings",)
+
+_MIB = 1 << 20
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """The rules by which runs of a bucket are merged.
+
+    Attributes:
+        flush_runs: new runs are merged when there are as many,
+        flush_bytes: or they have as many bytes,
+        flush_rows: or rows.
+        fan_in: runs of similar size that are merged to one.
+        job_bytes: a job that has more bytes to read is cut by keys.
+        max_file_bytes: of a run that a job writes.
+        tombstone_ttl_ms: with a sequence column, how long a deleted row stays deleted when older rows come late.
+    """
+
+    flush_runs: int = 16
+    flush_bytes: int = 2 * _MIB
+    flush_rows: int = 1_000_000
+    fan_in: int = 4
+    job_bytes: int = 256 * _MIB
+    max_file_bytes: int = 128 * _MIB
+    tombstone_ttl_ms: int = 7 * _DAY_MS
+
+    @property
+    def relabel_bytes(self) -> int:
+        """Return the size from which on a run is kept as it is where no other row is in its way."""
+        return self.max_file_bytes // 4

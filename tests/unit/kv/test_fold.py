@@ -1,0 +1,227 @@
+"""Folds: equal to a dict, and equal however rows are grouped."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
+from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, ops_in
+from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.merge_functions import merge_function
+from tests.unit.kv.model import Expected
+
+if TYPE_CHECKING:
+    from ftfile.kv.key_values import Key
+
+TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "sum": (pa.int64(), st.integers(-(1 << 40), 1 << 40)),
+    "sum ": (pa.decimal128(38, 2), st.integers(-9999, 9999).map(lambda value: Decimal(value).scaleb(-2))),
+    "min": (pa.string(), st.text(max_size=3)),
+    "max": (pa.timestamp("us"), st.datetimes().map(lambda value: value.replace(microsecond=0))),
+    "max ": (pa.decimal128(10, 2), st.integers(-9999, 9999).map(lambda value: Decimal(value).scaleb(-2))),
+    "append": (pa.string(), st.text(max_size=3)),
+    "append ": (
+        pa.list_(pa.field("element", pa.int32())),
+        st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=3),
+    ),
+    "append  ": (pa.binary(), st.binary(max_size=3)),
+    "coalesce": (pa.bool_(), st.booleans()),
+    "tests.unit.kv.user_merges:Longest": (pa.string(), st.text(max_size=3)),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+@given(data=st.data())
+def test_functions_are_associative_and_keep_the_type(name: str, data: st.DataObject) -> None:
+    kind, values = TYPES[name]
+    combine = merge_function(name.strip()).combine
+    rows = data.draw(st.lists(st.tuples(values, values, values), min_size=1, max_size=5))
+    one, two, three = (pa.array(column, kind) for column in zip(*rows, strict=True))
+    left, right = combine(combine(one, two), three), combine(one, combine(two, three))
+    assert left.equals(right)
+    assert left.type == kind
+    assert left.null_count == 0
+
+
+STORES = (
+    define(pa.schema([("k", pa.int32()), ("n", pa.int64()), ("m", pa.int64()), ("s", pa.string())]), ["k"]),
+    *(
+        define(
+            pa.schema([("k", pa.int32()), ("n", pa.int64()), ("m", pa.int64()), ("s", pa.string())]), ["k"], merge=merge
+        )
+        for merge in ("n:sum,m:min,s:append", "n:max,s:coalesce", "m:sum")
+    ),
+)
+NUMBER = st.one_of(st.none(), st.integers(-9, 9))
+VALUES = st.tuples(NUMBER, NUMBER, st.one_of(st.none(), st.sampled_from(["", "a", "b"])))
+ROWS = st.lists(
+    st.tuples(st.sampled_from([SET, MERGE, MERGE, DELETE]), st.tuples(st.integers(0, 3)), VALUES), max_size=8
+)
+
+
+def table(definition: StoreDefinition, rows: list[Any]) -> pa.Table:
+    columns = {name: [key[place] for _, key, _ in rows] for place, name in enumerate(definition.keys)}
+    for place, name in enumerate(definition.values):
+        columns[name] = [None if op == DELETE else values[place] for op, _, values in rows]
+    made = pa.table({name: pa.array(columns[name], definition.schema.field(name).type) for name in columns})
+    return made.append_column(pa.field(OP, pa.int8()), pa.array([op for op, _, _ in rows], pa.int8()))
+
+
+def as_dict(rows: pa.Table, definition: StoreDefinition) -> dict[Key, tuple[Any, ...]]:
+    return {
+        tuple(row[name] for name in definition.keys): tuple(row[name] for name in definition.values)
+        for row in rows.to_pylist()
+    }
+
+
+@given(st.sampled_from(STORES), st.lists(ROWS, min_size=1, max_size=5), st.data())
+def test_rows_are_those_of_a_dict_however_they_are_grouped(
+    definition: StoreDefinition, batches: list[Any], data: st.DataObject
+) -> None:
+    purge = data.draw(st.one_of(st.none(), st.tuples(st.integers(0, len(batches) - 1), st.integers(0, 4))))
+    purges = [(((purge[1],), (purge[1] + 2,)),) if purge and place == purge[0] else () for place in range(len(batches))]
+    expected = Expected(definition)
+    for place, batch in enumerate(batches):
+        for each in purges[place]:
+            expected.purge(each)
+        for row in batch:
+            expected.apply(row, 0)
+    stretches = [table(definition, batch) for batch in batches]
+    whole = fold(stretches, definition, bottom=True, purges=purges)
+    assert as_dict(whole, definition) == expected.rows
+    assert OP not in whole.column_names
+    assert whole["k"].to_pylist() == sorted(key[0] for key in expected.rows)
+    start = data.draw(st.integers(0, len(batches) - 1))
+    end = data.draw(st.integers(start + 1, len(batches)))
+    part = fold(stretches[start:end], definition, bottom=False, purges=purges[start:end])
+    assert part["k"].to_pylist() == sorted(set(part["k"].to_pylist()))
+    assert part.schema.remove_metadata().field("n") == definition.schema.field("n")
+    own = tuple(each for place in range(start, end) for each in purges[place])
+    again = fold(
+        [*stretches[:start], part, *stretches[end:]],
+        definition,
+        bottom=True,
+        purges=[*purges[:start], own, *purges[end:]],
+    )
+    assert again.equals(whole)
+
+
+class TestOperations:
+    COUNTS = define(pa.schema([("k", pa.string()), ("n", pa.int64())]), ["k"], merge="n:sum")
+
+    def folded(self, *rows: tuple[int, str, int | None], bottom: bool = False) -> list[dict[str, Any]]:
+        found = fold([table(self.COUNTS, [(op, (key,), (n,)) for op, key, n in rows])], self.COUNTS, bottom=bottom)
+        return [*found.to_pylist()]
+
+    def test_merges_alone_stay_merges_above_the_bottom(self) -> None:
+        assert self.folded((MERGE, "a", 1), (MERGE, "a", 2)) == [{"k": "a", "n": 3, OP: MERGE}]
+        assert self.folded((MERGE, "a", 1), (MERGE, "a", 2), bottom=True) == [{"k": "a", "n": 3}]
+
+    def test_merges_after_a_delete_begin_anew(self) -> None:
+        assert self.folded((SET, "a", 9), (DELETE, "a", None), (MERGE, "a", 2)) == [{"k": "a", "n": 2}]
+
+    def test_deletes_leave_at_the_bottom_only(self) -> None:
+        assert self.folded((SET, "a", 9), (DELETE, "a", None)) == [{"k": "a", "n": None, OP: DELETE}]
+        assert self.folded((SET, "a", 9), (DELETE, "a", None), bottom=True) == []
+
+    def test_a_null_is_no_value(self) -> None:
+        assert self.folded((MERGE, "a", None), (MERGE, "a", 2), (MERGE, "a", None), bottom=True) == [{"k": "a", "n": 2}]
+        assert self.folded((MERGE, "a", None), (MERGE, "a", None), bottom=True) == [{"k": "a", "n": None}]
+
+    def test_nothing_at_all(self) -> None:
+        assert self.folded() == []
+        assert ops_in(fold([table(self.COUNTS, [])], self.COUNTS, bottom=False)) == 0
+        assert ops_in(table(self.COUNTS, [(DELETE, ("a",), (None,)), (SET, ("b",), (1,))])) == 0b101
+        assert ops_in(table(self.COUNTS, [(SET, ("b",), (1,))]).drop_columns([OP])) == 0b1
+
+    def test_columns_that_came_later_are_null_and_types_grow(self) -> None:
+        wide = define(pa.schema([("k", pa.string()), ("n", pa.int64()), ("new", pa.string())]), ["k"], merge="n:sum")
+        old = pa.table({"k": ["a", "b"], "n": pa.array([1, 2], pa.int32())})
+        new = pa.table({"k": ["a"], "n": [5], "new": ["x"], OP: pa.array([MERGE], pa.int8())})
+        assert fold([old, new], wide, bottom=True).to_pylist() == [
+            {"k": "a", "n": 6, "new": "x"},
+            {"k": "b", "n": 2, "new": None},
+        ]
+
+
+class TestFailures:
+    def test_a_sum_that_does_not_fit_names_its_key(self) -> None:
+        store = define(pa.schema([("k", pa.string()), ("j", pa.int32()), ("n", pa.int64())]), ["k", "j"], merge="n:sum")
+        rows = [(MERGE, (f"k{number}", number), (1 << 62 if number == 7 else number,)) for number in range(20)]
+        stretch = table(store, rows)
+        with pytest.raises(EncodingError, match=r"merge=n:sum: the values of key \('k7', 7\) have no result"):
+            fold([stretch.slice(0, 7), stretch, stretch.slice(7, 1)], store, bottom=True)
+        after = table(store, [(SET, ("k7", 7), (1,))])
+        assert fold([stretch, stretch.slice(7, 1), after], store, bottom=True).num_rows == 20
+
+    def test_a_sum_of_decimals_that_does_not_fit_names_its_key(self) -> None:
+        store = define(pa.schema([("k", pa.int64()), ("d", pa.decimal128(38, 0))]), ["k"], merge="d:sum")
+        most = Decimal(10**38 - 1)
+        rows = [(MERGE, (number,), (most if number == 3 else Decimal(1),)) for number in range(5)]
+        with pytest.raises(EncodingError, match=r"key \(3\)"):
+            fold([table(store, rows), table(store, rows)], store, bottom=True)
+
+    def store(self, name: str) -> StoreDefinition:
+        return define(
+            pa.schema([("k", pa.int64()), ("s", pa.string())]), ["k"], merge=f"tests.unit.kv.user_merges:{name}"
+        )
+
+    def test_a_function_of_the_user_that_fails_names_the_key(self) -> None:
+        store = self.store("Picky")
+        rows = [(MERGE, (number,), ("x" if number == 4 else "y",)) for number in range(9)]
+        with pytest.raises(UserCodeError, match=r"combine\(\) failed for key \(4\): RuntimeError\('an x'\)"):
+            fold([table(store, rows), table(store, rows)], store, bottom=True)
+
+    def test_a_function_of_the_user_that_loses_rows(self) -> None:
+        store = self.store("Short")
+        rows = [(MERGE, (number,), ("y",)) for number in range(9)]
+        with pytest.raises(UserCodeError, match="combine"):
+            fold([table(store, [*rows, *rows]), table(store, rows)], store, bottom=True)
+
+    def test_a_class_that_cannot_be_made(self) -> None:
+        with pytest.raises(UserCodeError, match="Unmakeable"):
+            self.store("Unmakeable")
+        with pytest.raises(ConfigError, match="nonsense"):
+            merge_function("nonsense")
+
+
+class TestSequence:
+    STORE = define(pa.schema([("k", pa.string()), ("seq", pa.int64()), ("v", pa.string())]), ["k"], sequence="seq")
+
+    def stretch(self, *rows: tuple[int, str, int, str | None, int | None]) -> pa.Table:
+        ops, keys, sequences, values, deleted = zip(*rows, strict=True)
+        return pa.table(
+            {
+                "k": keys,
+                "seq": sequences,
+                "v": pa.array(values, pa.string()),
+                DELETED_MS: pa.array(deleted, pa.int64()),
+                OP: pa.array(ops, pa.int8()),
+            }
+        )
+
+    def test_the_greatest_wins_and_of_equals_the_last(self) -> None:
+        old = self.stretch((SET, "a", 5, "five", None), (SET, "b", 1, "one", None))
+        new = self.stretch((SET, "a", 3, "three", None), (SET, "b", 1, "uno", None))
+        found = fold([old, new], self.STORE, bottom=True).to_pylist()
+        assert found == [{"k": "a", "seq": 5, "v": "five"}, {"k": "b", "seq": 1, "v": "uno"}]
+
+    def test_a_deleted_row_stays_deleted_until_its_time_is_over(self) -> None:
+        deleted = self.stretch((DELETE, "a", 5, None, 1000))
+        late = self.stretch((SET, "a", 3, "three", None))
+        for expired_ms in (None, 1000):
+            kept = fold([deleted], self.STORE, bottom=True, expired_ms=expired_ms)
+            assert kept[OP].to_pylist() == [DELETE]
+            assert DELETED_MS in kept.column_names
+            assert fold([kept, late], self.STORE, bottom=True)[OP].to_pylist() == [DELETE]
+        assert fold([deleted], self.STORE, bottom=True, expired_ms=1001).num_rows == 0
+        assert fold([deleted], self.STORE, bottom=False, expired_ms=1001).num_rows == 1
+        again = self.stretch((SET, "a", 6, "six", None))
+        assert fold([deleted, again], self.STORE, bottom=True).to_pylist() == [{"k": "a", "seq": 6, "v": "six"}]
