@@ -220,7 +220,7 @@ class _RunWriter:
         return RunSummary(rows, self._position, first, last)
 
     def _taken(self) -> bytes:
-        """Return what pyarrow wrote; the header, which it writes with the first block or the end, goes ahead."""
+        """Return the bytes that pyarrow wrote; the header comes first, with the first block or the end."""
         data = self._pieces.take()
         if self._header:
             return data
