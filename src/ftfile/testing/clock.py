@@ -39,6 +39,10 @@ class ManualClock:
         """Move on."""
         self._now_ms += seconds * 1000
 
+    def set(self, now_ms: int) -> None:
+        """Move to a time, which may be an earlier one."""
+        self._now_ms = float(now_ms)
+
 
 class SeededIds:
     """Unique names that are the same in every run with the same seed, and never those of another; safe for threads."""
