@@ -43,6 +43,8 @@ IS_SEALED = (
     "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
     "read it with keyProvider"
 )
+# `json.dumps` makes one for each call.
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
@@ -208,7 +210,7 @@ def check_format(header: dict[str, Any], name: str, known: int, path: str) -> No
 
 def compact_json(value: object) -> bytes:
     """Return the value as one line of JSON in UTF-8."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _COMPACT.encode(value).encode()
 
 
 def to_checked_text(lines: list[bytes]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import AlreadyExists, MissingParent, NotADirectory, NotFound
-from ftfile.fs.paths import join, parent_of, require_valid
+from ftfile.fs.paths import parent_of, require_valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,8 @@ class Tree:
         """Return path and number of everything directly in a directory; NotFound or NotADirectory if it is none."""
         require_valid(operation, path)
         names = self._names(operation, path, path)
-        return [(join(path, name), number) for name, number in names.items()]
+        above = f"{path}/" if path else ""
+        return [(above + name, number) for name, number in names.items()]
 
     def missing_directories(self, operation: str, path: str) -> list[str]:
         """Return which of the directory and its parents are missing, outermost first; NotADirectory for a file."""
@@ -86,8 +87,9 @@ class Tree:
         """Yield path and number of everything below the root, a directory before what is in it."""
         waiting = [""]
         for directory in waiting:
+            above = f"{directory}/" if directory else ""
             for name, number in self.directories[directory].items():
-                path = join(directory, name)
+                path = above + name
                 if number == DIRECTORY:
                     waiting.append(path)
                 yield path, number

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ("VolumeFileSystem",)
 
+# Stores that tell two files apart by their numbers.
+_NUMBERING = {"disk", "memory"}
+
 
 class VolumeFileSystem(FileSystem):
     """A file system on a volume that is like a `store`; see `CrashingFileSystem`."""
@@ -169,6 +172,6 @@ class VolumeFileSystem(FileSystem):
         if number == DIRECTORY:
             return FileInfo(path, 0, 0, is_directory=True)
         inode = self._volume.live.inodes[number]
-        identity = {"disk": number, "memory": number, "s3": inode.identity}.get(self._store)
+        identity = inode.identity if self._store == "s3" else number if self._store in _NUMBERING else None
         told = None if identity is None else str(identity)
         return FileInfo(path, len(inode.content), inode.modified_ms, identity=told)
