@@ -55,6 +55,7 @@ class Oracle:
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
     _found: set[bytes] = field(default_factory=set)
+    _names: set[str] = field(default_factory=set)  # final ones of the live parts
 
     def follow(self, now_ms: int) -> list[Record]:
         """Read what is new, which is of this time, and check that rows are there once each."""
@@ -91,10 +92,13 @@ class Oracle:
             require(add is not None, "I7", f"version {record.version} removes {remove.id}, which is not live")
             if add is not None and add.final_path is not None:
                 self.removed[add.final_path] = add
+                self._names.discard(add.final_path)
             gone += self.rows[remove.id]
         self._found.difference_update(gone)
-        names = [add.final_path for add in (*self.live.values(), *record.adds) if add.final_path is not None]
-        require(len(names) == len(set(names)), "I6", f"version {record.version} gives names again of live parts")
+        names = [add.final_path for add in record.adds if add.final_path is not None]
+        again = not self._names.isdisjoint(names) or len(names) > len(set(names))
+        require(not again, "I6", f"version {record.version} gives names again of live parts")
+        self._names.update(names)
         for add in sorted(record.adds, key=self._is_copy_of_damage):
             rows = self._rows_of(add, gone)
             self.live[add.id], self.rows[add.id] = add, rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.log.log import CommitLog
@@ -85,6 +85,7 @@ class World:
         self.raw: FileSystem = fs.inner
         self.oracle = Oracle(self.raw)
         self.facts: dict[bytes, tuple[int | None, bool]] = {}
+        self._facts_of: dict[str, Sequence[RowFacts]] = {}  # by id of a segment: they never change
         self.numbers = itertools.count()
         self.trouble_ends = 0
         self.step = 0
@@ -113,14 +114,16 @@ class World:
 
     def facts_of(self, segment: Add) -> Sequence[RowFacts]:
         """Return the known facts of the rows of a segment."""
-        batches = range(segment.origin.first_batch, segment.origin.last_batch + 1)
-        times = self.oracle.times_ms
-        committed = times.get((segment.origin.query_id, batches[-1]), 0)
-        facts = [RowFacts(batches[-1], committed, *self.facts[row]) for row in self.oracle.rows[segment.id]]
-        if "eventUs" in segment.rolling_stats:
-            return facts
-        # Written under other rules: nobody looked at the time in the rows, and no rule can go by it.
-        return [replace(fact, event_us=None) for fact in facts]
+        if segment.id not in self._facts_of:
+            batch = segment.origin.last_batch
+            committed = self.oracle.times_ms.get((segment.origin.query_id, batch), 0)
+            # Written under other rules: nobody looked at the time in the rows, and no rule can go by it.
+            is_timed = "eventUs" in segment.rolling_stats
+            rows = map(self.facts.__getitem__, self.oracle.rows[segment.id])
+            self._facts_of[segment.id] = [
+                RowFacts(batch, committed, event_us if is_timed else None, is_final) for event_us, is_final in rows
+            ]
+        return self._facts_of[segment.id]
 
     @property
     def is_troubled(self) -> bool:

@@ -194,15 +194,16 @@ def _check_bases(log: LogContents) -> None:
 def _check_ranges(fs: FileSystem, log: LogContents) -> None:
     """Ranges stand for their records: all of them together, and each by itself as far as its records are kept."""
     names = list_ranges(fs)
+    known = _forgetting({add.id: add for add in log.adds()}) if names else {}
     for name in names:
-        _check_range(fs, log, name)
+        _check_range(fs, log, name, known)
     if names and log.records:
         # As readers do it, who pass over what they cannot read.
         found = _snapshot(fs, _fold(log), log.head)
         require(found == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
 
 
-def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> None:
+def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName, known: Mapping[str, Add]) -> None:
     path = layout.range_path(name)
     with _broken_is("I7"):
         content = read_range(fs, name, ended=True)
@@ -212,7 +213,6 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName) -> No
     before = {} if name.first == 0 else log.snapshots.get(name.first - 1)
     if before is None:
         return
-    known = _forgetting({add.id: add for add in log.adds()})
     brought = [*adds_in(content.kept), *adds_in(content.ended or ())]
     strange = [add for _, _, add in brought if known.get(add.id, add) != add]
     require(not strange, "I7", f"{path} says {strange}, which records say otherwise")
