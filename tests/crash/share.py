@@ -11,13 +11,15 @@ if TYPE_CHECKING:
 
 THOROUGH = bool(os.environ.get("FTFILE_THOROUGH"))
 SHARE = 0.1
+# Of recoveries that are crashed again, since each is crashed at every moment.
+RECOVERIES_SHARE = 0.05
 
 Step = TypeVar("Step")
 
 
-def some(steps: Sequence[Step], seed: int) -> list[Step]:
+def some(steps: Sequence[Step], seed: int, share: float = SHARE) -> list[Step]:
     """Return a share of the steps, in their order."""
     if THOROUGH:
         return list(steps)
-    chosen = random.Random(seed).sample(range(len(steps)), max(1, round(SHARE * len(steps))))
+    chosen = random.Random(seed).sample(range(len(steps)), max(1, round(share * len(steps))))
     return [steps[number] for number in sorted(chosen)]
