@@ -90,15 +90,15 @@ without: environment ## the tests of the log and of the sink, hints deleted befo
 		$(call pytest,.venv,without-ranges) $(FEW) --without=ranges -m "not slow and not contents" $(LOG_TESTS))
 
 .PHONY: server-tests
-server-tests: java hdfs-jars kafka-jars s3-server environment kerberos ## the next two at once, since servers are often waited for
+server-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## the next two at once, since servers are often waited for
 	$(call pytest,.venv,servers) -n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs tests/kafka
 
 .PHONY: hdfs-tests
-hdfs-tests: java hdfs-jars environment kerberos ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
+hdfs-tests: java hdfs-jars environment kerberos class-archives ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(call pytest,.venv,hdfs) -n 4 --dist loadscope tests/hdfs
 
 .PHONY: cluster-tests
-cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos ## a standalone cluster whose processes are killed, Kafka, ftfile sent to it, Spark Connect
+cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## a standalone cluster whose processes are killed, Kafka, ftfile sent to it, Spark Connect
 	$(call pytest,.venv,cluster) tests/cluster tests/kafka
 
 .PHONY: object-store-tests
@@ -222,6 +222,11 @@ java:
 .PHONY: hdfs-jars
 hdfs-jars:
 	@.ci/jars hdfs
+
+# JVMs start from it with half the work.
+.PHONY: class-archives
+class-archives: java hdfs-jars environment
+	@$(python) -m tests.archives
 
 .PHONY: kafka-jars
 kafka-jars:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyspark
 
+from tests.archives import spark_class_path
 from tests.demo.process import session_members
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Cluster:
 
     def _start(self, name: str, kind: str, more: list[str], environment: Mapping[str, str]) -> Daemon:
         bound = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        command = [*JAVA, "-cp", f"{SPARK_HOME}/jars/*", f"org.apache.spark.deploy.{kind}", *bound, *more]
+        command = [*JAVA, "-cp", spark_class_path(), f"org.apache.spark.deploy.{kind}", *bound, *more]
         return Daemon(self.home, name, command, {**self._environment, **environment})
 
 

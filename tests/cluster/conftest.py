@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.archives import spark_options
 from tests.cluster.cluster import Cluster
 from tests.hdfs.minicluster import MiniCluster
 
@@ -44,8 +45,11 @@ def plain_environment() -> dict[str, str]:
     """Our environment without what points at a Spark or at Python packages; its JVMs start quickly on two cores."""
     foreign = {"PYSPARK_SUBMIT_ARGS", "PYTHONPATH", "SPARK_CONF_DIR", "SPARK_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
-    quick_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    more = {"JAVA_TOOL_OPTIONS": quick_start, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    more = {
+        "JAVA_TOOL_OPTIONS": spark_options(),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
     return environment | more
 
 

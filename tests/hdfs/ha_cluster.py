@@ -39,13 +39,16 @@ class HaCluster(Servers):
     Args:
         settings: more of hdfs-site.xml, for servers and clients.
         host: where the first NameNode runs, if it is not where all others do.
+        jvm: more arguments of every JVM.
     """
 
     url = f"hdfs://{SERVICE}"
     web_url = f"webhdfs://{SERVICE}"
 
-    def __init__(self, settings: Mapping[str, str] | None = None, host: DeadHost | None = None) -> None:
-        super().__init__(JVM, "" if host is None else host.name)
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, host: DeadHost | None = None, jvm: Sequence[str] = ()
+    ) -> None:
+        super().__init__([*JVM, *jvm], "" if host is None else host.name)
         self.conf = self.directory / "conf"
         self._host = host
         here, there = (LOCAL, LOCAL) if host is None else (host.outside, host.inside)

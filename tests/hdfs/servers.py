@@ -9,6 +9,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+from tests.archives import archive_options
 from tests.guarded import JVM, Guarded, java
 from tests.hdfs.jars import class_path
 
@@ -55,8 +56,8 @@ class Servers(Guarded):
 
     def __init__(self, jvm: Sequence[str] = (), namespace: str = "") -> None:
         self._java = java()
-        self._jvm = ["-Xmx256m", *JVM, *jvm]
         self._class_path = os.pathsep.join(map(str, class_path()))
+        self._jvm = ["-Xmx256m", *JVM, *archive_options(self._class_path), *jvm]
         super().__init__("HDFS", namespace)
 
     def _start(self, name: str, main: str, conf: Path, *prefix: str) -> None:
@@ -73,7 +74,7 @@ class Servers(Guarded):
         (directory / "hadoop-metrics2.properties").write_text("*.periodMillis=50\n")
 
     def _command(self, conf: Path, main: str, *arguments: str) -> list[str]:
-        return [self._java, *self._jvm, "-cp", f"{conf}{os.pathsep}{self._class_path}", main, *arguments]
+        return [self._java, *self._jvm, "-cp", f"{self._class_path}{os.pathsep}{conf}", main, *arguments]
 
 
 def bean(address: str, service: str, name: str) -> dict[str, Any]:

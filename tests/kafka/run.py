@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import ftfile
+from tests.archives import spark_options
 from tests.cluster.cluster import EXECUTOR, kill
 from tests.demo.hdfs_path import HdfsPath
 from tests.demo.kill import Kill, Victim
@@ -143,6 +144,8 @@ class KafkaJob(StruckJob):
         self._feed = feed
         self._stream = stream
         self._drawn = random.Random(settings.seed)
+        # A batch begins every half second.
+        self.down_s = 1.0 if settings.quick else self.down_s
 
     def run(self, blows: Sequence[Blow]) -> tuple[Hit, ...]:
         """Stream to the end of the rows, under the blows, and return these.
@@ -219,7 +222,7 @@ def _write_job(settings: Settings, around: Surroundings, stream: Stream) -> Path
     """Write what the application needs to know, and return the file."""
     scratch = around.home / "scratch"
     scratch.mkdir(exist_ok=True)
-    quick_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    quick_start = spark_options()
     job = {
         "master": around.cluster.url,
         "output": str(stream.output),
