@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("JVM", "CannotStart", "Guarded", "free_ports", "java")
 
 START_TIMEOUT_S = 90.0
-POLL_S = 0.05
+POLL_S = 0.1
 
 # C1 alone: the servers live for seconds, and share the machine with what is tested.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")

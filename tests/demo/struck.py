@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ("StruckJob",)
 
-# Long enough for a batch to run into it.
-DOWN_S = 3.0
 GIVEN_UP_MAX = 3
 
 
 class StruckJob(Job, ABC):
-    """The Spark application, and what is killed around it."""
+    """The Spark application, and what is killed around it.
+
+    Attributes:
+        down_s: how long servers are away, at least: long enough for a batch to run into it.
+    """
+
+    down_s = 3.0
 
     def __init__(self, argument: Path, targets: Sequence[Stream], batches: int, console: Console) -> None:
         super().__init__(argument, targets, batches, console)
@@ -118,7 +122,7 @@ class StruckJob(Job, ABC):
 
     def _bring_back(self, victim: Victim) -> None:
         killed_s, name = time.monotonic(), self._name_servers(victim)
-        while time.monotonic() < killed_s + DOWN_S:
+        while time.monotonic() < killed_s + self.down_s:
             self.show(f"{name} down for {time.monotonic() - killed_s:.0f} s")
             time.sleep(0.2)
         self.show(f"{name} starts again")

@@ -215,7 +215,7 @@ def test_a_token_file_that_cannot_be_read_is_named(
 
 def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, url: str) -> None:
     write(opened(url), "file", b"data")
-    fs = opened(url, timeout="5", patience="0")
+    fs = opened(url, timeout="3", patience="0")
     stream = fs.create("open")
     stream.write(b"data")
     calls: list[Callable[[], object]] = [

@@ -235,7 +235,8 @@ class Chain:
         while not holds():
             assert self._app.exit_code is None, self._app.last_words()
             assert time.monotonic() < deadline_s, f"waited in vain for {what}\n{self._app.last_words()}"
-            time.sleep(0.1)
+            # A look takes both processors' time, and the stream's.
+            time.sleep(0.3)
 
 
 def run_chain(home: Path, places: Places, seed: int) -> Counts:
