@@ -113,7 +113,7 @@ def _run_spark(lists: Path) -> None:
             cluster.wait()
             cluster.start_worker("a")
             command = [sys.executable, "-c", STREAM, cluster.url, name]
-            subprocess.run(command, env=environment, check=True, capture_output=True)
+            subprocess.run(command, cwd=home, env=environment, check=True, capture_output=True)
         finally:
             cluster.stop()
 
@@ -131,7 +131,7 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as lists:
                     run(Path(lists))
                     _make(entries, Path(lists))
-            except (CannotStart, subprocess.CalledProcessError) as error:
+            except (AssertionError, CannotStart, subprocess.CalledProcessError) as error:
                 print(f"No archive of the classes of {system}: {error}", file=sys.stderr)
     for other in {*ARCHIVES.glob("*.jsa")} - {_archive_of(entries) for _, entries, _ in systems}:
         other.unlink()
