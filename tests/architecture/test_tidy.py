@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import importlib
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,6 @@ IGNORED = [".git", *(line.rstrip("/") for line in (ROOT / ".gitignore").read_tex
 FILES = list(files_below(ROOT))
 PYTHON = [path for path in FILES if path.suffix == ".py"]
 SOURCES = [path for path in PYTHON if path.is_relative_to(ROOT / "src") and path.name != "__main__.py"]
-TREES: dict[Path, ast.Module] = {}
 
 
 def dotted(path: Path) -> str:
@@ -70,11 +70,43 @@ def test_top_level_is_fixed() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in FILES} == TOP_LEVEL
 
 
-def tree(path: Path) -> ast.Module:
-    """Return the parsed module."""
-    if path not in TREES:
-        TREES[path] = ast.parse(path.read_text())
-    return TREES[path]
+class Module(NamedTuple):
+    """The parts of a parsed module that tests look at; the trees of all modules would burden the garbage collector."""
+
+    defined: set[str]  # functions and classes at its top, without a leading underscore
+    long: list[str]  # functions
+    imported: list[tuple[str, str]]  # modules, and names of theirs
+
+
+@functools.cache
+def parsed(path: Path) -> Module:
+    tree = ast.parse(path.read_text())
+    everywhere = [*statements(tree)]
+    return Module(
+        {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name[0] != "_"},
+        [node.name for node in everywhere if isinstance(node, ast.FunctionDef) and is_long(node)],
+        [
+            (node.module, alias.name)
+            for node in everywhere
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level
+            for alias in node.names
+        ],
+    )
+
+
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield each statement, however deep; expressions, most of a tree, have none."""
+    left: list[ast.stmt] = [*tree.body]
+    while left:
+        node = left.pop()
+        yield node
+        for block in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            for name in ("body", "orelse", "finalbody"):
+                left += getattr(block, name, ())
+
+
+def is_long(node: ast.FunctionDef) -> bool:
+    return (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
 
 
 def test_modules_and_functions_are_short() -> None:
@@ -83,11 +115,7 @@ def test_modules_and_functions_are_short() -> None:
         lines_max = TEST_LINES_MAX if path.is_relative_to(ROOT / "tests") else MODULE_LINES_MAX
         if len(path.read_text().splitlines()) > lines_max:
             long.append(short(path))
-        long += [
-            f"{short(path)}: {node.name}"
-            for node in ast.walk(tree(path))
-            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
-        ]
+        long += [f"{short(path)}: {name}" for name in parsed(path).long]
     assert not long
 
 
@@ -122,23 +150,12 @@ def test_words_are_plain() -> None:
 def test_all_names_what_a_module_offers() -> None:
     wrong = []
     for path in SOURCES:
-        defined = {
-            node.name
-            for node in tree(path).body
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
-        }
         module = importlib.import_module(dotted(path))
         listed = getattr(module, "__all__", ())
         assert isinstance(listed, tuple), short(path)
-        missing = [*defined.difference(listed), *(name for name in listed if not hasattr(module, name))]
+        missing = [*parsed(path).defined.difference(listed), *(name for name in listed if not hasattr(module, name))]
         wrong += [f"{short(path)}: {name}" for name in missing]
     assert not wrong
-
-
-def imported_names(path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from ((node.module, alias.name) for alias in node.names)
 
 
 def test_modules_take_from_each_other_only_what_they_offer() -> None:
@@ -146,7 +163,7 @@ def test_modules_take_from_each_other_only_what_they_offer() -> None:
     taken = [
         f"{short(path)}: {name} of {module}"
         for path in PYTHON
-        for module, name in imported_names(path)
+        for module, name in parsed(path).imported
         if module in modules and f"{module}.{name}" not in modules
         if name not in getattr(importlib.import_module(module), "__all__", ())
     ]
