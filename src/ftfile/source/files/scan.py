@@ -271,9 +271,7 @@ class Scanner:
             self._unopened.add(candidate.place)
             return None
         try:
-            equal = is_equal(self._fs, candidate.path, known)
-        except NotFound:
-            return False
+            equal = is_equal(self._fs, candidate, known)
         except StorageError as error:
             self._errors[candidate.place] = error
             self._unopened.add(candidate.place)

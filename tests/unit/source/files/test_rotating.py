@@ -379,3 +379,30 @@ def test_17_a_file_that_is_rotated_while_a_plan_is_made_is_read_once(identity: s
     tailing.settle()
     found = sorted(tailing.text.splitlines(keepends=True))
     assert found == (lines(0, 40 + added) + lines(1000, 100)).splitlines(keepends=True)
+
+
+@BOTH
+@pytest.mark.parametrize("at", [1, 2])
+def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identity: str, at: int) -> None:
+    """A plan that took the second file for the one that was listed would not know it again under its next name."""
+    tailing = Tailing(fileIdentity=identity)
+
+    def rotate() -> None:
+        tailing.rename("a.log", "a.log.1")
+        tailing.write("a.log", lines(1000, 100))
+
+    if at == 2:
+        tailing.write("a.log", lines(0, 20))
+        tailing.drain()
+    tailing.append("a.log", lines(20 if at == 2 else 0, 20 if at == 2 else 40))
+    _Meddling(tailing, "in/a.log", at, rotate)
+    tailing.scan()
+    if not tailing.store.exists("in/a.log.1"):
+        rotate()
+    tailing.rename("a.log.1", "a.log.2")
+    tailing.rename("a.log", "a.log.1")
+    tailing.write("a.log", lines(2000, 5))
+    tailing.settle()
+    tailing.settle()
+    found = sorted(tailing.text.splitlines(keepends=True))
+    assert found == (lines(0, 40) + lines(1000, 100) + lines(2000, 5)).splitlines(keepends=True)

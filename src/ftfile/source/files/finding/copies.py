@@ -169,6 +169,8 @@ class Copies:
             return _Opened()
         try:
             file = files.enter_context(self._fs.open(path))
+            if not start.candidate.is_in_place(self._fs):
+                return _Opened(error=NotFound("open", path, "the file that was listed has another name now"))
             codec = codec_in(path, file.read_at)
             contents = (Content(file, ""), *([Content(file, codec)] if codec else []))
             for content in contents:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ftfile.core.errors import NotFound
 from ftfile.source.files.content import fingerprints
 from ftfile.source.files.finding.survey import Start
 from ftfile.source.files.known import NO_IDENTITY, KnownFile
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
 __all__ = ("is_equal", "starts_of")
 
 
-def is_equal(fs: FileSystem, path: str, known: KnownFile) -> bool:
+def is_equal(fs: FileSystem, candidate: Candidate, known: KnownFile) -> bool:
     """Return True if the content of a file begins with that of a known file, as far as it was read.
 
     Raises:
-        NotFound: there is no file.
+        NotFound: the file is not there any more, or has another name now.
         StorageError: it cannot be read.
     """
-    with fs.open(path) as file:
+    with fs.open(candidate.path) as file:
+        if not candidate.is_in_place(fs):
+            raise NotFound("open", candidate.path, "the file that was listed has another name now")
         return not known.position or fingerprints(file.read_at, known.position) == (known.head, known.tail)
 
 

@@ -86,10 +86,10 @@ def _next_lines(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: 
     if begin >= size:
         return nothing
     with fs.open(candidate.path) as file:
-        if file.size_bytes < size:
-            return Found(wait_s=0)  # it was cut off since it was listed
+        if file.size_bytes < size or not candidate.is_in_place(fs):
+            return Found(wait_s=0)  # it was cut off or renamed since it was listed
         if start.before is not None and fingerprints(file.read_at, begin) != start.before:
-            # Another file lies there since it was listed; the next listing tells.
+            # Another file was put in its place; the next listing tells.
             raise CorruptData(candidate.path, f"what was read before byte {begin}", "other content")
         end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
         if settings.identity == "content" and end < CONTENT_BYTES_MIN:
@@ -113,7 +113,7 @@ def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: 
     if start.position == size and not start.is_replaced:
         return Found(seen=moved(start))  # nothing but its name or its time is another one
     with fs.open(path) as file:
-        if file.size_bytes != size:
+        if file.size_bytes != size or not candidate.is_in_place(fs):
             return Found(wait_s=0)
         fault = _unfinished(fs, settings, candidate.path, file, quiet_s)
         marks = fingerprints(file.read_at, size)

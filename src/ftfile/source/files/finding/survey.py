@@ -13,6 +13,7 @@ from ftfile.source.files.known import KnownFile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ftfile.fs.api import FileSystem
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.known import KnownFiles
 
@@ -37,6 +38,15 @@ class Candidate:
         """Return all that must change before another look at the file finds something else."""
         position = -1 if self.known is None else self.known.position
         return self.size_bytes, self.modified_ms, self.identity_hash, position
+
+    def is_in_place(self, fs: FileSystem) -> bool:
+        """Return True if its path still names the file; to be asked once that is open, as a rotation may come between.
+
+        Raises:
+            NotFound: nothing is there any more.
+            StorageError: it cannot be looked at.
+        """
+        return self.identity is None or fs.stat(self.path).identity == self.identity
 
     @property
     def is_changed(self) -> bool:
