@@ -129,10 +129,10 @@ spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment 
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 # `make spark` runs them in the newest Spark.
-EVERY_SPARK := tests/spark/test_follow_scenarios.py
+EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios.py)
 
 .PHONY: smoke-spark
-smoke-spark: java ## the main path, and what may befall a query that follows, in each older Spark, all at once
+smoke-spark: java ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
 	@mkdir -p .reports; runs=(); \
 	for spark in 40 41 42; do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
 	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
