@@ -21,7 +21,7 @@ from ftfile.kv.fold.fold import fold
 from ftfile.kv.key_ranges import contain
 from ftfile.kv.key_values import Key, key_at
 from ftfile.kv.planning.accept import acceptable
-from ftfile.kv.planning.jobs import Group, Left, Output, Share, groups_of
+from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, Share, groups_of, job_of
 from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.kv.planning.settings import PlanSettings
@@ -151,10 +151,19 @@ class Store:
         self.commit([], self.expected)
 
     def forget(self) -> None:
-        """Lose the plans, while tasks still work on them."""
+        """Lose the plans, while tasks still work on them, and plan by other rules: any neighbours."""
         for job in self.jobs:
             self.late += self._done(job)
+        self.settings = draw_settings(self.rng)
+        bucket = f"b={self.rng.randrange(self.definition.buckets):05d}"
+        stretches = stretches_of(self.run_of(add) for add in self.live.values() if add.bucket == bucket)
+        ends = sorted(self.rng.choices(range(len(stretches) + 1), k=2))
+        chosen = stretches[slice(*ends)]
         self.jobs = []
+        if chosen and not any(stretch.unfinished for stretch in chosen):
+            runs = tuple(run for stretch in chosen for run in stretch.runs)
+            terms = JobTerms((chosen[0].at[0], chosen[-1].at[1]), ends[0] == 0, 0)
+            self.jobs.append(job_of("other", [(runs, terms)], self.settings, self.ids, tasks=1))
 
     def pause(self) -> None:
         self.now_ms += self.rng.randrange(TTL_MS)
@@ -403,7 +412,7 @@ def _stored(value: Any) -> int | bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-STEPS = {Store.batch: 14, Store.idle: 3, Store.pause: 2, Store.forget: 1, Store.overwrite: 0.5}
+STEPS = {Store.batch: 14, Store.idle: 3, Store.pause: 2, Store.forget: 3, Store.overwrite: 0.5}
 
 
 def play(seed: int, steps: int = 22) -> Store:

@@ -65,7 +65,7 @@ class Group:
     relabel_bytes: int
 
     def below(self, cut: Key | None) -> Share:
-        """Return the share of the keys below a cut, None for all keys."""
+        """Return the share of the keys below a cut, None for all keys; some run must begin below it."""
         taken = [run for run in self.runs if cut is None or run.begins < cut]
         relabelled = [run for run in taken if run.ends_below(cut) and self._is_relabelled(run)]
         kept = {run.add.id for run in relabelled}
