@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -12,7 +11,7 @@ import pytest
 
 import ftfile
 import ftfile.spark
-from tests import quick_spark
+from tests import quick_python, quick_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,6 @@ SCHEMA = "id long, t timestamp, d decimal(10,2), s string, a array<int>"
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
     builder = (
         SparkSession.builder.master("local[2]")
@@ -39,6 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
         .config("spark.driver.memory", "1g")
     )
+    quick_python.start(home)
     with mock.patch.dict(os.environ, quick_spark.environment()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")

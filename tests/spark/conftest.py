@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -46,7 +45,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     """A session of two cores in which a task may fail twice."""
     from pyspark.sql import SparkSession
 
-    from tests import quick_spark
+    from tests import quick_python, quick_spark
     from tests.object_stores import azure
     from tests.object_stores.servers import CREDENTIALS, PROFILES
     from tests.spark import deadly_files, dying_files, failing_files, slow_files
@@ -54,7 +53,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
 
     # The drivers of S3 and of Azure find these where they look by themselves, in workers, too.
     os.environ.update({**CREDENTIALS, azure.CONNECTION: azurite.connection})
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = tmp_path_factory.mktemp("spark")
     (home / "profiles").write_text(PROFILES)
     os.environ["AWS_SHARED_CREDENTIALS_FILE"] = str(home / "profiles")
@@ -78,6 +76,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
     )
+    quick_python.start(home)
     with mock.patch.dict(os.environ, quick_spark.environment()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
