@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import ftfile
+from tests import quick_spark
 from tests.archives import spark_options
 from tests.cluster.cluster import EXECUTOR, kill
 from tests.demo.hdfs_path import HdfsPath
@@ -222,7 +223,6 @@ def _write_job(settings: Settings, around: Surroundings, stream: Stream) -> Path
     """Write what the application needs to know, and return the file."""
     scratch = around.home / "scratch"
     scratch.mkdir(exist_ok=True)
-    quick_start = spark_options()
     job = {
         "master": around.cluster.url,
         "output": str(stream.output),
@@ -243,9 +243,9 @@ def _write_job(settings: Settings, around: Surroundings, stream: Stream) -> Path
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "768m",
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} {quick_start}",
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} {quick_spark.java_options()}",
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": quick_start,
+            "spark.executor.extraJavaOptions": spark_options(),
             "spark.jars": connector_jars(),
             "spark.local.dir": str(scratch),
             "spark.sql.session.timeZone": "UTC",
