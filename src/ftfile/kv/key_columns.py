@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     Key = tuple[Any, ...]
 
-__all__ = ("INT_BYTES", "bools_of", "first_fall", "is_byte_key", "key_integers", "key_reader", "refuse_key_types")
+__all__ = (
+    "INT_BYTES",
+    "bools_of",
+    "first_fall",
+    "is_byte_key",
+    "key_integers",
+    "key_reader",
+    "refuse_key_types",
+    "stored_reader",
+)
 
 INT_BYTES = 4  # Spark hashes integers of at most this width as an int, others as a long
 _DECIMAL_PRECISION_MAX = 18  # unscaled, these fit into 64 bits
@@ -67,17 +76,18 @@ def bools_of(array: pa.Array) -> NDArray[np.bool_]:
 
 def key_reader(columns: Sequence[pa.Array]) -> Callable[[int], Key]:
     """Return the function from the number of a row to its key; columns have no nulls."""
-    readers = [_reader(column) for column in columns]
+    readers = [stored_reader(column) for column in columns]
     if len(readers) == 1:
         (read,) = readers
         return lambda row: (read(row),)
     return lambda row: tuple([read(row) for read in readers])
 
 
-def _reader(column: pa.Array) -> Callable[[int], Any]:
+def stored_reader(column: pa.Array) -> Callable[[int], Any]:
+    """Return the function from the number of a row to its stored value; the column has no nulls."""
     if not is_byte_key(column.type):
-        # Of a view, an item comes as an int of Python.
-        return np.ascontiguousarray(key_integers(column)).data.__getitem__
+        # Of a view, an item comes as an int of Python; of one that is not aligned, it cannot be taken.
+        return np.require(key_integers(column), requirements=["C", "A"]).data.__getitem__
     if not len(column):
         return b"".__getitem__
     _, starts, data = column.buffers()

@@ -34,6 +34,7 @@ __all__ = ("RunReader",)
 
 _END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
 _SCAN_BYTES = 2 << 20  # of one read of a scan
+_SLICED_ROWS_MAX = 8  # of a block: to take more at once costs less
 
 _Value = TypeVar("_Value")
 
@@ -84,6 +85,7 @@ class RunReader:
         end, needed = self._read_end()
         self._directory, self.schema = decode_directory(end[-needed:], length_bytes, path)
         directory = self._directory
+        self._schema_message = bytes(self.schema.serialize())
         self.rows = directory.rows
         self._first_key_of = key_reader(directory.first_keys.columns)
         self.first_key = self._first_key_of(0) if directory.blocks else None
@@ -155,11 +157,15 @@ class RunReader:
         blocks = range(self._directory.blocks)
         first = bisect.bisect_right(blocks, start, key=self._first_key_of) - 1 if start is not None else 0
         behind = bisect.bisect_left(blocks, end, key=self._first_key_of) if end is not None else len(blocks)
-        for batch in self._read_blocks(range(max(first, 0), behind)):
-            rows = range(batch.num_rows)
-            key = key_reader(batch.columns[: self._directory.key_columns])
-            low = bisect.bisect_left(rows, start, key=key) if start is not None else 0
-            high = bisect.bisect_left(rows, end, key=key) if end is not None else len(rows)
+        names = self.schema.names
+        key_names = names[: self._directory.key_columns] if (start, end) != (None, None) else []
+        fields = None if columns is None else sorted({names.index(name) for name in (*key_names, *columns)})
+        for batch in self._read_blocks(range(max(first, 0), behind), fields):
+            low, high = 0, batch.num_rows
+            if key_names:
+                key = key_reader([batch.column(name) for name in key_names])
+                low = bisect.bisect_left(range(high), start, key=key) if start is not None else 0
+                high = bisect.bisect_left(range(high), end, key=key) if end is not None else high
             if low < high:
                 yield (batch if columns is None else batch.select(columns)).slice(low, high - low)
 
@@ -239,16 +245,16 @@ class RunReader:
         return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
 
     def _load_block(self, number: int) -> Block:
-        batch = self._decoded(number, self._read(*self._directory.block_range(number)))
+        (batch,) = self._read_blocks(range(number, number + 1))
         block = Block(batch, self._directory.key_columns)
         return self._cache.put(self._blocks, number, block, block.size_bytes)
 
-    def _decoded(self, number: int, data: memoryview) -> pa.RecordBatch:
-        self._require_crc(data, int(self._directory.block_crcs[number]), f"block {number}")
-        return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+    def _read_blocks(self, numbers: range, fields: list[int] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of blocks that follow each other, a few of which are read at a time.
 
-    def _read_blocks(self, numbers: range) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of blocks that follow each other, a few of which are read at a time."""
+        With numbers of columns, these alone are decoded.
+        """
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
         ends = self._directory.block_ends
         while numbers:
             start, end = self._directory.block_range(numbers[0])
@@ -257,7 +263,9 @@ class RunReader:
             window = self._read(start, self._directory.block_range(some[-1])[1])
             for number in some:
                 first, end = self._directory.block_range(number)
-                yield self._decoded(number, window[first - start : end - start])
+                expected = int(self._directory.block_crcs[number])
+                self._require_crc(window[first - start : end - start], expected, f"block {number}")
+            yield from pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
@@ -272,7 +280,12 @@ class RunReader:
         blocks, starts = np.unique(places >> self._row_bits, return_index=True)
         rows = np.split(places & self._row_mask, starts[1:])
         found = _cached(self._blocks, blocks.tolist(), self._load_block, self._parallel)
-        taken = [block.batch.take(from_numpy(some, pa.int64())) for block, some in zip(found, rows, strict=False)]
+        taken: list[pa.RecordBatch] = []
+        for block, some in zip(found, rows, strict=False):  # without any, `rows` has an empty array
+            if len(some) <= _SLICED_ROWS_MAX:
+                taken += [block.batch.slice(row, 1) for row in some.tolist()]
+            else:
+                taken.append(block.batch.take(from_numpy(some, pa.int64())))
         return joined(taken, self.schema)
 
 

@@ -220,7 +220,7 @@ class _RunWriter:
         return RunSummary(rows, self._position, first, last)
 
     def _taken(self) -> bytes:
-        """Return the bytes that pyarrow wrote; the header comes first, with the first block or the end."""
+        """Return the bytes from pyarrow; append the header, which comes with the first block or the end, by itself."""
         data = self._pieces.take()
         if self._header:
             return data
