@@ -219,12 +219,12 @@ class Copies:
             going = replace(start, position=begun.position, moved=begun if is_orphan else None, before=before)
             return Copy(start if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
         newest = sorted(live, key=lambda found: -found[0].modified_ms)[:_ORIGINALS_MAX]
+        compared = [self._survey.candidate(place) for _, place in newest]
         if size <= WINDOW_BYTES:
-            parallel(self._fs, self._first_of, [listed.paths[place] for _, place in newest])
-        for known, place in newest:
-            path = listed.paths[place]
-            if place != start.candidate.place and self._begins_with(path, size, marks[size]):
-                return Copy(start, codec, size, marks[size], path, is_read=size <= known.position)
+            parallel(self._fs, self._first_of, compared)
+        for (known, place), original in zip(newest, compared, strict=True):
+            if place != start.candidate.place and self._begins_with(original, size, marks[size]):
+                return Copy(start, codec, size, marks[size], original.path, is_read=size <= known.position)
         cut_off = [known.key for known in orphans if known.position > size and known.key in self._cut_off]
         if cut_off:
             return Copy(start, codec, size, marks[size], self._cut_off[cut_off[0]], is_read=True, is_cut=True)
@@ -239,28 +239,32 @@ class Copies:
             size, marks = content.marks([other.size_bytes for other in others])
             for other in others[-_ORIGINALS_MAX:]:
                 at = min(size, other.size_bytes)
-                if self._begins_with(other.path, at, marks[at]):
+                if self._begins_with(other, at, marks[at]):
                     return Copy(start, codec, size, marks[size], other.path)
         if not codec:
             others.append(start.candidate)
         return None
 
-    def _begins_with(self, path: str, size: int, marks: Fingerprints) -> bool:
+    def _begins_with(self, original: Candidate, size: int, marks: Fingerprints) -> bool:
+        """Return True if a file begins so; False if its path names another one now, such as the copy itself."""
         if size <= WINDOW_BYTES:
-            first = self._first_of(path)
+            first = self._first_of(original)
             return first is not None and fingerprints(partial(_slice, first), size) == marks
         try:
-            with self._fs.open(path) as file:
-                return file.size_bytes >= size and fingerprints(file.read_at, size) == marks
+            with self._fs.open(original.path) as file:
+                is_long = file.size_bytes >= size and original.is_in_place(self._fs)
+                return is_long and fingerprints(file.read_at, size) == marks
         except NotFound:
             return False
 
-    def _first_of(self, path: str) -> bytes | None:
-        """Return the first KiB of a file, or less of a shorter one; None if it is gone."""
+    def _first_of(self, original: Candidate) -> bytes | None:
+        """Return the first KiB of a file, or less of a shorter one; None if it is not there any more."""
+        path = original.path
         if path not in self._firsts:
             try:
                 with self._fs.open(path) as file:
-                    self._firsts[path] = file.read_at(0, WINDOW_BYTES)
+                    is_in_place = original.is_in_place(self._fs)
+                    self._firsts[path] = file.read_at(0, WINDOW_BYTES) if is_in_place else None
             except NotFound:
                 self._firsts[path] = None
         return self._firsts[path]
