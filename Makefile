@@ -129,7 +129,7 @@ spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment 
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark
 
 # `make spark` runs them in the newest Spark.
-EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios.py)
+EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios.py files_source.py)
 
 .PHONY: smoke-spark
 smoke-spark: java ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
