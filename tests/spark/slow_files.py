@@ -1,4 +1,7 @@
-"""A driver for `slow:` URLs: the local one, whose renames are slow while a file `hold` lies beside the directory."""
+"""A driver for `slow:` URLs: the local one, slow while a file lies beside the directory.
+
+While `hold` lies there, renames take seconds; while `hold-records` does, records wait, and a file `held` tells it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftfile.commit.format import layout
 from ftfile.fs.local.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
@@ -19,6 +23,13 @@ class SlowFileSystem(LocalFileSystem):
         if (Path(self.root).parent / "hold").exists():
             time.sleep(HELD_S)
         super().rename(source, target)
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        hold = Path(self.root).parent / "hold-records"
+        while path.startswith(f"{layout.LOG}/") and hold.exists():
+            hold.with_name("held").touch()
+            time.sleep(0.05)
+        super().create_exclusive(path, content)
 
 
 def open_location(location: Location) -> SlowFileSystem:

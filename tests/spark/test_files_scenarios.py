@@ -13,15 +13,19 @@ import pytest
 from pyspark.sql.types import StructType
 
 import ftfile
+from ftfile.commit.format import layout
+from ftfile.source.files.offsets import position_of
+from ftfile.source.files.plan_log import PlanLog
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.rotating import RotatingLog
 from tests.spark import deadly_files
 from tests.spark.deadly_files import Death
-from tests.spark.file_queries import AT_ONCE, FileQuery, lines
+from tests.spark.file_queries import AT_ONCE, AVAILABLE, FileQuery, lines
 from tests.spark.following import limits_hold
 from tests.spark.waiting import wait_until
+from tests.unit.source.files.plans import add_plans, small_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,6 +149,34 @@ def test_planning_is_killed_around_the_creation_of_a_plan(query: FileQuery, when
     log.write(lines(6, 3))
     query.run_all(**state)
     assert query.values() == lines(0, 9)
+    log.close()
+
+
+def test_a_plan_that_comes_when_its_place_was_trimmed_ends_the_query(
+    query: FileQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scenario 5: who plans stands still before it creates the record, and others go on until that is trimmed."""
+    state = {"stateLocation": f"slow:{tmp_path}/state"}
+    log = RotatingLog(query.source / "app.log")
+    log.write(lines(0, 3))
+    query.run(**state)
+    (tmp_path / "state/hold-records").touch()
+    log.write(lines(3, 3))
+    running = query.start(AVAILABLE, **state)
+    wait_until((tmp_path / "state/held").exists, "a plan that is about to be created")
+    position = position_of(json.loads((query.checkpoint / "offsets/0").read_text().splitlines()[-1]))
+    assert position is not None
+    fs = open_filesystem(f"{tmp_path}/state/{position.log_id}")
+    small_bounds(monkeypatch)
+    add_plans(PlanLog(fs, position.log_id, "other run"), 30, position)
+    assert not fs.exists(layout.record_path(position.plan + 1))
+    (tmp_path / "state/hold-records").unlink()
+    with pytest.raises(Exception, match=r"StateLost.*Stop this one"):
+        running.awaitTermination()
+    assert fs.exists(layout.record_path(position.plan + 1))  # dead: nobody reads it
+    with pytest.raises(Exception, match=r"StateLost.*the oldest that is kept"):
+        query.run(**state)
+    assert query.values() == lines(0, 3)
     log.close()
 
 
