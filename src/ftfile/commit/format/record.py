@@ -45,6 +45,7 @@ IS_SEALED = (
 )
 # `json.dumps` makes one for each call.
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_ASCII = json.JSONEncoder(separators=(",", ":"))
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
@@ -210,7 +211,11 @@ def check_format(header: dict[str, Any], name: str, known: int, path: str) -> No
 
 def compact_json(value: object) -> bytes:
     """Return the value as one line of JSON in UTF-8."""
-    return _COMPACT.encode(value).encode()
+    text = _COMPACT.encode(value)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # a file name that is not UTF-8: `os.fsdecode` has put half characters into it
+        return _ASCII.encode(value).encode()
 
 
 def to_checked_text(lines: list[bytes]) -> bytes:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftfile.source.files.growth import end_of_lines, first_line_end, last_line_end
+from ftfile.testing.context import repeatable
+from ftfile.testing.files_run import FilesRun
 from tests.unit.source.files.tailing import Tailing
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_15_half_a_line_half_a_character_and_half_a_line_end_wait() -> None:
@@ -41,6 +48,22 @@ def test_16_a_last_line_without_its_end_counts_when_the_file_does_not_change() -
     tailing.append("a.log", "\nthree\n")
     tailing.drain()
     assert tailing.text == "one\ntwo.\nthree\n"
+
+
+def test_a_name_that_is_not_utf_8_is_a_name(tmp_path: Path) -> None:
+    names = [b"\xff.log", b"\xc3(.log", "e\u0301.log".encode(), "\u00e9.log".encode(), b"new\nline %20.log"]
+    files = [tmp_path / "in" / os.fsdecode(name) for name in names]
+    (tmp_path / "in").mkdir()
+    options = {"fileFormat": "text", "stateLocation": str(tmp_path / "state"), "scanInterval": "0s"}
+    with repeatable():
+        run = FilesRun(str(tmp_path / "in"), {"value": "string"}, options, pause_s=2)
+        for line in ("one", "two"):
+            for number, file in enumerate(files):
+                with file.open("a") as stream:
+                    stream.write(f"{line} {number}\n")
+            run.run()
+            run.restart()
+        assert sorted(row["value"] for row in run.rows) == [f"{line} {n}" for line in ("one", "two") for n in range(5)]
 
 
 def test_16_a_clock_behind_that_of_the_store_closes_files_too() -> None:
