@@ -36,6 +36,7 @@ from ftfile.source.files.plan_log import PlanLog
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.kv.runs import NUMBERS, numbered, written
 from tests.wrappers import InContext
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -131,7 +132,15 @@ def make_plans(path: Path) -> None:
                 log.commit(before)
 
 
-MAKERS = {"plain": make_plain, "sealed": make_sealed, "plans": make_plans}
+def make_runs(path: Path) -> None:
+    """Make runs of a store: without rows, with a few, and with pages; each compression."""
+    path.mkdir()
+    for rows, compression in ((0, "none"), (3, "none"), (300, "lz4"), (5000, "zstd")):
+        content = written([numbered(rows)], NUMBERS, ["id"], compression)
+        (path / f"{rows}-{compression}.run").write_bytes(content)
+
+
+MAKERS = {"plain": make_plain, "sealed": make_sealed, "plans": make_plans, "runs": make_runs}
 
 
 def files_of(path: Path) -> dict[str, bytes]:
