@@ -140,7 +140,8 @@ smoke-spark: java ## the main path, and what may befall a query that follows or 
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
 	@.venv-spark$*/bin/python -m tests.quick_spark
-	$(call pytest,.venv-spark$*,smoke-$*) tests/smoke $(EVERY_SPARK)
+	$(call pytest,.venv-spark$*,smoke-$*) tests/smoke
+	$(call pytest,.venv-spark$*,every-$*) $(EVERY_SPARK)
 
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these

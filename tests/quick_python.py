@@ -106,9 +106,7 @@ def become(asking: socket.socket) -> None:
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(variables)
-    # Who asks may know more places than who was asked first.
-    asked = [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry and entry not in sys.path]
-    sys.argv, sys.path[:1] = arguments[1:], [directory, *asked]
+    sys.argv, sys.path[0] = arguments[1:], directory
     try:
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     except SystemExit as end:
