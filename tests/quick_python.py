@@ -80,7 +80,7 @@ def start(directory: Path) -> None:
 
 
 def main(listener: socket.socket) -> None:
-    """Fork for whoever asks, until the owner is gone."""
+    """Serve requests for forks until the owner has ended."""
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

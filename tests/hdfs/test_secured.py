@@ -123,7 +123,7 @@ def expired(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with a ticket that has expired."""
     cache = tmp_path_factory.mktemp("expired") / "cache"
     kdc.ticket(cache, OWNER, life="1s")
-    time.sleep(2)
+    time.sleep(2)  # longer than the ticket lives
     return cache
 
 

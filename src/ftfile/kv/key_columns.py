@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import values_of
 from ftfile.core.errors import SchemaError
+from ftfile.kv.key_values import PRECISION_MAX, is_key_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +35,6 @@ __all__ = (
 )
 
 INT_BYTES = 4  # Spark hashes integers of at most this width as an int, others as a long
-_DECIMAL_PRECISION_MAX = 18  # unscaled, these fit into 64 bits
 
 
 def is_byte_key(kind: pa.DataType) -> bool:
@@ -45,14 +45,10 @@ def is_byte_key(kind: pa.DataType) -> bool:
 def refuse_key_types(fields: Sequence[pa.Field]) -> None:
     """Raise `SchemaError` if a column is of a type that no key may have."""
     for field in fields:
-        kind = field.type
-        integer = pa.types.is_signed_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)
-        instant = pa.types.is_timestamp(kind) and kind.unit == "us"
-        decimal = pa.types.is_decimal128(kind) and kind.precision <= _DECIMAL_PRECISION_MAX
-        if not (integer or instant or decimal or is_byte_key(kind)):
+        if not is_key_type(field.type):
             raise SchemaError(
-                f"column {field.name!r}: {kind} cannot be a key; keys are strings, binary, integers, dates, "
-                f"timestamps, booleans, and decimals of at most {_DECIMAL_PRECISION_MAX} digits"
+                f"column {field.name!r}: {field.type} cannot be a key; keys are strings, binary, integers, dates, "
+                f"timestamps, booleans, and decimals of at most {PRECISION_MAX} digits"
             )
 
 
