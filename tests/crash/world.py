@@ -19,7 +19,7 @@ from ftfile.fs.registry import register
 from ftfile.keys.keys import Keys
 from ftfile.maintenance.flush import flush
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
@@ -224,7 +224,7 @@ class Scenario:
 
     def run_batch(self, batch: Batch, query: Query, run: int = 1) -> None:
         if self.new_processes:
-            forget_logs()
+            forget_caches()
         if batch.change in {"compact", "drop"}:
             self.maintain(batch, query.path)
             return

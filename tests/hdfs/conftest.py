@@ -24,6 +24,6 @@ def cluster() -> Iterator[MiniCluster]:
 @pytest.fixture(autouse=True)
 def new_process() -> Iterator[None]:
     """Forget what other tests have left in this process."""
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()
     yield
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()

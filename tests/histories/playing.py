@@ -10,7 +10,7 @@ from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
 from ftfile.maintenance.vacuum import vacuum
 from ftfile.maintenance.verify.run import verify
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import repeatable
@@ -77,7 +77,7 @@ def play(history: History) -> Played:
         decoded_once(),
         mounted(store) as url,
     ):
-        forget_logs()
+        forget_caches()
         HEARD.clear()
         world = World(history, clock, url, store)
         try:
@@ -88,7 +88,7 @@ def play(history: History) -> Played:
         except Exception as error:
             raise HistoryFailed(history, number, error) from error
         finally:
-            forget_logs()
+            forget_caches()
         parts = len(world.oracle.published_by_queries)
         return Played(number, world.oracle.records, parts, len(world.oracle.expected), len(world.damaged))
 

@@ -18,7 +18,7 @@ from ftfile.core.errors import (
     ReplayMismatch,
     StaleFiles,
 )
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.histories.oracle import Claim
@@ -83,7 +83,7 @@ def _start_batch(world: World, step: Step, played: PlayedQuery, *, empty: bool =
 
 def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
     if isinstance(done, FtfileError):
-        forget_logs()
+        forget_caches()
         return
     assert played.pending is not None
     key = (played.query.query_id, played.next_batch)
@@ -127,7 +127,7 @@ def require_refused(world: World, step: Step, lost: str) -> None:
     else:
         raise InvariantViolation("I1", f"{lost!r} is lost, and a batch is committed")
     finally:
-        forget_logs()
+        forget_caches()
 
 
 def _empty_batch(world: World, step: Step) -> None:

@@ -70,11 +70,11 @@ def store(what: str) -> Iterator[Store]:
 def hasty() -> Iterator[None]:
     undo = hasten()
     logging.getLogger("gcsfs").disabled = True  # it tells of each fault with two pages
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()
     yield
     undo()
     logging.getLogger("gcsfs").disabled = False
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ TEXT = {"fileFormat": "text"}
 
 @pytest.fixture(autouse=True)
 def new_process() -> Iterator[None]:
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()
     yield
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()
 
 
 class Sink:

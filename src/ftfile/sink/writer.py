@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.directory_marker import check_marker, write_marker
-from ftfile.attempt.encryption import Encryption, open_to_write
+from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
+from ftfile.attempt.logs import forget_logs, log_at
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
-from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import check_known_query
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.read.snapshot import added_by
@@ -35,38 +36,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.attempt.message import TaskCommit
+    from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
 
-__all__ = ("SinkWriter", "forget_logs", "log_of")
+__all__ = ("SinkWriter", "forget_caches", "log_of")
 
-LOGS_KEPT = PLANNERS_KEPT = 16
+PLANNERS_KEPT = 16
 # Records in which an aborted job is looked for: others may have committed since it did.
 JOBS_LOOKED_AT = 16
 
 _log = get_logger(__name__)
-_logs: dict[tuple[str, tuple[tuple[str, str], ...], Encryption | None, Context], CommitLog] = {}
 _planners: dict[tuple[object, ...], RollingPlanner] = {}
+_planners_lock = threading.Lock()
 
 
 def log_of(config: SinkConfig, context: Context) -> CommitLog:
-    """Return this process's log of a writer's directory; its cached state is checked before every use.
-
-    The settings may not be checked against the store yet.
-    """
-    path, asked, encryption = config.path, config.publishing, config.encryption
+    """Return this process's log of a writer's directory, see `log_at`."""
+    asked = config.publishing
     offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
-    key = (path, (*asked.connection, *offered), encryption, context)
-    if key not in _logs:
-        if len(_logs) >= LOGS_KEPT:
-            _logs.pop(next(iter(_logs)))
-        _logs[key] = CommitLog(open_to_write(path, context, asked.connection, encryption, offered))
-    return _logs[key]
+    return log_at(config.path, context, (*asked.connection, *offered), config.encryption, offered)
 
 
-def forget_logs() -> None:
+def forget_caches() -> None:
     """Drop this process's caches, as a new process would start."""
-    _logs.clear()
-    _planners.clear()
+    forget_logs()
+    with _planners_lock:
+        _planners.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +141,11 @@ class SinkWriter:
         encoding, rolling = definition_key(self.config.encoding()), self.config.rolling or ALL_END
         key = (self.config.path, writer.query_id, encoding, rolling, context.ids)
         # Queries that share a directory may share a process, too.
-        planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, context.ids)
-        _planners[key] = planner
-        if len(_planners) > PLANNERS_KEPT:
-            _planners.pop(next(iter(_planners)))
+        with _planners_lock:
+            planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, context.ids)
+            _planners[key] = planner
+            if len(_planners) > PLANNERS_KEPT:
+                _planners.pop(next(iter(_planners)))
         return planner
 
     def _tell_of_commit(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:

@@ -16,7 +16,7 @@ from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
 from ftfile.fs.registry import normalise
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import SinkWriter, forget_logs
+from ftfile.sink.writer import SinkWriter, forget_caches
 from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class MicroBatch:
         """Start a new run of the query: whatever is not on storage is forgotten."""
         self._runs += 1
         self.run_id = f"run-{self._runs}"
-        forget_logs()
+        forget_caches()
 
     def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a micro-batch: every task once, then the commit; when one raises, abort, as Spark does."""

@@ -28,7 +28,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.keys.keys import Keys, forget_keys
 from ftfile.maintenance.repair.mending import set_aside
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.source.files.known import key_of
 from ftfile.source.files.offsets import PlanPosition
 from ftfile.source.files.plan import Late, Move, Parked, Plan, Range, Seen
@@ -62,7 +62,7 @@ def row(number: int, kind: str = "a") -> dict[str, object]:
 def make_plain(path: Path) -> None:
     """Make a directory of a query, a batch write and a compaction, with every kind of file that is not encrypted."""
     with repeatable(), mock.patch.object(record.encode_record, "__defaults__", (3_000,)):
-        forget_logs()
+        forget_caches()
         query = MicroBatch(str(path), COLUMNS, OPTIONS)
         query.run(0, [[row(1), row(2), row(3)], [row(4, "b"), row(5, "much too long for a record of thirty bytes")]])
         query.run(1, [[row(6)], []])

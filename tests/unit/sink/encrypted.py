@@ -14,7 +14,7 @@ import ftfile
 from ftfile.encoding.base.columnar import RowSegments
 from ftfile.encoding.registry import format_from_options
 from ftfile.keys.keys import forget_keys
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 
@@ -55,7 +55,7 @@ def write_ring(path: Path, **keys: bytes) -> None:
 def forget_all() -> None:
     """As a new process would start."""
     forget_keys()
-    forget_logs()
+    forget_caches()
 
 
 def stream(out: str, ring: Path, query_id: str = "a", **options: str) -> MicroBatch:

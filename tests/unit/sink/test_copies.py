@@ -55,10 +55,10 @@ class Store:
 
     @contextlib.contextmanager
     def query(self, **options: str) -> Iterator[MicroBatch]:
-        sink_writer.forget_logs()
+        sink_writer.forget_caches()
         with mounted(self.fs) as url:
             yield MicroBatch(url, {"word": "string"}, {"fileFormat": "text", **options})
-        sink_writer.forget_logs()
+        sink_writer.forget_caches()
 
     def run(self, batches: Sequence[Sequence[str]], **options: str) -> list[int]:
         """Write batches, one partition each, and two empty ones; return how many rows are in each file."""

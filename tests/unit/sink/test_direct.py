@@ -32,10 +32,10 @@ CLOCK = ManualClock()
 
 @pytest.fixture(autouse=True)
 def new_process() -> Iterator[None]:
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()
     with repeatable(CLOCK, SeededIds()):
         yield
-    sink_writer.forget_logs()
+    sink_writer.forget_caches()
 
 
 class Direct:

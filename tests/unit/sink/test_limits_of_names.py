@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.attempt import logs as open_logs
 from ftfile.attempt.identity import JobIdentity
 from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
@@ -100,15 +101,15 @@ class TestDigits:
 def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs: dict[Any, Any] = {}
     planners: dict[Any, Any] = {}
-    monkeypatch.setattr(writer, "_logs", logs)
+    monkeypatch.setattr(open_logs, "_logs", logs)
     monkeypatch.setattr(writer, "_planners", planners)
-    kept = max(writer.LOGS_KEPT, writer.PLANNERS_KEPT)
+    kept = max(open_logs.LOGS_KEPT, writer.PLANNERS_KEPT)
     options = {"rolling": "policy", "maxBatchesPerFile": "2"}
     streams = [query(str(tmp_path / str(number)), **options) for number in range(kept + 1)]
     for batch in range(5):
         for stream in streams:
             stream.run(batch, [[row("a", batch)]])
-        assert len(logs) <= writer.LOGS_KEPT
+        assert len(logs) <= open_logs.LOGS_KEPT
         assert len(planners) <= writer.PLANNERS_KEPT
     for stream in streams:
         assert [file.rows for file in ftfile.open(stream.path).files()] == [2, 2]

@@ -9,7 +9,7 @@ import pytest
 
 from ftfile.fs.local.filesystem import open_location
 from ftfile.fs.registry import register, unregister
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def opened() -> Iterator[Counter[str]]:
         return open_location(location)
 
     register("counted", open_counted)
-    forget_logs()
+    forget_caches()
     yield counter
-    forget_logs()
+    forget_caches()
     unregister("counted")
 
 

@@ -11,7 +11,7 @@ import pytest
 import ftfile
 from ftfile.commit.log import bases
 from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError, UnknownQuery
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -135,7 +135,7 @@ class TestLayout:
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
         append(out).run(0, [ROWS])
         complete(out, partitionBy="word").run_job("1", [OTHERS])
-        forget_logs()
+        forget_caches()
         with pytest.raises(ConfigError, match="was written with word"):
             append(out).plan()
         assert append(out, partitionBy="word").run(1, [ROWS]).version == 2

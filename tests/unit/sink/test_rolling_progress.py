@@ -196,12 +196,12 @@ class TestFlush:
     def test_makes_the_log_durable_before_it_publishes_what_another_left(self) -> None:
         disk = CrashingFileSystem()
         broken = Fault(PermissionDenied, times=1 << 30, operations=frozenset({"rename"}))
-        sink_writer.forget_logs()
+        sink_writer.forget_caches()
         with mounted(FaultyFileSystem(disk, [broken])) as url:
             query = MicroBatch(url, COLUMNS, {"fileFormat": "json", "publishTimeout": "1s"})
             with repeatable(), pytest.raises(NotPublished):
                 query.run(0, [rows_of("a")])
-        sink_writer.forget_logs()
+        sink_writer.forget_caches()
         watched = FaultyFileSystem(disk, [])
         with mounted(watched) as url:
             ftfile.flush(url, context=current())

@@ -17,7 +17,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, ReplayMismatch, Unavailable
-from ftfile.sink.writer import SinkWriter, forget_logs
+from ftfile.sink.writer import SinkWriter, forget_caches
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -77,7 +77,7 @@ class TestOnce:
         """As after the checkpoint of the stream was deleted, and its batches are counted from 0 again."""
         for each in (0, 2, 5):
             write(out, each, [{"id": each}])
-        forget_logs()
+        forget_caches()
         with pytest.raises(ReplayMismatch, match=rf"txnVersion={version} of .*last version 5.*checkpoint"):
             write(out, version, [{"id": 8}])
         assert ids(out) == [0, 2, 5]
@@ -113,7 +113,7 @@ class TestOnce:
         extend_ranges(log, log.read_on())
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=2))
         log.fs.delete(layout.record_path(1))
-        forget_logs()
+        forget_caches()
         assert write(out, 2).replayed
         with pytest.raises(ReplayMismatch, match="does not keep its record"):
             write(out, 1)
@@ -132,7 +132,7 @@ class TestOnce:
     def test_the_last_version_is_in_the_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
         write(out, 3)
-        forget_logs()
+        forget_caches()
         assert write(out, 3).replayed
 
     def test_an_overwrite_that_is_repeated_replaces_nothing(self, out: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 import ftfile
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ChangedRows, ConfigError, HistoryGone
-from ftfile.sink.writer import forget_logs
+from ftfile.sink.writer import forget_caches
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -221,7 +221,7 @@ def test_every_new_row_is_read_once(place: int) -> None:
         clock = ManualClock(tick_ms=1)
         fs = MemoryFileSystem(f"follow-{seed}-{place}", clock=clock)
         with repeatable(clock, SeededIds(seed)), small_limits(use=rng.random() < 0.5), mounted(fs) as url:
-            forget_logs()
+            forget_caches()
             directory = Directory(url, fs, rng)
             followers = [Follower(directory, rng) for _ in range(3)]
             for _ in range(STEPS):
@@ -239,5 +239,5 @@ def test_every_new_row_is_read_once(place: int) -> None:
                 if not follower.is_lost:
                     follower.finish()
             lost += sum(follower.is_lost for follower in followers)
-            forget_logs()
+            forget_caches()
     assert lost < AT_ONCE, "too few streams were followed to the end"
