@@ -123,8 +123,9 @@ class _Flush:
         queries = {segment.origin.query_id: None for segment in head.segments.values()}
         for query_id in [query_id for query_id in queries if self.query_id in {None, query_id}]:
             publishing = _publishing_of(head, query_id)
-            log = self.reopen(publishing.storage) if publishing.storage else self.log
-            durability = durability_of(publishing.durability, log.fs.capabilities)
+            storage = publishing.storage
+            log = self.reopen(storage.written) if storage.written else self.log
+            durability = durability_of(storage.durability, log.fs.capabilities)
             rewrites = self._rewrites(log, head, query_id, durability)
             if rewrites:
                 self._commit(log, rewrites, publishing, query_id, durability)

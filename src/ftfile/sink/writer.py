@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
-from ftfile.attempt.logs import forget_logs, log_at
+from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
@@ -19,7 +19,6 @@ from ftfile.commit.policy import check_known_query
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.read.snapshot import added_by
 from ftfile.commit.replay import find_record
-from ftfile.commit.sealed.filesystem import OWNER_ONLY
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.sink.config import SinkConfig, definition_key
@@ -51,10 +50,8 @@ _planners_lock = threading.Lock()
 
 
 def log_of(config: SinkConfig, context: Context) -> CommitLog:
-    """Return this process's log of a writer's directory, see `log_at`."""
-    asked = config.publishing
-    offered = (*asked.storage, *((OWNER_ONLY,) if asked.owner_only else ()))
-    return log_at(config.path, context, (*asked.connection, *offered), config.encryption, offered)
+    """Return this process's log of a writer's directory, see `logs.log_at`."""
+    return config.publishing.storage.log_at(config.path, config.encryption, context)
 
 
 def forget_caches() -> None:
@@ -103,9 +100,10 @@ class SinkWriter:
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
         """Write one attempt's rows; nobody sees them before the driver commits."""
         with _context(identity.writer):
-            fs = open_to_write(self.config.path, context, self.config.publishing.settings, self.config.encryption)
-            check_marker(fs, self.config.path, self.planned.marker)
-            return write_task(self.config, self.planned, identity, batches, fs)
+            config = self.config
+            fs = open_to_write(config.path, context, config.publishing.storage.settings, config.encryption)
+            check_marker(fs, config.path, self.planned.marker)
+            return write_task(config, self.planned, identity, batches, fs)
 
     def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
         """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id."""

@@ -87,7 +87,7 @@ def test_what_a_query_ships_opens_the_same_where_nothing_is(
     asked.clear()
     executor.enter()
     config = pickle.loads(shipped)
-    open_filesystem(config.path, settings=dict(config.publishing.settings))
+    open_filesystem(config.path, settings=dict(config.publishing.storage.settings))
     assert asked == [{"urls": ["http://namenode:9870"], "user": "etl", "token": None, "kerberos": False}]
     assert b"hidden" not in shipped
     assert "handedOver" not in json.dumps(config.publishing.to_json()), "it is nobody's business later"

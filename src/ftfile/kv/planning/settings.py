@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ("PlanSettings",)
 
@@ -36,3 +40,28 @@ class PlanSettings:
     def relabel_bytes(self) -> int:
         """Return the size from which on a run is kept as it is where no other row is in its way."""
         return self.max_file_bytes // 4
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {
+            "flushRuns": self.flush_runs,
+            "flushBytes": self.flush_bytes,
+            "flushRows": self.flush_rows,
+            "fanIn": self.fan_in,
+            "jobBytes": self.job_bytes,
+            "maxBytesPerFile": self.max_file_bytes,
+            "tombstoneTtlMs": self.tombstone_ttl_ms,
+        }
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> PlanSettings:
+        """Build from `to_json()`."""
+        return cls(
+            text["flushRuns"],
+            text["flushBytes"],
+            text["flushRows"],
+            text["fanIn"],
+            text["jobBytes"],
+            text["maxBytesPerFile"],
+            text["tombstoneTtlMs"],
+        )

@@ -235,6 +235,6 @@ def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabili
         "bytes": sum(each.length for each in written),
         **({"partsByReason": {LARGE: large}} if large else {}),
         **({"badRecords": bad} if bad else {}),
-        "durability": durability_of(config.publishing.durability, store),
+        "durability": durability_of(config.publishing.storage.durability, store),
         "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
     }

@@ -70,7 +70,7 @@ def write_task(
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
     final_path = _final_path(config, planned, identity) if config.publishing.direct else None
-    stage = Stage(fs, identity, config.publishing.durability, final_path)
+    stage = Stage(fs, identity, config.publishing.storage.durability, final_path)
     try:
         bad = BadRecords(config, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(fs.capabilities))

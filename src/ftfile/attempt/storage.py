@@ -1,0 +1,96 @@
+"""The options that say how a writer's files are stored: permissions, replicas, durability, and how they are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.attempt.logs import log_at
+from ftfile.attempt.stage import durability_of
+from ftfile.commit.sealed.filesystem import OWNER_ONLY
+from ftfile.core.errors import ConfigError
+from ftfile.fs.registry import settings_for_others
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.attempt.encryption import Encryption
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.core.context import Context
+    from ftfile.core.options import ParsedOptions
+    from ftfile.fs.api import Capabilities
+
+__all__ = ("Storage",)
+
+# The least that each must grant: the writers' own processes read the log, too.
+_PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
+
+_BLOCKS = ("replication", "blockSize")
+_OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
+_CHECKSUM_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The options, checked; the log keeps the first two for maintenance."""
+
+    written: tuple[tuple[str, str], ...]  # settings of the file system for written files
+    durability: str  # as it was asked for; see `durability_of`
+    connection: tuple[tuple[str, str], ...] = ()  # settings of the file system for this writer's processes alone
+    owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> Storage:
+        """Check the options, as far as that needs no store: see `for_store`."""
+        for name in parsed.prefixed("storage"):
+            if name in _OWN:
+                raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
+        connection = tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
+        owner_only = parsed["encryption"] != "none" and "filePermission" not in parsed.given
+        return cls(_written(parsed), parsed["durability"], connection, owner_only)
+
+    def for_store(self, store: Capabilities) -> Storage:
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        if self.durability != "auto":
+            durability_of(self.durability, store)
+        for names, has, what in (
+            (_PERMISSIONS, store.permissions, "permissions"),
+            (_BLOCKS, store.replication, "replicas and no blocks to choose"),
+        ):
+            asked = [name for name, _ in self.written if name in names]
+            if asked and not has:
+                asked_for = " and ".join(asked)
+                raise ConfigError(f"{asked_for}: the file system {store.driver!r} has no {what}; leave it out")
+        owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
+        return replace(self, written=(*self.written, *owner_only), owner_only=False)
+
+    def log_at(self, path: str, encryption: Encryption | None, context: Context) -> CommitLog:
+        """Return this process's log of a writer's directory, see `logs.log_at`."""
+        offered = (*self.written, *((OWNER_ONLY,) if self.owner_only else ()))
+        return log_at(path, context, (*self.connection, *offered), encryption, offered)
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """Return all settings of the file system."""
+        return (*self.connection, *self.written)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {"storage": dict(self.written), "durability": self.durability}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Storage:
+        """Build from `to_json()`."""
+        return cls(tuple(text["storage"].items()), text["durability"])
+
+
+def _written(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+    """Return the settings that were asked for of what is written."""
+    permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
+    blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
+    for name, least in _PERMISSIONS.items():
+        if name in parsed.given and parsed[name] & least != least:
+            raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
+    if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
+        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
+    return (*permissions.items(), *blocks.items())
