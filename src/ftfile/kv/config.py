@@ -5,19 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.arrays.spark_types import arrow_schema
+import pyarrow as pa
+
+from ftfile.arrays.spark_types import arrow_schema, as_nullable
+from ftfile.attempt.encryption import Encryption
+from ftfile.attempt.options import column_named, transaction_of
+from ftfile.attempt.storage import Storage
+from ftfile.commit.policy import Policy
+from ftfile.core.errors import ConfigError
+from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
+from ftfile.fs.registry import normalise
+from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.planning.settings import PlanSettings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Mapping
 
-    from ftfile.attempt.encryption import Encryption
-    from ftfile.attempt.storage import Storage
     from ftfile.commit.format.model import Transaction
-    from ftfile.commit.policy import Policy
     from ftfile.fs.api import Capabilities
-    from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.planning.settings import PlanSettings
 
 __all__ = ("StoreConfig",)
 
@@ -38,7 +44,7 @@ class StoreConfig:
     policy: Policy
     bad_records: Literal["fail", "deadLetter", "drop"]
     max_record_bytes: int | None
-    on_schema_change: Literal["fail", "widen", "any"]
+    on_schema_change: Literal["fail", "widen"]
     fingerprint: str | None
     checkpoint: str | None  # the query's directory, when the writer was given it
     overwrite: bool  # each commit replaces all that is in the store
@@ -46,6 +52,57 @@ class StoreConfig:
     max_open_bytes: int  # of memory that a task takes for rows it has not written
     grace_s: float  # for which files of older versions are kept
     vacuum_interval_s: float
+
+    @classmethod
+    def from_options(
+        cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False, stream: bool = False
+    ) -> StoreConfig:
+        """Check options and schema; nothing but a key is read, and nothing is written.
+
+        Raises:
+            ConfigError: an option is unknown, malformed, or contradicts another.
+            SchemaError: a column cannot be stored.
+        """
+        parsed = parse_options(options, "ftkv-write")
+        if parsed["path"] is None:
+            raise ConfigError(_NO_PATH)
+        encryption, transaction = Encryption.from_options(parsed), transaction_of(parsed)
+        if encryption is not None and encryption.kind != "aes-gcm":
+            raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
+        if parsed["onSchemaChange"] == "any":
+            raise ConfigError(
+                "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
+                "onSchemaChange=widen for new columns and wider types"
+            )
+        if stream and transaction is not None:
+            raise ConfigError(
+                "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
+                "already make each batch exactly once. Leave both out"
+            )
+        schema_json = as_nullable(schema_json)
+        delete_column, definition = _define(parsed, arrow_schema(schema_json))
+        return cls(
+            path=normalise(parsed["path"]),
+            schema_json=schema_json,
+            definition=definition,
+            delete_column=delete_column,
+            plan=_plan(parsed),
+            compression=parsed["compression"],
+            block_bytes=parsed["blockBytes"],
+            encryption=encryption,
+            storage=Storage.from_options(parsed),
+            policy=Policy.from_options(parsed),
+            bad_records=parsed["badRecords"],
+            max_record_bytes=parsed["maxRecordBytes"],
+            on_schema_change=parsed["onSchemaChange"],
+            fingerprint=parsed["fingerprint"],
+            checkpoint=parsed.spark.get("checkpointlocation"),
+            overwrite=overwrite,
+            transaction=transaction,
+            max_open_bytes=parsed["maxOpenBytes"],
+            grace_s=parsed["grace"],
+            vacuum_interval_s=parsed["vacuumInterval"],
+        )
 
     def for_store(self, store: Capabilities) -> StoreConfig:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
@@ -70,3 +127,49 @@ class StoreConfig:
             "graceSeconds": self.grace_s,
         }
         return {"store": store, **self.storage.to_json()}
+
+
+def _define(parsed: ParsedOptions, schema: pa.Schema) -> tuple[str | None, StoreDefinition]:
+    """Return the column of deletes, and the definition for the others; names are in the schema's spelling."""
+    names, deletes, sequence = parsed["keyColumns"], parsed["deleteColumn"], parsed["sequenceColumn"]
+    if names is None:
+        raise ConfigError(
+            f"keyColumns is not given: name the columns that make the key, of {', '.join(schema.names)}, as in "
+            f"keyColumns={schema.names[0]}"
+        )
+    keys = [column_named("keyColumns", name, schema, _any_type, "") for name in names]
+    if deletes is not None:
+        deletes = column_named("deleteColumn", deletes, schema, pa.types.is_boolean, "a boolean column")
+        if deletes in keys:
+            raise ConfigError(f"deleteColumn={deletes}: it is a key column, too, and would not be stored")
+        schema = pa.schema([field for field in schema if field.name != deletes])
+    definition = define(
+        schema,
+        keys,
+        bucket_by=[column_named("bucketBy", name, schema, _any_type, "") for name in parsed["bucketBy"]],
+        buckets=parsed["buckets"],
+        merge=parsed["merge"],
+        sequence=sequence and column_named("sequenceColumn", sequence, schema, _any_type, ""),
+    )
+    return deletes, definition
+
+
+def _any_type(_: pa.DataType) -> bool:
+    return True
+
+
+def _plan(parsed: ParsedOptions) -> PlanSettings:
+    return PlanSettings(
+        flush_runs=parsed["flushIntervalCount"],
+        flush_bytes=parsed["flushBytes"],
+        flush_rows=parsed["flushSize"],
+        job_bytes=parsed["jobBytes"],
+        max_file_bytes=parsed["maxFileSize"],
+        tombstone_ttl_ms=round(parsed["tombstoneTtl"] * 1000),
+    )
+
+
+_NO_PATH = (
+    "the store has no `path`: give it as a write option, as in "
+    "df.writeStream.format('ftkv').option('path', '/data/counts').option('keyColumns', 'word')"
+)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.encryption import Encryption
-from ftfile.commit.format.model import Transaction
+from ftfile.attempt.options import column_named, transaction_of
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
@@ -20,7 +20,6 @@ from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.fs.registry import normalise
-from ftfile.sink.buckets.bucketers import column_named
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.naming.path_rules import check_extension
 from ftfile.sink.naming.settings import PathCheck
@@ -31,6 +30,7 @@ from ftfile.sink.rolling.settings import RollingSettings, rolling_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.commit.format.model import Transaction
     from ftfile.fs.api import Capabilities
 
 __all__ = ("SinkConfig", "definition_key")
@@ -100,7 +100,7 @@ class SinkConfig:
             fingerprint=parsed["fingerprint"],
             checkpoint=parsed.spark.get("checkpointlocation"),
             overwrite=overwrite,
-            transaction=_transaction(parsed["txnAppId"], parsed["txnVersion"]),
+            transaction=transaction_of(parsed),
         )
         if (publishing.direct or overwrite) and config.rolling is not None:
             raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
@@ -233,12 +233,3 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...])
     if settings.policy is not None:
         load_policy(settings.policy)
     return replace(settings, finalize_column=final, event_column=event)
-
-
-def _transaction(app_id: str | None, version: int | None) -> Transaction | None:
-    if (app_id is None) != (version is None):
-        given, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
-        raise ConfigError(f"{given} without {missing}: together they say which write this is; set both or neither")
-    if app_id == "":
-        raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
-    return Transaction(app_id, version) if app_id is not None and version is not None else None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import OPTIONS, parse_options
 from ftfile.core.options.document import to_markdown
-from ftfile.core.options.kinds import FORMATS
+from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES
 from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.registry import format_from_options
+
+if TYPE_CHECKING:
+    from ftfile.core.options.parse import Use
 
 ROOT = Path(__file__).parents[3]
 
@@ -67,18 +71,46 @@ def test_options_of_another_format_are_named() -> None:
         parsed.for_format("json")
 
 
-def test_names_are_unique_in_any_case() -> None:
-    names = [option.name.lower() for option in OPTIONS]
+@pytest.mark.parametrize("family", [OF_FILES, STORES])
+def test_names_are_unique_in_any_case(family: frozenset[str]) -> None:
+    names = [option.name.lower() for option in OPTIONS if option.used_by & family]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("key", "use", "text"),
+    [
+        ("keyColumns", "write", "is for writing keyed stores (`ftkv`), not for files (`ftfile`): writing"),
+        ("maxFileSize", "write", "not for files (`ftfile`): writing; the size limit is maxBytesPerFile"),
+        ("filterPushdown", "read", "is for reading keyed stores (`ftkv`), not for files (`ftfile`): reading"),
+        ("header", "ftkv-write", "is for files (`ftfile`): writing and streams of foreign files"),
+        ("startingVersion", "ftkv-read", "is for files (`ftfile`): following"),
+        ("merge", "ftkv-read", "is for writing keyed stores (`ftkv`), not for reading"),
+        ("keys", "ftkv-write", "the key columns are keyColumns"),
+        ("aesKey", "ftkv-write", "keys are never given in options"),
+        ("filterPush", "ftkv-read", "did you mean filterPushdown"),
+    ],
+)
+def test_files_and_stores_have_options_of_their_own(key: str, use: Use, text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        parse_options({key: "1"}, use)
+
+
+def test_one_name_may_be_of_files_and_of_stores() -> None:
+    assert parse_options({"compression": "gzip"}, "write")["compression"] == "gzip"
+    assert parse_options({}, "write")["compression"] is None
+    assert parse_options({}, "ftkv-write")["compression"] == "lz4"
+    assert parse_options({}, "ftkv-write")["publishTimeout"] == 60.0  # of the protocol, whatever it is for
 
 
 def test_the_page_of_options_is_current() -> None:
     assert (ROOT / "docs" / "options.md").read_text() == to_markdown(), "run `make docs`"
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_every_option_has_its_line_in_the_page(option: object) -> None:
-    assert f"| `{option.name}` |" in to_markdown()  # type: ignore[attr-defined]
+def test_every_option_has_its_line_in_the_page() -> None:
+    page = to_markdown()
+    assert not [option.name for option in OPTIONS if f"| `{option.name}` |" not in page]
+    assert page.count("| `compression` |") == 2
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -13,13 +13,15 @@ ENCRYPTION: tuple[Option, ...] = (
         one_of("none", "aes-gcm", "parquet"),
         "`aes-gcm` encrypts every file as a whole, after its compression, and authenticates the log; `parquet` does "
         "so too, but that finished files are encrypted by Parquet itself, which other readers know. It begins with the "
-        "first commit to a directory; see [encryption](encryption.md).",
+        "first commit to a directory; see [encryption](encryption.md). Stores take `aes-gcm`.",
         default="none",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "encryptionKeyId",
         kinds.TEXT,
         "The name of the key to encrypt with, never a key itself. Files that older keys encrypted stay readable.",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
         default_text="the only key there is",
     ),
     Option(

@@ -11,7 +11,7 @@ from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("FORMATS", "Kind", "Option", "one_of")
+__all__ = ("FORMATS", "OF_FILES", "STORES", "Kind", "Option", "one_of")
 
 # The formats that ftfile brings.
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
@@ -20,7 +20,11 @@ WRITE = frozenset({"write"})
 READ = frozenset({"read"})
 FOLLOW = frozenset({"follow"})
 FILES = frozenset({"files"})
-EVERYWHERE = WRITE | READ | FOLLOW | FILES
+STORE_WRITE = frozenset({"ftkv-write"})
+STORE_READ = frozenset({"ftkv-read"})
+OF_FILES = WRITE | READ | FOLLOW | FILES
+STORES = STORE_WRITE | STORE_READ
+EVERYWHERE = OF_FILES | STORES
 
 _Value = TypeVar("_Value")
 

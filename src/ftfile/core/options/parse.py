@@ -8,23 +8,42 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.encryption import ENCRYPTION
-from ftfile.core.options.kinds import FORMATS, Option
+from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, Option
+from ftfile.core.options.store import STORE_ELSEWHERE
 from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ("ParsedOptions", "Use", "parse_options")
 
-Use: TypeAlias = Literal["write", "read", "follow", "files"]
+Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read"]
 
 _USES: dict[str, str] = {
     "write": "writing",
     "read": "reading",
     "follow": "following (`readStream`)",
     "files": "streams of foreign files (`readStream` with `fileFormat`)",
+    "ftkv-write": "writing keyed stores (`ftkv`)",
+    "ftkv-read": "reading keyed stores (`ftkv`)",
 }
-_BY_KEY = {option.name.lower(): option for option in OPTIONS}
+
+
+def _by_key() -> dict[str, list[Option]]:
+    """Return the options by name in lower case; one of files and one of stores may have the same."""
+    found: dict[str, list[Option]] = {}
+    for option in OPTIONS:
+        found.setdefault(option.name.lower(), []).append(option)
+    return found
+
+
+_BY_KEY = _by_key()
+
+
+def _option(name: str, uses: Iterable[Use]) -> Option | None:
+    """Return the option of a name that is for one of the uses, or else any of that name."""
+    found = _BY_KEY.get(name.lower(), [])
+    return next((option for option in found if not option.used_by.isdisjoint(uses)), found[0] if found else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +53,15 @@ class ParsedOptions:
     given: dict[str, Any]  # by the table's spelling, only what the user wrote
     spark: dict[str, str]  # Spark's own keys, in lower case
     own: dict[str, str]  # `prefix.<name>`, in lower case: for the user's own code, and for the file system
+    uses: tuple[Use, ...]
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
-        return self.given[name] if name in self.given else _BY_KEY[name.lower()].default
+        if name in self.given:
+            return self.given[name]
+        option = _option(name, self.uses)
+        if option is None:
+            raise KeyError(name)
+        return option.default
 
     def prefixed(self, prefix: str) -> dict[str, str]:
         """Return the options `prefix.<name>` by that name."""
@@ -46,7 +71,8 @@ class ParsedOptions:
         """Return the given options that belong to a format; a ConfigError for one that belongs to others only."""
         found = {}
         for name, value in self.given.items():
-            formats = _BY_KEY[name.lower()].formats
+            option = _option(name, self.uses)
+            formats = option.formats if option is not None else ()
             if formats not in {(), FORMATS} and format_name not in formats:
                 elsewhere = "; what separates fields is sep" if (name, format_name) == ("delimiter", "csv") else ""
                 raise ConfigError(
@@ -63,7 +89,7 @@ def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
     Raises:
         ConfigError: names the option, the value, what is accepted, and the nearest known name.
     """
-    parsed = ParsedOptions({}, {}, {})
+    parsed = ParsedOptions({}, {}, {}, uses)
     for key, text in raw.items():
         lower = key.lower()
         if lower in SPARK_KEYS or lower.startswith("option."):
@@ -72,12 +98,9 @@ def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
         if (lower.startswith(OWN_PREFIXES) and "write" in uses) or lower.startswith(STORAGE_PREFIX):
             parsed.own[lower] = text
             continue
-        option = _BY_KEY.get(lower)
-        if option is None:
-            raise ConfigError(_unknown(key, uses))
-        if option.used_by.isdisjoint(uses):
-            meant = " and ".join(name for use, name in _USES.items() if use in option.used_by)
-            raise ConfigError(f"option {option.name!r} is for {meant}, not for {_USES[uses[0]]}")
+        option = _option(lower, uses)
+        if option is None or option.used_by.isdisjoint(uses):
+            raise ConfigError(_unknown(key, uses) if option is None else _misplaced(option, uses))
         parsed.given[option.name] = _parse(option, text)
     return parsed
 
@@ -91,12 +114,33 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 
+def _misplaced(option: Option, uses: tuple[Use, ...]) -> str:
+    mine, here = _family(uses), _USES[uses[0]]
+    is_foreign = option.used_by.isdisjoint(mine)
+    meant = " and ".join(name for use, name in _USES.items() if use in option.used_by and (is_foreign or use in mine))
+    if is_foreign and mine == STORES:
+        meant = f"files (`ftfile`): {meant}"
+    elif is_foreign:
+        here = f"files (`ftfile`): {here}"
+    hint = _elsewhere(uses).get(option.name.lower())
+    return f"option {option.name!r} is for {meant}, not for {here}" + (f"; {hint}" if hint else "")
+
+
+def _family(uses: tuple[Use, ...]) -> frozenset[str]:
+    return STORES if STORES.issuperset(uses) else OF_FILES
+
+
+def _elsewhere(uses: tuple[Use, ...]) -> dict[str, str]:
+    return STORE_ELSEWHERE if _family(uses) == STORES else ELSEWHERE
+
+
 def _unknown(key: str, uses: tuple[Use, ...]) -> str:
     lower = key.lower()
-    if lower in NOT_OFFERED:
+    elsewhere = _elsewhere(uses)
+    if lower in NOT_OFFERED and lower not in elsewhere:
         return NOT_OFFERED[lower]
-    if lower in ELSEWHERE:
-        return f"there is no option {key!r}: {ELSEWHERE[lower]}"
+    if lower in elsewhere:
+        return f"there is no option {key!r}: {elsewhere[lower]}"
     names = {option.name.lower(): option.name for option in OPTIONS if not option.used_by.isdisjoint(uses)}
     near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=0.6)]
     if near:

@@ -90,6 +90,7 @@ PUBLISHING: tuple[Option, ...] = (
         "which is faster, and on local disks and `hdfs://` a power cut may then tear what is committed; `auto` does "
         "the most that the store can. The log itself always gets the most.",
         default="auto",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "publish",
@@ -104,23 +105,27 @@ PUBLISHING: tuple[Option, ...] = (
         kinds.PERMISSION,
         "Permissions of new files, where the file system has them; on local disks less what the umask takes away.",
         default_text="`666` less the umask; `644` on HDFS",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "directoryPermission",
         kinds.PERMISSION,
         "Permissions of new directories, in the same way.",
         default_text="`777` less the umask; `755` on HDFS",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "replication",
         kinds.COUNT,
         "The number of machines on which HDFS keeps each block of new files.",
         default_text="that of HDFS",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "blockSize",
         kinds.SIZE,
         "The length of the blocks of new files in HDFS: a multiple of 512 bytes.",
         default_text="that of HDFS",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
 )

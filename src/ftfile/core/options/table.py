@@ -10,6 +10,7 @@ from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
 from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
 from ftfile.core.options.source import FILES, FOLLOWING, FOLLOWING_ELSEWHERE
+from ftfile.core.options.store import STORE
 
 __all__ = ("DEFAULTS", "ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
 
@@ -40,7 +41,11 @@ SIZES: tuple[Option, ...] = (
     ),
     Option("maxRecordsPerFile", kinds.COUNT, "A file closes after this many records."),
     Option(
-        "maxOpenBytes", kinds.SIZE, "The memory of a task for records that it has not written yet.", default=64 << 20
+        "maxOpenBytes",
+        kinds.SIZE,
+        "The memory of a task for records that it has not written yet.",
+        default=64 << 20,
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
 )
 
@@ -51,12 +56,14 @@ GUARANTEES: tuple[Option, ...] = (
         "The reaction to a query's first write where other queries have written: a deleted checkpoint "
         "looks just like it. `continue` lets several queries share the directory.",
         default="fail",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "onGap",
         one_of("fail", "accept"),
         "The reaction to a batch that does not follow the last one recorded. `accept` records a new start.",
         default="fail",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "onReplayMismatch",
@@ -64,6 +71,7 @@ GUARANTEES: tuple[Option, ...] = (
         "The reaction to a committed batch that is repeated with other content: a copied or restored checkpoint. "
         "`keep` keeps the recorded rows.",
         default="fail",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "onMissingPart",
@@ -77,6 +85,7 @@ GUARANTEES: tuple[Option, ...] = (
         "The reaction to a schema other than the recorded one. `widen` takes new columns and wider types, `any` "
         "everything that each file can hold.",
         default="fail",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "fingerprint",
@@ -85,6 +94,7 @@ GUARANTEES: tuple[Option, ...] = (
         "`content` sums columns, costs a quarter of that, and only shows that they are not. Where Spark's offsets tell "
         "(`checkpointLocation` is set on the writer), `content` is enough, and only warns.",
         default_text="`strong` where offsets do not tell, and with `txnAppId`; else `content`",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "badRecords",
@@ -94,13 +104,14 @@ GUARANTEES: tuple[Option, ...] = (
         "`_ftfile/deadLetters` for `ftfile.open(path).dead_letters()`, `drop` only counts it. Of foreign files, a "
         "record that cannot be read as the schema has it, with `fail` or `drop`.",
         default="fail",
-        used_by=kinds.WRITE | kinds.FILES,
+        used_by=kinds.WRITE | kinds.FILES | kinds.STORE_WRITE,
     ),
     Option(
         "maxRecordBytes",
         kinds.SIZE,
         "A record whose values take more bytes than this is one that cannot be written: some readers have limits "
         "(DuckDB takes JSON objects of up to 16 MiB), and a task holds whole records in memory.",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "publishTimeout",
@@ -113,6 +124,7 @@ GUARANTEES: tuple[Option, ...] = (
         kinds.TEXT,
         "The writer of this batch, in your own words; with `txnVersion`, a repeated batch write is written once, "
         "as in `foreachBatch`. Not for streams, which are exactly once by themselves.",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
         "txnVersion",
@@ -120,6 +132,7 @@ GUARANTEES: tuple[Option, ...] = (
         "The number of this write of `txnAppId`, such as the batch id. One not above the last recorded counts as "
         "written already: equal rows are not written again, and other rows are an error, unless "
         "`onReplayMismatch=keep` drops them.",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
 )
 
@@ -128,14 +141,14 @@ READING: tuple[Option, ...] = (
         "versionAsOf",
         kinds.VERSION,
         "Read the directory as it was at this version of its log.",
-        used_by=kinds.READ,
+        used_by=kinds.READ | kinds.STORE_READ,
         default_text="the newest",
     ),
     Option(
         "timestampAsOf",
         kinds.TIME,
         "Read the newest version that was created at or before this time, as the store's clock tells.",
-        used_by=kinds.READ,
+        used_by=kinds.READ | kinds.STORE_READ,
         default_text="the newest",
     ),
 )
@@ -153,9 +166,11 @@ GROUPS = {
     "Reading": READING,
     "Following": FOLLOWING,
     "Foreign files": FILES + DECODING,
+    "Keyed stores": STORE,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)
-DEFAULTS = {option.name: option.default for option in OPTIONS}
+# Of files: a store has another compression.
+DEFAULTS = {option.name: option.default for option in OPTIONS if option.used_by & kinds.OF_FILES}
 
 SPARK_KEYS = frozenset(
     {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}
@@ -179,7 +194,6 @@ NOT_OFFERED: dict[str, str] = {
         "startingOffsets=latest",
     ),
     "inferschema": f"inferSchema {_NOT_OFFERED}: give the columns by .schema(…)",
-    "filterpushdown": f"filterPushdown {_NOT_OFFERED}: filter the DataFrame",
 }
 
 ELSEWHERE: dict[str, str] = {

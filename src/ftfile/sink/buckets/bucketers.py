@@ -30,7 +30,6 @@ __all__ = (
     "Refuse",
     "UserBucketer",
     "assign_by_value",
-    "column_named",
 )
 
 _FILE_NAME, _BUCKETER = "fileNameColumn", "bucketer"
@@ -87,20 +86,6 @@ def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> As
     if len(places) < len(outcomes):
         codes = np.array(merged)[codes]
     return Assignment(list(places), codes, faults)
-
-
-def column_named(
-    option: str, name: str, schema: pa.Schema, is_right: Callable[[pa.DataType], bool], needed: str, advice: str = ""
-) -> str:
-    """Return a column in its schema's spelling; a ConfigError if there is none, or it is of another type."""
-    spelling: dict[str, str] = {known.lower(): known for known in schema.names}
-    if name.lower() not in spelling:
-        raise ConfigError(f"{option} names no column: {name!r}; the columns are {', '.join(schema.names)}{advice}")
-    column = spelling[name.lower()]
-    kind = schema.field(column).type
-    if not is_right(kind):
-        raise ConfigError(f"{option}: column {column!r} is {kind}, and {needed} is needed")
-    return column
 
 
 class PartitionColumn(Bucketer):

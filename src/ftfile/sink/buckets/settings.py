@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.attempt.options import column_named
 from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.encoding.partitions.paths import check_partition_column
-from ftfile.sink.buckets.bucketers import Bucketer, FileNames, PartitionColumn, Refuse, UserBucketer, column_named
+from ftfile.sink.buckets.bucketers import Bucketer, FileNames, PartitionColumn, Refuse, UserBucketer
 from ftfile.sink.buckets.pattern import BucketPattern
 from ftfile.sink.buckets.router import Router
 
