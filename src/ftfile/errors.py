@@ -10,6 +10,7 @@ from ftfile.core.errors import (
     ConfigError,
     CorruptData,
     EncodingError,
+    Fenced,
     FileChanged,
     FtfileError,
     HistoryGone,
@@ -37,6 +38,7 @@ from ftfile.core.errors import (
     UnknownQuery,
     Unsupported,
     UserCodeError,
+    WindowOrder,
     WrongConnection,
 )
 
@@ -50,6 +52,7 @@ __all__ = (
     "ConfigError",
     "CorruptData",
     "EncodingError",
+    "Fenced",
     "FileChanged",
     "FtfileError",
     "HistoryGone",
@@ -77,5 +80,6 @@ __all__ = (
     "UnknownQuery",
     "Unsupported",
     "UserCodeError",
+    "WindowOrder",
     "WrongConnection",
 )

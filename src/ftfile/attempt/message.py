@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.commit.format.model import SourceRange
 
-__all__ = ("Assembled", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "rewrite_of")
+__all__ = ("Assembled", "Rewritten", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "rewrite_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,14 @@ class Assembled:
     parts: tuple[tuple[StagedPart, tuple[SourceRange, ...]], ...]  # made of the inputs, each with the ranges it took
     rests: tuple[Add, ...]  # what is left of the inputs: later ranges of the same spools
     read_version: int  # at which the inputs were live
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The result of a job in a task."""
+
+    job: str  # its id
+    rewrite: Rewrite
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ and nothing else; drivers translate the errors of their SDK at the edge::
     │  └─ HistoryGone · AnotherLog · ChangedRows · StateLost · FileChanged
     └─ CommitError
        ├─ InvalidMessages · ReplayMismatch · UnknownQuery · BatchGap · StaleFiles
-       └─ NameCollision · MissingPart · NotPublished · CommitOutcomeUnknown
+       ├─ NameCollision · MissingPart · NotPublished · CommitOutcomeUnknown
+       └─ Fenced · WindowOrder
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = (
     "ConfigError",
     "CorruptData",
     "EncodingError",
+    "Fenced",
     "FileChanged",
     "FtfileError",
     "HistoryGone",
@@ -59,6 +61,7 @@ __all__ = (
     "UnknownQuery",
     "Unsupported",
     "UserCodeError",
+    "WindowOrder",
     "WrongConnection",
 )
 
@@ -248,3 +251,11 @@ class CommitOutcomeUnknown(CommitError):
     """It is unknown if the record was created; nothing was deleted."""
 
     retry = Retry.LOOK
+
+
+class Fenced(CommitError):
+    """A newer process has opened the store as this writer: this one writes no more."""
+
+
+class WindowOrder(CommitError):
+    """Windows of a writer come in another order than their numbers, or one comes again that is recorded."""

@@ -113,10 +113,12 @@ class Version:
 class Store:
     """A store, its history, and what befalls it."""
 
+    draw_settings = staticmethod(draw_settings)
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.definition = draw_definition(self.rng)
-        self.settings = draw_settings(self.rng)
+        self.settings = self.draw_settings(self.rng)
         self.ids = SeededIds(seed)
         self.files: dict[str, pa.Table] = {}
         self.runs: dict[str, Run] = {}
@@ -154,7 +156,7 @@ class Store:
         """Lose the plans, while tasks still work on them, and plan by other rules: any neighbours."""
         for job in self.jobs:
             self.late += self._done(job)
-        self.settings = draw_settings(self.rng)
+        self.settings = self.draw_settings(self.rng)
         bucket = f"b={self.rng.randrange(self.definition.buckets):05d}"
         stretches = stretches_of(self.run_of(add) for add in self.live.values() if add.bucket == bucket)
         ends = sorted(self.rng.choices(range(len(stretches) + 1), k=2))

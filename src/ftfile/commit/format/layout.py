@@ -29,11 +29,13 @@ __all__ = (
     "RANGES",
     "RETIRED",
     "STAGED",
+    "WAL",
     "BaseName",
     "ColumnsName",
     "DeadLetterTask",
     "LogName",
     "RangeName",
+    "WalName",
     "ancestors",
     "base_path",
     "bucket_directory",
@@ -53,12 +55,15 @@ __all__ = (
     "parse_columns_name",
     "parse_log_name",
     "parse_range_name",
+    "parse_wal_name",
     "range_path",
     "record_path",
     "retired_path",
     "staged_directory",
     "storage_identity",
     "unique_part",
+    "wal_directory",
+    "wal_path",
 )
 
 META = "_ftfile"
@@ -73,6 +78,7 @@ STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
 DEAD_LETTERS = f"{META}/deadLetters"
 QUARANTINE = f"{META}/quarantine"
+WAL = f"{META}/wal"
 PUBLISHED_HINT = f"{HINTS}/published"
 CLOCK_HINT = f"{HINTS}/clock"
 DIRECTORIES = (META, LOG, BASES, RANGES, HINTS, STAGED, RETIRED)
@@ -82,6 +88,7 @@ _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
 _COLUMNS_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.columns")
 _DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
 _RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
+_WAL_NAME = re.compile(r"(\d{10})-(\d{10})\.wal")
 
 
 class BaseName(NamedTuple):
@@ -111,6 +118,13 @@ class RangeName(NamedTuple):
     first: int
     last: int
     unique: str
+
+
+class WalName(NamedTuple):
+    """A file of windows that are not recorded yet: the epoch of the process that wrote it, and its number there."""
+
+    epoch: int
+    number: int
 
 
 class DeadLetterTask(NamedTuple):
@@ -171,6 +185,22 @@ def parse_range_name(path: str) -> RangeName | None:
     """Return the parsed name of a file in the directory of ranges, or None for any other file."""
     match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return RangeName(int(match[1]), int(match[2]), match[3]) if match else None
+
+
+def wal_directory(writer: str) -> str:
+    """Return where a writer of windows keeps those that are not recorded yet."""
+    return f"{WAL}/{writer}"
+
+
+def wal_path(writer: str, name: WalName) -> str:
+    """Return where a file of windows lies."""
+    return f"{wal_directory(writer)}/{name.epoch:010d}-{name.number:010d}.wal"
+
+
+def parse_wal_name(path: str) -> WalName | None:
+    """Return the parsed name of a file in a directory of windows, or None for any other file."""
+    match = _WAL_NAME.fullmatch(path.rsplit("/", 1)[-1])
+    return WalName(int(match[1]), int(match[2])) if match else None
 
 
 def staged_directory(owner: str, batch: int) -> str:

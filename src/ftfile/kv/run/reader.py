@@ -169,6 +169,13 @@ class RunReader:
             if low < high:
                 yield (batch if columns is None else batch.select(columns)).slice(low, high - low)
 
+    def block_starts(self) -> list[tuple[Key, int]]:
+        """Return the first key of each block, and its bytes."""
+        ends = self._directory.block_ends.tolist()
+        starts = [self._directory.header_bytes, *ends[:-1]]
+        bounds = zip(starts, ends, strict=True)
+        return [(self._first_key_of(block), end - start) for block, (start, end) in enumerate(bounds)]
+
     def verify(self) -> None:
         """Read all bytes; raise `CorruptData` unless they are those written, keys rise, and pages find every row."""
         directory = self._directory

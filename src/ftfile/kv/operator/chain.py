@@ -1,0 +1,199 @@
+"""The files of a writer's windows: what one holds, and the chain of those that count, from the newest one back.
+
+A file begins with what it follows: the file before it, how much of that counts, and the last window that counts. What
+is in other files, or behind a place from which a restore went on, is not part of the chain.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from ftfile.commit.files import list_own
+from ftfile.commit.format import layout
+from ftfile.commit.sealed.filesystem import SealedFileSystem
+from ftfile.core.errors import CorruptData
+from ftfile.core.logs import get_logger
+from ftfile.filters.decoded import stream_errors
+from ftfile.kv.fold.rows import aligned
+from ftfile.kv.key_ranges import decode_ranges, encode_ranges
+from ftfile.kv.operator.frames import BEGIN, WINDOW, Frame, encode_frame, read_frames
+from ftfile.kv.operator.windows import Window, row_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.filters.chain import Chain
+    from ftfile.fs.api import FileSystem
+    from ftfile.kv.definition import StoreDefinition
+
+__all__ = ("FileCodec", "Found", "WalFile", "list_wal", "read_chain")
+
+_ADVICE = "Restore it from a copy: windows that were acknowledged are in it"
+
+_log = get_logger(__name__)
+
+
+class WalFile(NamedTuple):
+    """A file of the chain.
+
+    Attributes:
+        name: of it.
+        last: the last window in it, or before it.
+        length: up to the end of its last whole frame.
+    """
+
+    name: layout.WalName
+    last: int
+    length: int
+
+
+@dataclass
+class Found:
+    """The part of a chain that is not recorded.
+
+    Attributes:
+        files: oldest first; none before it has a window that is not recorded.
+        windows: those that come back, by number.
+        has_more: there are windows that do not come back.
+    """
+
+    files: list[WalFile] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    has_more: bool = False
+
+
+def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:
+    """Return the files of a writer's windows, oldest first."""
+    found = (layout.parse_wal_name(info.path) for info in list_own(fs, layout.wal_directory(writer)))
+    return sorted(name for name in found if name is not None)
+
+
+class FileCodec:
+    """Turns windows into frames of files and back. Where a store is encrypted, each frame has an envelope."""
+
+    def __init__(self, fs: FileSystem, writer: str, filters: Chain, definition: StoreDefinition) -> None:
+        self._writer = writer
+        self._filters = filters
+        self._definition = definition
+        self._schema = row_schema(definition)
+        self._directory_id = fs.directory_id if isinstance(fs, SealedFileSystem) else ""
+
+    def begin(self, name: layout.WalName, before: int, previous: WalFile | None) -> bytes:
+        """Return the frame with which a file begins; `before` is the last window that counts in those before it."""
+        text = {"previous": None if previous is None else [*previous.name, previous.length]}
+        return self._encode(BEGIN, before, name, 0, text, self._schema.serialize())
+
+    def window(self, name: layout.WalName, offset: int, window: Window) -> bytes:
+        """Return the frame of a window, which is to be at an offset."""
+        text = {"purges": encode_ranges(window.purges)}
+        return self._encode(WINDOW, window.number, name, offset, text, window.rows.serialize())
+
+    def previous(self, name: layout.WalName, frame: Frame) -> WalFile | None:
+        """Return the file that the beginning of another one names."""
+        text, _ = self._decode(name, frame)
+        if text["previous"] is None:
+            return None
+        epoch, number, length = text["previous"]
+        return WalFile(layout.WalName(epoch, number), frame.window, length)
+
+    def windows(self, name: layout.WalName, begin: Frame, frames: Sequence[Frame]) -> list[Window]:
+        """Return the windows of frames."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self._decode(name, begin)[1])) if frames else None
+        found = []
+        for frame in frames:
+            text, content = self._decode(name, frame)
+            rows = pa.ipc.read_record_batch(pa.py_buffer(content), schema)
+            found.append(Window(frame.window, self._aligned(rows), decode_ranges(text["purges"])))
+        return found
+
+    def _aligned(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns that the store has now."""
+        if rows.schema == self._schema:
+            return rows
+        table = aligned(pa.Table.from_batches([rows]), self._definition).combine_chunks()
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=self._schema)
+
+    def _encode(  # noqa: PLR0913, PLR0917 - the parts of a frame
+        self, kind: int, window: int, name: layout.WalName, offset: int, text: dict[str, Any], message: pa.Buffer
+    ) -> bytes:
+        content = json.dumps(text, separators=(",", ":")).encode() + b"\n" + memoryview(message)
+        sealer = self._filters.sealer(self._identity(name, offset, kind, window))
+        return encode_frame(kind, window, sealer.feed(content) + sealer.finish())
+
+    def _decode(self, name: layout.WalName, frame: Frame) -> tuple[dict[str, Any], memoryview]:
+        path = layout.wal_path(self._writer, name)
+        with stream_errors(path):
+            content = self._filters.unseal(frame.content, self._identity(name, frame.offset, frame.kind, frame.window))
+        text, _, message = content.partition(b"\n")
+        return json.loads(text), memoryview(message)
+
+    def _identity(self, name: layout.WalName, offset: int, kind: int, window: int) -> str:
+        return f"wal {layout.wal_path(self._writer, name)}@{offset} {kind} {window} {self._directory_id}"
+
+
+def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_to: int | None) -> Found:
+    """Return the windows of a writer that are not recorded.
+
+    Args:
+        fs: of the store.
+        writer: its name.
+        codec: of its files.
+        recorded: the last window that a record has.
+        up_to: the last window to come back; None for all.
+
+    Raises:
+        CorruptData: a window that was synced is damaged, or gone.
+    """
+    names = list_wal(fs, writer)
+    found = Found()
+    head = _newest(fs, writer, names)
+    cut: int | None = None
+    while head is not None:
+        name, (begin, *frames) = head
+        counted = [frame for frame in frames if cut is None or frame.window <= cut]
+        wanted = [frame for frame in counted if up_to is None or frame.window <= up_to]
+        found.has_more |= len(wanted) < len(counted)
+        found.windows[:0] = codec.windows(name, begin, [frame for frame in wanted if frame.window > recorded])
+        last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
+        found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
+        cut = begin.window if cut is None else min(cut, begin.window)
+        head = _head_before(fs, writer, codec, (name, begin), names, recorded)
+    return found
+
+
+def _newest(
+    fs: FileSystem, writer: str, names: Sequence[layout.WalName]
+) -> tuple[layout.WalName, list[Frame]] | None:
+    """Return the newest file that was begun, and its frames."""
+    for name in reversed(names):
+        path = layout.wal_path(writer, name)
+        content = fs.read(path)
+        frames = read_frames(content, path)
+        if (frames[-1].end if frames else 0) < len(content) or not frames:
+            _log.warning("%s ends within a window, which was never acknowledged: it does not come back", path)
+        if frames:
+            return name, frames
+    return None
+
+
+def _head_before(  # noqa: PLR0913, PLR0917 - for one caller
+    fs: FileSystem,
+    writer: str,
+    codec: FileCodec,
+    head: tuple[layout.WalName, Frame],
+    names: Sequence[layout.WalName],
+    recorded: int,
+) -> tuple[layout.WalName, list[Frame]] | None:
+    """Return the file before another one, and its frames; None if it has no window that is not recorded."""
+    name, begin = head
+    previous = codec.previous(name, begin)
+    if previous is None or begin.window <= recorded:
+        return None
+    path = layout.wal_path(writer, previous.name)
+    if previous.name not in names:
+        raise CorruptData(path, f"windows up to {begin.window}, of which {recorded} are recorded", "no file", _ADVICE)
+    return previous.name, read_frames(fs.read(path), path, previous.length)

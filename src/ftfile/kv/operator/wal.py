@@ -1,0 +1,194 @@
+"""The log of windows of one writer: a window that is synced here comes back after a crash, until a record has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.commit.files import delete_file
+from ftfile.commit.format import layout
+from ftfile.core.errors import StorageError
+from ftfile.core.logs import get_logger
+from ftfile.kv.operator.chain import FileCodec, WalFile, list_wal, read_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.filters.chain import Chain
+    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.operator.windows import Window
+
+__all__ = ("MAX_FILE_BYTES", "Wal")
+
+MAX_FILE_BYTES = 64 << 20
+
+_log = get_logger(__name__)
+
+
+class Wal:
+    """The windows of a writer that are not recorded yet, on storage. For one thread.
+
+    Where readers see what is synced into an open file, windows are appended to one; else each window is a file.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        writer: str,
+        epoch: int,
+        *,
+        filters: Chain,
+        definition: StoreDefinition,
+        max_file_bytes: int = MAX_FILE_BYTES,
+    ) -> None:
+        """Make the log of a process; nothing is read yet.
+
+        Args:
+            fs: of the store.
+            writer: its name.
+            epoch: of this process; it is recorded, so that older ones acknowledge no further window.
+            filters: around each frame.
+            definition: of the store.
+            max_file_bytes: a file that is as long takes no further window.
+        """
+        self._fs = fs
+        self._writer = writer
+        self._epoch = epoch
+        self._codec = FileCodec(fs, writer, filters, definition)
+        self._max_file_bytes = max_file_bytes
+        can = fs.capabilities
+        self._appends = can.durability == "hsync" and can.reads_open_files
+        self._files: list[WalFile] = []  # of the chain, oldest first
+        self._number = 0  # of the next file
+        self._recorded = -1
+        self._stream: OutputStream | None = None  # of the newest file, where that takes further windows
+        self._held: list[Window] = []  # in it, and not recorded: written again if it fails
+        self._failed: list[OutputStream] = []
+        self._has_directory = False
+
+    def recover(self, recorded: int, up_to: int | None = None) -> list[Window]:
+        """Return the windows that come back, by number; those behind `up_to` never do so from now on.
+
+        Args:
+            recorded: the last window that a record has.
+            up_to: the last window to come back; None for all.
+
+        Raises:
+            CorruptData: a window that was synced is damaged, or gone.
+        """
+        self._recorded = recorded
+        names = list_wal(self._fs, self._writer)
+        self._number = max((name.number + 1 for name in names if name.epoch >= self._epoch), default=0)
+        found = read_chain(self._fs, self._writer, self._codec, recorded, up_to)
+        self._files = found.files
+        if found.has_more:
+            self._begin([])
+        return found.windows
+
+    def append(self, window: Window) -> None:
+        """Make a window durable; if this fails, it is not, and may be given again."""
+        if self._stream is not None and self._stream.position >= self._max_file_bytes:
+            self._end()
+        if self._stream is None:
+            self._begin([*self._held, window])
+        else:
+            try:
+                self._stream.write(self._codec.window(self._files[-1].name, self._stream.position, window))
+                self._stream.hsync()
+            except BaseException:
+                self._give_up()
+                raise
+            self._files[-1] = WalFile(self._files[-1].name, window.number, self._stream.position)
+        if self._appends:
+            self._held.append(window)
+
+    def take_back(self) -> None:
+        """Forget the last window, which was not acknowledged: it may be given again, with other rows."""
+        if self._appends:
+            del self._held[-1:]
+            self._give_up()
+        else:
+            self._files.pop()
+
+    def _give_up(self) -> None:
+        """Write no more to a file: the windows in it are written to a new one, with the next window."""
+        assert self._stream is not None
+        self._failed.append(self._stream)
+        self._stream = None
+        self._files.pop()
+
+    def trim(self, recorded: int) -> None:
+        """Delete the files that have no window behind the last recorded one; what fails is tried again next time."""
+        self._recorded = max(recorded, self._recorded)
+        self._held = [window for window in self._held if window.number > recorded]
+        chain = [file.name for file in self._files]
+        done = 0
+        while done < len(self._files) - (self._stream is not None) and self._files[done].last <= recorded:
+            done += 1
+        if self._failed:
+            return  # they have windows that nothing else has
+        try:
+            names = list_wal(self._fs, self._writer)
+            # Those of the chain go oldest first, and after all others: none may become the newest again.
+            others = [name for name in names if name not in chain and name.epoch <= self._epoch]
+            for name in [*others, *chain[:done]]:
+                delete_file(self._fs, layout.wal_path(self._writer, name))
+        except StorageError as error:
+            _log.warning("windows that are recorded stay until the next commit: %s", error)
+            return
+        self._files = self._files[done:]
+
+    def close(self, recorded: int) -> None:
+        """Close the files, and delete those that have no window behind the last recorded one."""
+        self._end()
+        self.trim(recorded)
+
+    def _begin(self, windows: Sequence[Window]) -> None:
+        """Begin a file with windows, and make it durable."""
+        self._make_directory()
+        name = layout.WalName(self._epoch, self._number)
+        self._number += 1
+        previous = self._files[-1] if self._files else None
+        before = max(self._recorded, previous.last if previous is not None else -1)
+        content = self._codec.begin(name, before, previous)
+        for window in windows:
+            content += self._codec.window(name, len(content), window)
+        path = layout.wal_path(self._writer, name)
+        if self._appends:
+            self._stream = self._created(path, content)
+        else:
+            self._fs.create_exclusive(path, content)
+        self._files.append(WalFile(name, windows[-1].number if windows else before, len(content)))
+        for stream in self._failed:
+            stream.abort()
+        self._failed = []
+
+    def _created(self, path: str, content: bytes) -> OutputStream:
+        stream = self._fs.create(path)
+        try:
+            stream.write(content)
+            stream.hsync()
+            self._fs.sync_directory(layout.parent(path))
+        except BaseException:
+            stream.abort()
+            raise
+        return stream
+
+    def _make_directory(self) -> None:
+        if self._has_directory:
+            return
+        directory = layout.wal_directory(self._writer)
+        self._fs.make_directories(directory)
+        for parent in (layout.META, layout.WAL):
+            self._fs.sync_directory(parent)
+        self._has_directory = True
+
+    def _end(self) -> None:
+        """Close the newest file: its windows are durable, whatever comes of that."""
+        if self._stream is None:
+            return
+        stream, self._stream, self._held = self._stream, None, []
+        try:
+            stream.close()
+        except StorageError as error:
+            _log.warning("%s was synced and cannot be closed: %s", stream.path, error)

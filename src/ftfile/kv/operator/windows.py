@@ -1,0 +1,172 @@
+"""Windows: the changes of a store that are not recorded yet, by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import EncodingError
+from ftfile.kv.columns import DELETE, MERGE, OP, SET
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.key_columns import key_reader
+from ftfile.kv.key_ranges import KeyRange, union
+from ftfile.kv.key_values import to_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_values import Key
+
+__all__ = ("Buffer", "Change", "Window", "folded", "merged_row", "row_schema")
+
+
+class Change:
+    """The changes of one key in one window, or in several.
+
+    Attributes:
+        op: `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do.
+        rows: the values of a set and of the merges behind it, old to new; of a delete, of the merges alone.
+    """
+
+    __slots__ = ("op", "rows")
+
+    def __init__(self, op: int, rows: list[tuple[Any, ...]]) -> None:
+        self.op = op
+        self.rows = rows
+
+
+@dataclass(slots=True)
+class Buffer:
+    """The changes since the last window ended, by key.
+
+    A purge ends the rows of all windows before, and the changes of this one before it.
+    """
+
+    changes: dict[Key, Change] = field(default_factory=dict)
+    purges: tuple[KeyRange, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.purges)
+
+    def put(self, key: Key, row: tuple[Any, ...]) -> None:
+        """Set the values of a key."""
+        self.changes[key] = Change(SET, [row])
+
+    def merge(self, key: Key, row: tuple[Any, ...]) -> None:
+        """Merge values into those of a key."""
+        found = self.changes.get(key)
+        if found is None:
+            self.changes[key] = Change(MERGE, [row])
+        else:
+            found.rows.append(row)
+
+    def delete(self, key: Key) -> None:
+        """Delete a key."""
+        self.changes[key] = Change(DELETE, [])
+
+    def purge(self, start: Key, end: Key | None) -> None:
+        """Delete all keys from one on up to another, which stays."""
+        self.changes = {
+            key: change for key, change in self.changes.items() if key < start or (end is not None and key >= end)
+        }
+        self.purges = union((*self.purges, (start, end)))
+
+    def to_rows(self, definition: StoreDefinition) -> pa.RecordBatch:
+        """Return a row for each change, those of a key from old to new."""
+        keys: list[Key] = []
+        rows: list[tuple[Any, ...]] = []
+        ops: list[int] = []
+        nothing = (None,) * len(definition.values)
+        for key, change in self.changes.items():
+            first = change.rows if change.op != DELETE else (nothing, *change.rows)
+            keys += [key] * len(first)
+            rows += first
+            ops += [change.op, *[MERGE] * (len(first) - 1)]
+        fields = [*definition.schema]
+        key_fields, value_fields = fields[: len(definition.keys)], fields[len(definition.keys) :]
+        columns = [_key_column(part, each) for part, each in zip(_parts(keys, key_fields), key_fields, strict=True)]
+        columns += [_column(part, each) for part, each in zip(_parts(rows, value_fields), value_fields, strict=True)]
+        return pa.RecordBatch.from_arrays([*columns, pa.array(ops, pa.int8())], schema=row_schema(definition))
+
+
+@dataclass(slots=True)
+class Window:
+    """A window that has ended and is not recorded yet.
+
+    Attributes:
+        number: rises from window to window of a writer.
+        rows: see `Buffer.to_rows`.
+        purges: they end the rows of all windows before.
+        changes: by key; None until somebody asks.
+    """
+
+    number: int
+    rows: pa.RecordBatch
+    purges: tuple[KeyRange, ...]
+    changes: dict[Key, Change] | None = None
+
+    def by_key(self, definition: StoreDefinition) -> dict[Key, Change]:
+        """Return the changes by key."""
+        if self.changes is None:
+            self.changes = _by_key(self.rows, definition)
+        return self.changes
+
+
+def row_schema(definition: StoreDefinition) -> pa.Schema:
+    """Return the schema of the rows of windows."""
+    return pa.schema([*definition.schema, pa.field(OP, pa.int8(), nullable=False)])
+
+
+def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.Table, tuple[KeyRange, ...]]:
+    """Return the rows of windows, old to new, as one stretch, and the purges that end the rows of all runs before."""
+    tables = [pa.Table.from_batches([window.rows]) for window in windows]
+    purges = [window.purges for window in windows]
+    return fold(tables, definition, bottom=False, purges=purges), union(each for some in purges for each in some)
+
+
+def merged_row(key: Key, rows: Iterable[tuple[Any, ...]], definition: StoreDefinition) -> tuple[Any, ...]:
+    """Return the values of a key that has been set to the first row, into which the others were merged."""
+    buffer = Buffer({key: Change(SET, [*rows])})
+    found = fold([pa.Table.from_batches([buffer.to_rows(definition)])], definition, bottom=True)
+    return tuple(found[name][0].as_py() for name in definition.values)
+
+
+def _by_key(rows: pa.RecordBatch, definition: StoreDefinition) -> dict[Key, Change]:
+    buffer = Buffer()
+    key_of = key_reader([rows.column(name) for name in definition.keys])
+    values = [rows.column(name).to_pylist() for name in definition.values]
+    for row, op in enumerate(rows.column(OP).to_pylist()):
+        key = key_of(row)
+        if op == DELETE:
+            buffer.delete(key)
+        elif op == SET:
+            buffer.put(key, tuple([column[row] for column in values]))
+        else:
+            buffer.merge(key, tuple([column[row] for column in values]))
+    return buffer.changes
+
+
+def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
+    """Return the values by column."""
+    if len(fields) == 1:
+        return [[each[0] for each in tuples]]
+    return [list(part) for part in zip(*tuples, strict=True)] if tuples else [[] for _ in fields]
+
+
+def _key_column(values: list[Any], each: pa.Field) -> pa.Array:
+    kind = each.type
+    if pa.types.is_string(kind):
+        return pa.array(values, pa.binary()).cast(kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([to_scalar(value, kind).as_py() for value in values], kind)
+    return pa.array(values, kind)
+
+
+def _column(values: list[Any], each: pa.Field) -> pa.Array:
+    try:
+        return pa.array(values, each.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise EncodingError(f"column {each.name!r}: a value is no {each.type}: {error}") from error

@@ -1,0 +1,177 @@
+"""The runs that a job writes: folded rows, cut to files and around runs that stay as they are."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ftfile.commit.format.model import Add
+from ftfile.kv.key_columns import key_reader
+from ftfile.kv.planning.jobs import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.attempt.message import StagedSegment
+    from ftfile.commit.format.model import Origin
+    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_values import Key
+
+__all__ = ("FoldedRows", "Outputs", "Spool", "WrittenRun")
+
+# Of pages and directory, for each row.
+_INDEX_BYTES = 7
+_PIECE_BYTES_MAX = 1 << 20
+
+
+class WrittenRun(Protocol):
+    """A run in a spool; see `planning.jobs.Output`."""
+
+    @property
+    def segment(self) -> StagedSegment: ...  # noqa: D102
+    @property
+    def keys(self) -> tuple[Key, Key] | None: ...  # noqa: D102
+    @property
+    def ops(self) -> int: ...  # noqa: D102
+
+
+class Spool(Protocol):
+    """A file of runs."""
+
+    @property
+    def position(self) -> int:
+        """Return the bytes of it so far; they grow while a run is written."""
+
+    def write(self, bucket: str, rows: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> WrittenRun:
+        """Append a run."""
+
+    def end(self) -> None:
+        """Make it durable."""
+
+    def discard(self) -> None:
+        """Remove it if possible, ended or not."""
+
+
+class FoldedRows:
+    """Rows by key, each key once, from which runs take what comes next.
+
+    No run has rows on both sides of a wall, the first key of a run that stays as it is.
+    """
+
+    def __init__(self, tables: Iterator[pa.Table], walls: Iterable[Key], key_columns: int, piece_bytes: int) -> None:
+        self._tables = tables
+        self._walls = sorted(walls)
+        self._key_columns = key_columns
+        self._piece_bytes = piece_bytes
+        self._batches: list[pa.RecordBatch] = []  # the next one comes last
+
+    def has_more(self) -> bool:
+        """Return True if a row is left."""
+        while not self._batches:
+            table = next(self._tables, None)
+            if table is None:
+                return False
+            pieces = max(1, -(-table.nbytes // self._piece_bytes))
+            rows = max(1, -(-table.num_rows // pieces))
+            self._batches = [batch for batch in table.to_batches(max_chunksize=rows) if batch.num_rows][::-1]
+        return True
+
+    def of_one_run(self, is_full: Callable[[pa.RecordBatch], bool]) -> Iterator[pa.RecordBatch]:
+        """Yield rows up to a wall, or until `is_full` says so of a batch that was yielded."""
+        is_begun = False
+        while self.has_more():
+            batch = self._batches.pop()
+            key = key_reader(batch.columns[: self._key_columns])
+            passed = bisect.bisect_left(self._walls, key(0))
+            del self._walls[:passed]
+            if passed and is_begun:
+                self._batches.append(batch)
+                return
+            if self._walls and self._walls[0] <= key(batch.num_rows - 1):
+                end = bisect.bisect_left(range(batch.num_rows), self._walls[0], key=key)
+                self._batches.append(batch.slice(end))
+                batch = batch.slice(0, end)
+            is_begun = True
+            yield batch
+            if is_full(batch):
+                return
+
+
+@dataclass
+class Outputs:
+    """The runs that a job writes, in one spool, or in several where runs are large.
+
+    Attributes:
+        open_spool: starts a spool.
+        encoding: key of the definition that says how they are written.
+        max_file_bytes: a run ends at about that length, and a spool that has as many bytes.
+    """
+
+    open_spool: Callable[[], Spool]
+    encoding: str
+    max_file_bytes: int
+
+    def __post_init__(self) -> None:
+        self._spools: list[Spool] = []
+        self._is_open = False
+
+    @property
+    def piece_bytes(self) -> int:
+        """Return the bytes of rows that a run takes at a time."""
+        return min(max(self.max_file_bytes // 8, 1), _PIECE_BYTES_MAX)
+
+    def write(self, bucket: str, rows: FoldedRows, origin: Origin) -> Output:
+        """Write a run of the next rows; without any, an empty run."""
+        if not self._is_open:
+            self._spools.append(self.open_spool())
+            self._is_open = True
+        spool = self._spools[-1]
+        start = known = spool.position
+        pending_bytes = index_bytes = 0
+
+        def is_full(batch: pa.RecordBatch) -> bool:
+            nonlocal known, pending_bytes, index_bytes
+            if spool.position != known:
+                known, pending_bytes = spool.position, 0
+            pending_bytes += batch.nbytes
+            index_bytes += _INDEX_BYTES * batch.num_rows
+            size_bytes = known - start + pending_bytes + index_bytes
+            return bool(size_bytes >= self.max_file_bytes - self.piece_bytes)
+
+        made = spool.write(bucket, rows.of_one_run(is_full))
+        if spool.position >= self.max_file_bytes // 2:
+            self.end()
+        return Output(_add_of(made.segment, self.encoding, origin), made.keys, made.ops)
+
+    def end(self) -> None:
+        """End the spool that is being written."""
+        if self._is_open:
+            self._is_open = False
+            self._spools[-1].end()
+
+    def discard(self) -> None:
+        """Remove all that was written, if possible: nobody refers to it."""
+        self._is_open = False
+        for spool in self._spools:
+            spool.discard()
+
+
+def _add_of(segment: StagedSegment, encoding: str, origin: Origin) -> Add:
+    return Add(
+        id=segment.id,
+        kind="segment",
+        path=segment.path,
+        final_path=None,
+        length=segment.length,
+        logical_length=segment.logical_length,
+        checksum=segment.checksum,
+        rows=segment.rows,
+        bucket=segment.bucket,
+        encoding=encoding,
+        origin=origin,
+        offset=segment.offset,
+        filters=segment.filters,
+    )

@@ -1,0 +1,210 @@
+"""Keys and rows as users have them: values of Python, or columns of Arrow, from and to those that are stored."""
+
+from __future__ import annotations
+
+import operator
+from collections import namedtuple
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError
+from ftfile.kv.key_values import to_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_values import Key
+
+    ToStored = Callable[[Any], int | bytes]
+
+__all__ = ("UserKeys", "key_columns_of", "row_maker")
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class UserKeys:
+    """Turns the keys of users into stored ones, and back.
+
+    Attributes:
+        to_stored: takes a value, or a tuple with one for each key column; raises as `prefix` does.
+    """
+
+    def __init__(self, definition: StoreDefinition) -> None:
+        self._names = definition.keys
+        self._kinds = [definition.schema.field(name).type for name in definition.keys]
+        self._converters = [_converter(*each) for each in zip(self._names, self._kinds, strict=True)]
+        self.to_stored: Callable[[Any], Key] = self._one if len(self._names) == 1 else self._several
+
+    def to_user(self, key: Key) -> Any:  # noqa: ANN401
+        """Return the value of a stored key; a tuple if a key has several columns."""
+        values = tuple([to_scalar(value, kind).as_py() for value, kind in zip(key, self._kinds, strict=True)])
+        return values[0] if len(values) == 1 else values
+
+    def prefix(self, key: Any) -> Key:  # noqa: ANN401 - whatever users have
+        """Return the stored form of a key, or of the first values of one.
+
+        Raises:
+            TypeError: a value is of a type that its column does not have.
+            ConfigError: there are more values than columns, or one is out of its column's range.
+        """
+        values = key if isinstance(key, tuple) else (key,)
+        if len(values) > len(self._names):
+            raise self._other_count(values)
+        return tuple([convert(value) for convert, value in zip(self._converters, values, strict=False)])
+
+    def _one(self, key: Any) -> Key:  # noqa: ANN401
+        if isinstance(key, tuple):
+            if len(key) != 1:
+                raise self._other_count(key)
+            (key,) = key
+        return (self._converters[0](key),)
+
+    def _several(self, key: Any) -> Key:  # noqa: ANN401
+        if not isinstance(key, tuple) or len(key) != len(self._names):
+            raise self._other_count(key if isinstance(key, tuple) else (key,))
+        return self.prefix(key)
+
+    def _other_count(self, values: tuple[Any, ...]) -> ConfigError:
+        names = ", ".join(self._names)
+        return ConfigError(f"{values!r} has {len(values)} values: a key of this store has {len(self._names)}, {names}")
+
+
+def row_maker(definition: StoreDefinition) -> Callable[[tuple[Any, ...]], Any]:
+    """Return the function from the values of a row to what users get: the only value, or a named tuple `Row`."""
+    names = definition.values
+    if len(names) == 1:
+        return operator.itemgetter(0)
+    made: Callable[[tuple[Any, ...]], Any] = namedtuple("Row", names, rename=True)._make  # noqa: PYI024 - names vary
+    return made
+
+
+def key_columns_of(
+    keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, definition: StoreDefinition
+) -> pa.Table:
+    """Return the key columns of many keys, in the types of the store; a key with a null is that of no row.
+
+    Args:
+        keys: an array where a key has one column, else a table with the key columns, and others that are left out.
+        definition: of the store.
+
+    Raises:
+        TypeError: they are neither.
+        ConfigError: a column is missing, or its values are not those of its column.
+    """
+    names = definition.keys
+    if isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        if len(names) != 1:
+            raise ConfigError(f"keys of this store have the columns {', '.join(names)}: give a table with all of them")
+        columns = [keys]
+    elif isinstance(keys, (pa.Table, pa.RecordBatch)):
+        missing = [name for name in names if name not in keys.schema.names]
+        if missing:
+            raise ConfigError(f"the keys have the columns {keys.schema.names}, and {', '.join(missing)} is missing")
+        columns = [keys.column(name) for name in names]
+    else:
+        raise TypeError(
+            f"keys are an Arrow array or an Arrow table, not {type(keys).__name__}; see multi_get for others"
+        )
+    return pa.table([_cast(column, definition, name) for column, name in zip(columns, names, strict=True)], names=names)
+
+
+def _cast(column: pa.Array | pa.ChunkedArray, definition: StoreDefinition, name: str) -> pa.Array:
+    kind = definition.schema.field(name).type
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConfigError(f"key column {name!r} has the type {kind}; the keys have {column.type}: {error}") from None
+
+
+def _converter(name: str, kind: pa.DataType) -> ToStored:
+    """Return the function from a value of a user to the stored one."""
+    if pa.types.is_binary(kind):
+        return _taking(name, bytes, (bytes, bytearray, memoryview), "bytes")
+    if pa.types.is_string(kind):
+        return _taking(name, str.encode, (str,), "str")
+    if pa.types.is_boolean(kind):
+        return _taking(name, int, (bool,), "bool")
+    if pa.types.is_date32(kind):
+        return _taking(name, lambda value: value.toordinal() - _EPOCH_DAY, (date,), "date", refused=(datetime,))
+    if pa.types.is_timestamp(kind):
+        return _timestamps(name, kind)
+    if pa.types.is_decimal128(kind):
+        return _decimals(name, kind)
+    return _integers(name, kind)
+
+
+def _taking(
+    name: str,
+    convert: Callable[[Any], int | bytes],
+    taken: tuple[type, ...],
+    text: str,
+    refused: tuple[type, ...] = (),
+) -> ToStored:
+    def to_stored(value: Any) -> int | bytes:  # noqa: ANN401
+        if not isinstance(value, taken) or isinstance(value, refused):
+            raise _other_type(name, value, text)
+        try:
+            return convert(value)
+        except UnicodeEncodeError as error:
+            raise _no_value(name, value, str(error)) from None
+
+    return to_stored
+
+
+def _integers(name: str, kind: pa.DataType) -> ToStored:
+    end = 1 << kind.bit_width - 1
+
+    def to_stored(value: Any) -> int:  # noqa: ANN401
+        if type(value) is not int:  # others are numpy's, say
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise _other_type(name, value, "int")
+            value = operator.index(value)
+        if not -end <= value < end:
+            raise _no_value(name, value, f"{kind} goes from {-end} to {end - 1}")
+        return int(value)
+
+    return to_stored
+
+
+def _timestamps(name: str, kind: pa.DataType) -> ToStored:
+    epoch = _EPOCH if kind.tz is None else _EPOCH.replace(tzinfo=timezone.utc)
+    text = "a datetime without a time zone" if kind.tz is None else "a datetime with a time zone"
+
+    def to_stored(value: Any) -> int:  # noqa: ANN401
+        if not isinstance(value, datetime) or (value.tzinfo is None) != (kind.tz is None):
+            raise _other_type(name, value, text)
+        return (value - epoch) // _MICROSECOND
+
+    return to_stored
+
+
+def _decimals(name: str, kind: pa.DataType) -> ToStored:
+    def to_stored(value: Any) -> int:  # noqa: ANN401
+        if isinstance(value, bool) or not isinstance(value, (Decimal, int)):
+            raise _other_type(name, value, "Decimal")
+        value = Decimal(value)
+        unscaled = value.scaleb(kind.scale) if value.is_finite() else value
+        if not value.is_finite() or unscaled != int(unscaled) or abs(unscaled) >= 10**kind.precision:
+            raise _no_value(name, value, f"{kind} has {kind.precision} digits, {kind.scale} of them behind the point")
+        return int(unscaled)
+
+    return to_stored
+
+
+def _other_type(name: str, value: object, taken: str) -> TypeError:
+    found = "a datetime with another sort of zone" if isinstance(value, datetime) else type(value).__name__
+    return TypeError(f"key column {name!r} takes {taken}, not {found}: {value!r}")
+
+
+def _no_value(name: str, value: object, why: str) -> ConfigError:
+    return ConfigError(f"key column {name!r} cannot have {value!r}: {why}")

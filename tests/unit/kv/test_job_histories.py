@@ -1,0 +1,125 @@
+"""Histories of the planner's model with runs in files, which the jobs of tasks read and write."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import Origin
+from ftfile.core.context import Context
+from ftfile.kv.planning.jobs import Output
+from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.reader import RunReader
+from ftfile.kv.task import outputs as task_outputs
+from ftfile.kv.task.jobs import Merger
+from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.unit.kv.model import STEPS, TTL_MS, Store
+from tests.unit.kv.spools import PlainSpool
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from ftfile.commit.format.model import Add, AssemblyJob
+    from ftfile.commit.rewrites import Rewrite
+
+HISTORIES = 24
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def draw_settings(rng: random.Random) -> PlanSettings:
+    """Rules by which all happens to runs of a few kilobytes."""
+    return PlanSettings(
+        flush_runs=rng.choice((2, 3, 5)),
+        flush_bytes=rng.choice((4000, 10_000)),
+        fan_in=rng.choice((2, 3)),
+        job_bytes=rng.choice((3000, 6000, 1 << 20)),
+        max_file_bytes=rng.choice((1500, 4000, 1 << 20)),
+        tombstone_ttl_ms=TTL_MS,
+    )
+
+
+class StoredRuns(Store):
+    """The model, whose runs are in files of a store in memory."""
+
+    draw_settings = staticmethod(draw_settings)
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.fs = MemoryFileSystem(f"jobs-{seed}")
+        self.fs.context = Context(ManualClock(), SeededIds(seed + 1000))
+        self.tables: dict[str, pa.Table] = {}
+        self.stage = Stage(self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
+
+    def _output(self, bucket: str, table: pa.Table) -> Output:
+        spool = PlainSpool(self.stage, self.definition)
+        written = spool.write(bucket, table.to_batches())
+        spool.end()
+        add = task_outputs._add_of(written.segment, "encoding", Origin("query", 0, 0))  # noqa: SLF001
+        assert table.num_rows == add.rows
+        return Output(add, written.keys, written.ops)
+
+    def _done(self, job: AssemblyJob) -> list[Rewrite]:
+        merger = Merger(
+            self.stage,
+            self.definition,
+            "encoding",
+            lambda: PlainSpool(self.stage, self.definition),
+            len(self.versions) - 1,
+            window_bytes=self.rng.choice((1, 200, 1 << 20)),
+        )
+        rewrite, errors = merger.merge(job)
+        assert not errors, errors
+        assert rewrite is not None
+        self.counts["rests"] += sum(bool(add.skip_rows) for add in rewrite.adds)
+        kept = {add.path: add for add in rewrite.inputs}
+        self.counts["relabelled"] += sum(add.path in kept and add.rows == kept[add.path].rows for add in rewrite.adds)
+        self.counts["outputs"] += sum(add.path not in kept for add in rewrite.adds)
+        return [replace(rewrite, reason="fresh")]
+
+    def rows_of(self, add: Add) -> pa.Table:
+        if add.id not in self.tables:
+            with self.fs.open(add.path) as file:
+                content = file.read_at(add.offset, add.length)
+            reader = RunReader(lambda offset, length: content[offset : offset + length], add.length, "", Cache(1 << 20))
+            rows = pa.Table.from_batches(reader.scan(), reader.schema)
+            self.tables[add.id] = rows.slice(add.skip_rows)
+        return self.tables[add.id]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", range(0, HISTORIES, 8))
+def test_rows_are_those_of_a_dict(place: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(place, place + 8):
+        store = StoredRuns(seed)
+        try:
+            for step in store.rng.choices([*STEPS], [*STEPS.values()], k=18):
+                step(store)
+            store.settle()
+            assert store.is_settled()
+            for version in store.versions:
+                store.check(version)
+        except BaseException:
+            print(f"seed {seed}")
+            raise
+        finally:
+            MemoryFileSystem.drop(f"jobs-{seed}")
+        counts += store.counts
+    wanted = {"jobs", "outputs", "rests", "relabelled", "purge", "crash"}
+    assert counts.keys() >= wanted, counts
