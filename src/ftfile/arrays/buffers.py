@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ("from_numpy", "from_texts", "is_valid", "string_parts", "strings_from", "text_scalar", "values_of")
+__all__ = (
+    "from_numpy",
+    "from_texts",
+    "is_valid",
+    "rows_where",
+    "string_parts",
+    "strings_from",
+    "text_scalar",
+    "values_of",
+)
 
 
 def values_of(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
@@ -71,3 +80,8 @@ def from_texts(texts: Sequence[str | bytes], arrow: pa.DataType) -> pa.Array:
 def text_scalar(text: str | bytes, arrow: pa.DataType) -> pa.Scalar:
     """Return a constant for a kernel."""
     return from_texts([text], arrow)[0]
+
+
+def rows_where(batch: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the rows of a batch that a mask wants."""
+    return batch.take(from_numpy(np.flatnonzero(wanted), pa.int64()))

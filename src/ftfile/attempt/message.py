@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, Origin
-from ftfile.commit.rewrites import Rewrite
+from ftfile.commit.format.model import Add
 from ftfile.core.version import __version__
 
 if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
-    from ftfile.commit.format.model import SourceRange
+    from ftfile.commit.format.model import Origin, SourceRange
+    from ftfile.commit.rewrites import Rewrite
 
-__all__ = ("Assembled", "Rewritten", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "rewrite_of")
+__all__ = ("Rewritten", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "segment_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,8 @@ class StagedSegment(StagedPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
-    """The result of an assembly job in a task."""
-
-    job: str  # its id
-    reason: str  # why the parts ended
-    inputs: tuple[Add, ...]  # used up, wholly or in part
-    parts: tuple[tuple[StagedPart, tuple[SourceRange, ...]], ...]  # made of the inputs, each with the ranges it took
-    rests: tuple[Add, ...]  # what is left of the inputs: later ranges of the same spools
-    read_version: int  # at which the inputs were live
-
-
-@dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The result of a job in a task."""
+    """The result of a due job in a task."""
 
     job: str  # its id
     rewrite: Rewrite
@@ -67,7 +55,7 @@ class TaskCommit:
     parts: tuple[StagedPart, ...]
     fingerprint: dict[str, Any]  # of the rows of this task
     segments: tuple[StagedSegment, ...] = ()  # rows that stay in open parts
-    assembled: tuple[Assembled, ...] = ()  # jobs that it did beside its own rows
+    rewritten: tuple[Rewritten, ...] = ()  # jobs that it did beside its own rows
     failed: tuple[str, ...] = ()  # ids of failed jobs, and of segments left out of parts
     dead_letters: tuple[StagedPart, ...] = ()  # records that could not be written
     found_committed: bool = False  # the batch was in the log; nothing was written
@@ -95,14 +83,21 @@ def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[Source
     )
 
 
-def rewrite_of(assembled: Assembled) -> Rewrite:
-    """Return the replacement of segments by the parts made of them, and by what is left of them."""
-    segments = assembled.inputs
-    by_id = {segment.id: segment for segment in segments}
-    parts = []
-    for part, ranges in assembled.parts:
-        origins = [by_id[each.add_id].origin for each in ranges]
-        first, last = min(each.first_batch for each in origins), max(each.last_batch for each in origins)
-        origin = Origin(segments[0].origin.query_id, first, last)
-        parts.append(add_of(part, segments[0].encoding, origin, ranges))
-    return Rewrite(segments, (*parts, *assembled.rests), assembled.read_version, assembled.reason)
+def segment_of(segment: StagedSegment, encoding: str, origin: Origin, stats: dict[str, Any]) -> Add:
+    """Return a segment as the log has it, with more stats."""
+    return Add(
+        id=segment.id,
+        kind="segment",
+        path=segment.path,
+        final_path=None,
+        offset=segment.offset,
+        length=segment.length,
+        logical_length=segment.logical_length,
+        checksum=segment.checksum,
+        rows=segment.rows,
+        bucket=segment.bucket,
+        encoding=encoding,
+        origin=origin,
+        filters=segment.filters,
+        rolling_stats=segment.rolling_stats | stats,
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections import deque
 from concurrent.futures import wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.message import StagedPart
+from ftfile.attempt.message import StagedPart, StagedSegment
 from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError, UnencodableRows
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     FinalPath: TypeAlias = Callable[[str, str], str]
 
-__all__ = ("OpenPart", "Stage", "StagedFile", "durability_of")
+__all__ = ("OpenPart", "Stage", "StagedFile", "StagedRange", "durability_of")
 
 CREATE_TRIES = 4
 CLOSERS_MAX = 16
@@ -87,6 +87,58 @@ class StagedFile:
     def abort(self) -> None:
         """Discard it."""
         self._stream.abort()
+
+
+class StagedRange:
+    """A segment being written at the end of a spool: takes plain bytes, which go through the filters."""
+
+    def __init__(self, spool: StagedFile, chain: Chain) -> None:
+        self._spool = spool
+        self._chain = chain
+        self._end = _SpoolEnd(spool)
+        self._offset = spool.position
+        self._filtered = FilteredFile(self._end, chain, layout.storage_identity("segment", spool.path, self._offset))
+
+    @property
+    def position(self) -> int:
+        """Return the number of plain bytes so far."""
+        return self._filtered.position
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append plain bytes and return their number."""
+        return self._filtered.write(data)
+
+    def end(self, number: int, rows: int, bucket: str, stats: dict[str, Any]) -> StagedSegment:
+        """End the segment, which has a number in its spool, and return the log's entry of it."""
+        self._filtered.finish()
+        return StagedSegment(
+            f"{self._spool.id}-{number}",
+            self._spool.path,
+            self._spool.position - self._offset,
+            self._filtered.position,
+            self._end.crc.text(),
+            rows,
+            bucket,
+            self._chain.names,
+            self._offset,
+            stats,
+        )
+
+
+class _SpoolEnd:
+    """The end of a spool, checksummed from here on."""
+
+    def __init__(self, spool: StagedFile) -> None:
+        self._spool = spool
+        self.crc = Crc32()
+
+    @property
+    def position(self) -> int:
+        return self._spool.position
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.crc.update(data)
+        return self._spool.write(data)
 
 
 class OpenPart:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.message import rewrite_of
 from ftfile.attempt.stage import Stage, durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.protocol import catch_up, commit
@@ -194,16 +193,16 @@ class _Flush:
         for job in self._jobs(head, query_id):
             room = PARTS_PER_RECORD - made
             try:
-                assembled, damaged = assembler.assemble_readable(job, partial(operator.gt, room))
+                done, damaged = assembler.assemble_readable(job, partial(operator.gt, room))
             except FtfileError as error:
                 self._leave_open(job.inputs, error)
                 continue
             for segment_id, reason in damaged.items():
                 self._leave_open([head.segments[segment_id]], reason)
-            if assembled is None:
+            if done is None:
                 continue
-            rewrites.append(rewrite_of(assembled))
-            made += len(assembled.parts)
+            rewrites.append(done.rewrite)
+            made += sum(add.kind == "part" for add in done.rewrite.adds)
             if made >= PARTS_PER_RECORD:
                 break
         return rewrites

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Transaction
     from ftfile.fs.api import Capabilities
 
-__all__ = ("SinkConfig", "definition_key")
+__all__ = ("SinkConfig",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +165,6 @@ class SinkConfig:
 
 def _without(schema: pa.Schema, names: set[str | None]) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in names])
-
-
-def definition_key(definition: object) -> str:
-    """Return the key of a definition in the log: the same for the same content."""
-    text = definition if isinstance(definition, str) else json.dumps(definition, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 _NO_PATH = (

@@ -8,42 +8,40 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.batch import check_messages
 from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
+from ftfile.attempt.incoming import Planned
 from ftfile.attempt.logs import forget_logs
+from ftfile.attempt.reports import context_of, report_abort, report_commit
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import JobAuthor, StreamAuthor
+from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.policy import check_known_query
 from ftfile.commit.protocol import Committed, commit
 from ftfile.commit.read.snapshot import added_by
-from ftfile.commit.replay import find_record
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.sink.config import SinkConfig, definition_key
-from ftfile.sink.driver.proposal import check_head, check_messages, check_paths, make_proposal
+from ftfile.sink.driver.proposal import check_head, check_paths, make_proposal
 from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold
 from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END
-from ftfile.sink.task.task import Planned, write_task
+from ftfile.sink.task.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
     from ftfile.attempt.message import TaskCommit
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
+    from ftfile.sink.config import SinkConfig
 
 __all__ = ("SinkWriter", "forget_caches", "log_of")
 
 PLANNERS_KEPT = 16
-# Records in which an aborted job is looked for: others may have committed since it did.
-JOBS_LOOKED_AT = 16
-
 _log = get_logger(__name__)
 _planners: dict[tuple[object, ...], RollingPlanner] = {}
 _planners_lock = threading.Lock()
@@ -99,7 +97,7 @@ class SinkWriter:
 
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
         """Write one attempt's rows; nobody sees them before the driver commits."""
-        with _context(identity.writer):
+        with context_of(identity.writer):
             config = self.config
             fs = open_to_write(config.path, context, config.publishing.storage.settings, config.encryption)
             check_marker(fs, config.path, self.planned.marker)
@@ -114,7 +112,7 @@ class SinkWriter:
             raise
         log = log_of(self.config, context)
         writer = whole[0].identity.writer
-        with _context(writer):
+        with context_of(writer):
             with log.lock:
                 planner = self._planner(writer, context)
                 batch = make_proposal(self.config, whole, log, planner)
@@ -126,7 +124,7 @@ class SinkWriter:
                     fingerprint=batch.fingerprint,
                     claims_replay=batch.claims_replay,
                 )
-            self._tell_of_commit(log, writer, done)
+            report_commit(log, writer, done)
             if planner is not None and planner.in_progress and self.config.rolling is not None:
                 self._tell_of_open(planner)
             self._announce(log, writer, done)
@@ -145,16 +143,6 @@ class SinkWriter:
             if len(_planners) > PLANNERS_KEPT:
                 _planners.pop(next(iter(_planners)))
         return planner
-
-    def _tell_of_commit(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
-        if not done.replayed:
-            _log.info("%s is committed as version %d", _name_of(writer), done.version)
-            return
-        version = f"version {done.version} or before"
-        if isinstance(writer, StreamIdentity):
-            last = log.read_on().queries[writer.query_id]
-            version = f"version {last.version}" if last.last_batch == writer.batch_id else version
-        _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
 
     def _tell_of_open(self, planner: RollingPlanner) -> None:
         """Log the number of files that no plain reader sees yet: a warning the first time."""
@@ -188,26 +176,7 @@ class SinkWriter:
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
-        known = [message for message in messages if message is not None]
-        staged = sum(len(message.parts) for message in known)
-        if not known:
-            with log_context(batch=batch_id):
-                _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
-            return
-        writer = known[0].identity.writer
-        with _context(writer):
-            try:
-                version = _version_of(log_of(self.config, context), writer)
-            except FtfileError as error:
-                _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
-                return
-            name = _name_of(writer)
-            if version is not None:
-                _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
-                return
-            is_stream = isinstance(writer, StreamIdentity)
-            where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
-            _log.warning("Spark aborts %s. It is %s; %d staged parts stay for vacuum", name, where, staged)
+        report_abort(messages, batch_id, lambda: log_of(self.config, context))
 
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:
@@ -226,32 +195,3 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
         )
     if config.bucketing.is_single:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
-
-
-def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
-    """Return the version of a batch, or of a job among the newest; None if there is none.
-
-    For a committed batch whose record is gone, it is the version of the query's last batch.
-    """
-    head = log.read_on()
-    if isinstance(writer, StreamIdentity):
-        query = head.queries.get(writer.query_id)
-        if query is None or query.last_batch < writer.batch_id:
-            return None
-        record = find_record(log, head, StreamAuthor(writer.query_id, "", writer.batch_id))
-        return query.version if record is None else record.version
-    for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
-        record = log.read_record(version)
-        if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
-            return version
-    return None
-
-
-def _name_of(writer: WriterIdentity) -> str:
-    return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"
-
-
-def _context(writer: WriterIdentity) -> AbstractContextManager[None]:
-    if isinstance(writer, StreamIdentity):
-        return log_context(query=writer.query_id, batch=writer.batch_id)
-    return log_context(job=writer.job_id)

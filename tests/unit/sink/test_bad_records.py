@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given
 
 import ftfile
+from ftfile.attempt.bad_records import row_to_json, value_sizes
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError
 from ftfile.encoding.registry import format_from_options
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.task.bad_records import find_unencodable, row_to_json, value_sizes
+from ftfile.sink.task.encodable import find_unencodable
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
@@ -354,16 +355,16 @@ class TestFinding:
         assert self.found([]) == []
 
     def test_good_rows_are_encoded_many_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from ftfile.sink.task import bad_records
+        from ftfile.sink.task import encodable
 
         calls: list[int] = []
-        encode = bad_records._encode  # noqa: SLF001
+        encode = encodable._encode  # noqa: SLF001
 
         def noted(file_format: Format, rows: pa.RecordBatch) -> None:
             calls.append(rows.num_rows)
             encode(file_format, rows)
 
-        monkeypatch.setattr(bad_records, "_encode", noted)
+        monkeypatch.setattr(encodable, "_encode", noted)
         words = ["fine"] * 65_536
         words[12_345] = "\n"
         assert self.found(words) == [12_345]

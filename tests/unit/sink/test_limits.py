@@ -21,7 +21,7 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.assembly import joiners as joining
 from ftfile.sink.assembly.joiners import merging_saves
 from ftfile.sink.naming import template
-from ftfile.sink.task import bad_records
+from ftfile.sink.task import encodable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 
@@ -96,12 +96,12 @@ def test_digits_of_a_name(tmp_path: Path, digits: int) -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_values_that_errors_show(tmp_path: Path, more: int) -> None:
-    value = "\n" + "x" * (bad_records.SHOWN - 1 + more)
+    value = "\n" + "x" * (encodable.SHOWN - 1 + more)
     query = MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text"})
     with pytest.raises(EncodingError) as raised:
         query.run(0, [[{"value": value}]])
     assert (repr(value) in str(raised.value)) == (not more)
-    assert (f"{value[: bad_records.SHOWN]}..."[1:] in str(raised.value)) == bool(more)
+    assert (f"{value[: encodable.SHOWN]}..."[1:] in str(raised.value)) == bool(more)
 
 
 def test_frames_are_merged_where_that_makes_them_smaller() -> None:

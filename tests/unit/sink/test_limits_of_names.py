@@ -9,12 +9,13 @@ import pytest
 
 import ftfile
 from ftfile.attempt import logs as open_logs
+from ftfile.attempt import reports
+from ftfile.attempt.batch import MORE_DIGITS
 from ftfile.attempt.identity import JobIdentity
 from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.sink import writer
-from ftfile.sink.naming.facts import MORE_DIGITS
 from ftfile.sink.naming.path_rules import PATH_BYTES_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
@@ -122,12 +123,12 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
     message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])
     planned = writer.SinkWriter.plan(stream.config(), current())
     planned.commit([message], None, current())
-    for batch in range(writer.JOBS_LOOKED_AT - 1):
+    for batch in range(reports.JOBS_LOOKED_AT - 1):
         stream.run(batch, [[]])
     planned.abort([message], None, current())
     assert "job job is committed as version 0" in caplog.text
     caplog.clear()
-    stream.run(writer.JOBS_LOOKED_AT - 1, [[]])
+    stream.run(reports.JOBS_LOOKED_AT - 1, [[]])
     planned.abort([message], None, current())
     assert "in none of the last 16 versions; 1 staged parts stay for vacuum" in caplog.text
     assert ftfile.open(out).to_arrow().num_rows == 1

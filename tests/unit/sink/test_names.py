@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import ftfile
+from ftfile.attempt.batch import check_messages
 from ftfile.commit.log import fold
 from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.driver.proposal import check_messages, make_proposal
+from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.writer import log_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock

@@ -171,7 +171,7 @@ class TestFlush:
         query.run(0, [rows_of("a")])
         planned, writer = query.plan(), query.identity(1)
         message = query.run_task(planned, writer, 0, rows_of("b"))
-        assert len(message.assembled) == 1
+        assert len(message.rewritten) == 1
         ftfile.flush(out, context=current())
         query.commit(1, [message])
         rolled = [record.metrics.get("partsByReason") for record in read_records(CommitLog(open_filesystem(out)))]
@@ -548,7 +548,7 @@ class TestShares:
         query.options = {**query.options, "maxBatchesPerFile": "1"}
         query.run(0, [[{"word": letter, "k": letter} for letter in letters] for letters in ("abc", "de")])
         planned, writer = query.plan(), query.identity(1)
-        shares = [query.run_task(planned, writer, partition, []).assembled for partition in range(4)]
+        shares = [query.run_task(planned, writer, partition, []).rewritten for partition in range(4)]
         assert [len(done) for done in shares] == [3, 2, 0, 0]
         assert len({each.job for done in shares for each in done}) == 5
 
@@ -607,7 +607,7 @@ def test_an_overwrite_takes_no_parts_of_older_rows(out: str) -> None:
     query = stream(out, maxBatchesPerFile="1")
     query.run(0, [rows_of("old")])
     messages = query.write(1, [rows_of("new")])
-    assert any(message.assembled for message in messages)
+    assert any(message.rewritten for message in messages)
     config = replace(query.config(), overwrite=True)
     log = CommitLog(open_filesystem(out))
     batch = make_proposal(config, messages, log)

@@ -15,7 +15,6 @@ import pytest
 
 import ftfile
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.message import rewrite_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Author, Body, JobAuthor, MaintenanceAuthor, Origin
@@ -128,10 +127,9 @@ class TestFlush:
                 (last,) = (each for each in head.segments.values() if each.origin.last_batch == number)
                 (job,) = jobs_of([last], "flush", ALL_END, current().ids)
                 stage = Stage(log.fs, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
-                done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
-                rewrite = rewrite_of(done)
-                (part,) = (replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in rewrite.adds)
-                rewrite = replace(rewrite, adds=(part,))
+                done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job).rewrite
+                (part,) = (replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in done.adds)
+                rewrite = replace(done, adds=(part,))
 
                 def take(head: LogState, _: object) -> Body:
                     accepted = accept_rewrites(log, head, [rewrite])
@@ -327,7 +325,7 @@ class TestLimits:
         query.run(0, [rows_of(*"abcdefghij") for _ in range(4)])
         planned, identity = query.plan(), query.identity(1)
         messages = [query.run_task(planned, identity, task, []) for task in range(4)]
-        assert [sum(len(each.parts) for each in message.assembled) for message in messages] == [2, 2, 2, 2]
+        assert [sum(len(each.rewrite.adds) for each in message.rewritten) for message in messages] == [2, 2, 2, 2]
         query.commit(1, messages)
         assert Counter(map(len, files(out))) == {5: 8}
 
@@ -491,7 +489,7 @@ class TestBatchWrites:
         assert len(head_of(out).assembly_jobs) == 1
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
         message = query.run_task(query.plan(), JobIdentity("j"), 0, rows_of("b"))
-        assert (message.assembled, message.failed) == ((), ())
+        assert (message.rewritten, message.failed) == ((), ())
         sink_writer.SinkWriter.plan(query.config(), current()).commit([message], None, current())
         assert head_of(out).transactions["app"].last == 1
 
@@ -508,9 +506,9 @@ class TestJobs:
         fs = open_filesystem(out)
         stage = Stage(fs, TaskIdentity(query.identity(2), 0, 0))
         done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
-        ((part, ranges),) = done.parts
-        assert (part.rows, len(ranges)) == (1, 1)
-        query.commit(2, [replace(query.run_task(query.plan(), query.identity(2), 0, []), assembled=(done,))])
+        (part,) = done.rewrite.adds
+        assert (part.rows, len(part.ranges)) == (1, 1)
+        query.commit(2, [replace(query.run_task(query.plan(), query.identity(2), 0, []), rewritten=(done,))])
         assert head_of(out).assembly_jobs == ()
         query.run(3, [rows_of("c")])
         query.run(4, [[]])

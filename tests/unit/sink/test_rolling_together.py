@@ -40,7 +40,7 @@ from tests.unit.sink import user_code
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.attempt.message import Assembled
+    from ftfile.attempt.message import Rewritten
     from ftfile.commit.format.model import AssemblyJob
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.plan import RollingPlanner
@@ -113,7 +113,7 @@ class TestQueries:
         one.run(0, [rows_of(*"stuv"), rows_of(*"wxyz")])
         two.run(0, [rows_of("x")])
         planned, identity = one.plan(), one.identity(1)
-        shares = [one.run_task(planned, identity, partition, []).assembled for partition in range(3)]
+        shares = [one.run_task(planned, identity, partition, []).rewritten for partition in range(3)]
         assert [len(done) for done in shares] == [4, 4, 0]
 
     def test_a_batch_write_leaves_them_to_their_query(self, out: str) -> None:
@@ -268,7 +268,7 @@ class TestFlush:
         calls: list[Any] = []
         assemble = Assembler.assemble
 
-        def assemble_and_call(self: Assembler, job: AssemblyJob, *goes_on: Any) -> Assembled:
+        def assemble_and_call(self: Assembler, job: AssemblyJob, *goes_on: Any) -> Rewritten:
             done = assemble(self, job, *goes_on)
             if calls:
                 calls.pop()()
@@ -292,7 +292,7 @@ class TestFlush:
             stage = Stage(fs, TaskIdentity(identity, 0, 0))
             done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
             message = query.run_task(query.plan(), identity, 0, [])
-            query.commit(3, [replace(message, assembled=(done,))])
+            query.commit(3, [replace(message, rewritten=(done,))])
 
         meanwhile.append(take_the_second)
         report = ftfile.flush(out, context=current())

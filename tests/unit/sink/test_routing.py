@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftfile.attempt.bad_records import refuse
 from ftfile.core.errors import EncodingError
 from ftfile.encoding.partitions.paths import NULL_NAME, bucket_names
 from ftfile.sink.buckets.bucketers import PartitionColumn
 from ftfile.sink.buckets.router import Router
-from ftfile.sink.task.bad_records import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,6 +21,7 @@ import pytest
 
 import ftfile
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.bad_records import refuse
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.log.log import CommitLog
@@ -36,7 +37,7 @@ from ftfile.core.errors import (
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.task import part_writer as parts
-from ftfile.sink.task.bad_records import BadRecords
+from ftfile.sink.task.encodable import EncodableRows
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
@@ -98,8 +99,8 @@ class TestFiles:
         config = SinkConfig.from_options(options, spark_schema(COLUMNS))
         identity = TaskIdentity(JobIdentity("job"), 0, 0)
         stage = Stage(open_filesystem(out), identity)
-        bad = BadRecords(config, stage, identity)
-        writer = parts.PartWriter(config, config.bucketing.router(bad.take, 0), stage, bad)
+        encodable = EncodableRows(config, refuse)
+        writer = parts.PartWriter(config, config.bucketing.router(refuse, 0), stage, encodable)
         words = random.Random(0).randbytes(100_000).hex()
         for number in range(20):
             rows = [{"id": n % 50, "word": words[50 * n : 50 * n + 200]} for n in range(number, number + 1_000)]

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.message import Assembled, StagedPart
+from ftfile.attempt.message import Rewritten, StagedPart, add_of
 from ftfile.attempt.stage import Stage, StagedFile
 from ftfile.commit.format.layout import storage_identity
-from ftfile.commit.format.model import Add, AssemblyJob, SourceRange
+from ftfile.commit.format.model import Add, AssemblyJob, Origin, SourceRange
+from ftfile.commit.rewrites import Rewrite
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, Unsupported
@@ -75,7 +76,7 @@ class Assembler:
         self._read_version = read_version
         self._copies = True
 
-    def assemble(self, job: AssemblyJob, goes_on: GoesOn = _always) -> Assembled:
+    def assemble(self, job: AssemblyJob, goes_on: GoesOn = _always) -> Rewritten:
         """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
 
         Before each further part, `goes_on` is asked with the number of those made; if it returns False, the other rows
@@ -96,7 +97,7 @@ class Assembler:
 
     def assemble_readable(
         self, job: AssemblyJob, goes_on: GoesOn = _always
-    ) -> tuple[Assembled | None, dict[str, Exception]]:
+    ) -> tuple[Rewritten | None, dict[str, Exception]]:
         """Make parts of the segments that can be read, None without any; return them and the errors of the others.
 
         Raises:
@@ -121,7 +122,7 @@ class Assembler:
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Assembled:
+    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Rewritten:
         encoding, keys = self._definitions[job.inputs[0].encoding], keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
@@ -228,7 +229,7 @@ class _Job:
                 rest = replace(rest, checksum=checksum(found))
             self._rests.append(rest)
 
-    def end(self, read_version: int) -> Assembled:
+    def end(self, read_version: int) -> Rewritten:
         """End the last part and check that no row is missing."""
         if self._open is not None:
             self._finish(self._open)
@@ -236,8 +237,16 @@ class _Job:
         found = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
         if found != expected:
             raise CorruptData(self._used[0].path, f"{expected} rows", f"{found} rows")
-        used, parts, rests = tuple(self._used), tuple(self._parts), tuple(self._rests)
-        return Assembled(self._job.id, self._job.reason, used, parts, rests, read_version)
+        used, rests, adds = tuple(self._used), tuple(self._rests), map(self._add, self._parts)
+        return Rewritten(self._job.id, Rewrite(used, (*adds, *rests), read_version, self._job.reason))
+
+    def _add(self, part: tuple[StagedPart, tuple[SourceRange, ...]]) -> Add:
+        """Return a part as the log has it, with the batches of the segments that it is made of."""
+        origins = {segment.id: segment.origin for segment in self._used}
+        took = [origins[each.add_id] for each in part[1]]
+        first, last = min(each.first_batch for each in took), max(each.last_batch for each in took)
+        segment = self._used[0]
+        return add_of(part[0], segment.encoding, Origin(segment.origin.query_id, first, last), part[1])
 
     def drop(self) -> None:
         """Remove the parts, as far as that can be done: no record will name them."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.arrays.buffers import from_numpy, values_of
+from ftfile.arrays.buffers import from_numpy, rows_where, values_of
 from ftfile.commit.format.layout import bucket_key
 from ftfile.sink.buckets.bucketers import Assignment, Bucket, Bucketer, Refuse, assign_by_value
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.sink.naming.settings import PathCheck
 
-__all__ = ("Router", "rows_where")
+__all__ = ("Router",)
 
 
 class Router:
@@ -76,11 +76,6 @@ class Router:
         faults = [assigned.faults[-1 - code] for code in assigned.codes[~is_good].tolist()]
         self._refuse(rows_where(batch, ~is_good), faults)
         return rows_where(batch, is_good), assigned.codes[is_good]
-
-
-def rows_where(batch: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the rows of a batch that a mask wants."""
-    return batch.take(from_numpy(np.flatnonzero(wanted), pa.int64()))
 
 
 def _below(outer: Bucket, inner: Bucket) -> Bucket:

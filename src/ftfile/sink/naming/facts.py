@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("MORE_DIGITS", "PartFacts", "first_part")
-
-# Batch and numbers may come to need more digits, together, than they have at first.
-MORE_DIGITS = 20
+__all__ = ("PartFacts", "first_part")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from ftfile.attempt.batch import MORE_DIGITS
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
 from ftfile.fs.paths import NAME_BYTES_MAX, join
-from ftfile.sink.naming.facts import MORE_DIGITS, PartFacts, first_part
+from ftfile.sink.naming.facts import PartFacts, first_part
 from ftfile.sink.naming.path_rules import ending_fault, name_fault
 from ftfile.sink.naming.template import DEFAULT_TEMPLATE, Template
 

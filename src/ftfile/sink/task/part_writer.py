@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import OpenPart, Stage
     from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
-    from ftfile.sink.task.bad_records import BadRecords
+    from ftfile.sink.task.encodable import EncodableRows
 
 __all__ = ("PartWriter",)
 
@@ -29,7 +29,7 @@ class PartWriter:
     wait for the end, and their parts are written one after the other.
     """
 
-    def __init__(self, config: SinkConfig, router: Router, stage: Stage, bad: BadRecords) -> None:
+    def __init__(self, config: SinkConfig, router: Router, stage: Stage, encodable: EncodableRows) -> None:
         self._config = config
         self._router = router
         rolling = config.rolling
@@ -37,7 +37,7 @@ class PartWriter:
         self._max_bytes = config.max_bytes_per_file if rolling is None else rolling.max_bytes
         self._schema = config.file_schema
         self._stage = stage
-        self._bad = bad
+        self._encodable = encodable
         self._open: dict[str, OpenPart] = {}
         # Half of the files are left to the rest of the process.
         files_max = min(config.format.open_files_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
@@ -124,7 +124,7 @@ class PartWriter:
             try:
                 offset += part.write(batch.slice(offset, room), limit_bytes)
             except UnencodableRows:
-                offset, batch = 0, self._bad.encodable_of(bucket, batch.slice(offset))
+                offset, batch = 0, self._encodable.of_bucket(bucket, batch.slice(offset))
                 continue
             self._parts_bytes += part.buffered_bytes - held
             if (limit_rows and part.rows >= limit_rows) or (limit_bytes and part.size_bytes >= limit_bytes):

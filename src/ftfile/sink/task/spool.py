@@ -10,22 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, is_valid, values_of
-from ftfile.attempt.message import StagedSegment
-from ftfile.commit.format import layout
-from ftfile.core.checksum import Crc32
+from ftfile.attempt.stage import StagedRange
 from ftfile.core.errors import UnencodableRows
-from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.task.part_writer import PartWriter
 from ftfile.sink.task.spill import as_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ftfile.attempt.message import StagedSegment
     from ftfile.attempt.stage import Stage, StagedFile
     from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.settings import RollingSettings
-    from ftfile.sink.task.bad_records import BadRecords
+    from ftfile.sink.task.encodable import EncodableRows
 
 __all__ = ("SpoolWriter",)
 
@@ -41,19 +39,19 @@ class SpoolWriter:
     """
 
     def __init__(
-        self, config: SinkConfig, settings: RollingSettings, router: Router, stage: Stage, bad: BadRecords
+        self, config: SinkConfig, settings: RollingSettings, router: Router, stage: Stage, encodable: EncodableRows
     ) -> None:
         self._config = config
         self._chain = config.hidden_chain
         self._router = router
         self._settings = settings
         self._stage = stage
-        self._bad = bad
+        self._encodable = encodable
         self._codec = config.format.segments(config.file_schema)
         self._spool: StagedFile | None = None
         self._collected: list[pa.RecordBatch] = []
         self._collected_bytes = 0
-        self._parts = PartWriter(config, router, stage, bad)
+        self._parts = PartWriter(config, router, stage, encodable)
         # Rules that go by rows need every row in the spool.
         self._large_bytes = None if settings.needs_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
         self._spooled_bytes: dict[str, int] = {}
@@ -111,9 +109,9 @@ class SpoolWriter:
             self._append_segments(spool, *_segments_of(rows, buckets, self._settings))
         except UnencodableRows:
             appended = sum(segment.rows for segment in self.segments[done:])
-            self._append(spool, *self._encodable(rows, buckets, appended))
+            self._append(spool, *self._without_bad(rows, buckets, appended))
 
-    def _encodable(
+    def _without_bad(
         self, rows: pa.RecordBatch, buckets: list[tuple[str, int]], start: int
     ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Give the bad rows from `start` on to `badRecords`, and return the others."""
@@ -121,7 +119,7 @@ class SpoolWriter:
         for bucket, count in buckets:
             first, end = max(end, start), end + count
             if first < end:
-                kept.append(self._bad.encodable_of(bucket, rows.slice(first, end - first)))
+                kept.append(self._encodable.of_bucket(bucket, rows.slice(first, end - first)))
                 left.append((bucket, kept[-1].num_rows))
         good = pa.Table.from_batches(kept).combine_chunks().to_batches()
         return good[0] if good else rows.slice(0, 0), [(bucket, count) for bucket, count in left if count]
@@ -132,45 +130,13 @@ class SpoolWriter:
         counts = [count for _, count, _ in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             bucket, count, stats = segments[number]
-            offset, piece = spool.position, _SpoolEnd(spool)
-            filtered = FilteredFile(piece, self._chain, layout.storage_identity("segment", spool.path, offset))
+            piece = StagedRange(spool, self._chain)
             for _, data in pieces:
-                filtered.write(data)
-            filtered.finish()
+                piece.write(data)
             place = len(self.segments)
             stats |= {"partition": self._stage.partition, "index": place}
-            length = spool.position - offset
-            self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + length
-            self.segments.append(
-                StagedSegment(
-                    f"{spool.id}-{place}",
-                    spool.path,
-                    length,
-                    filtered.position,
-                    piece.crc.text(),
-                    count,
-                    bucket,
-                    self._chain.names,
-                    offset,
-                    stats,
-                )
-            )
-
-
-class _SpoolEnd:
-    """The end of a spool, checksummed from here on."""
-
-    def __init__(self, spool: StagedFile) -> None:
-        self._spool = spool
-        self.crc = Crc32()
-
-    @property
-    def position(self) -> int:
-        return self._spool.position
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        self.crc.update(data)
-        return self._spool.write(data)
+            self.segments.append(piece.end(place, count, bucket, stats))
+            self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + self.segments[-1].length
 
 
 def _segments_of(

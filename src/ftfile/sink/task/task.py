@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from ftfile.attempt.bad_records import BadRecords
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity, WriterIdentity
-from ftfile.attempt.message import Assembled, StagedSegment, TaskCommit
+from ftfile.attempt.incoming import Planned, fingerprint_kind, fingerprinted, recognisable
+from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
 from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import Author, JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
-from ftfile.sink.task.bad_records import BadRecords
+from ftfile.sink.task.encodable import EncodableRows
 from ftfile.sink.task.part_writer import PartWriter
 from ftfile.sink.task.spool import SpoolWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
-    from ftfile.attempt.directory_marker import DirectoryMarker
-    from ftfile.commit.log.state import LogState, LogView
+    import pyarrow as pa
+
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
     from ftfile.sink.buckets.router import Router
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("Planned", "write_task")
+__all__ = ("write_task",)
 
 # Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
 BUDGET_S = 10.0
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The planned view of the log; at most 64 KiB pickled."""
-
-    view: LogView
-    time_ms: int  # the driver's clock: the time of all tasks of the batch, whenever they run
-    definitions: dict[str, Any]  # of the encodings of the due jobs, by key
-    marker: DirectoryMarker | None  # of the driver's directory; None where tasks cannot see another
-    offsets_known: bool  # the driver sees the checkpoint: offsets identify a repeated batch
 
 
 def write_task(
@@ -60,9 +49,11 @@ def write_task(
         FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
     """
     began = fs.context.clock.monotonic_s()
-    fingerprint = FingerprintAccumulator(config.fingerprint or _kind(config, planned, identity.writer))
-    rows: Iterable[pa.RecordBatch] = _fingerprinted(batches, config.schema, fingerprint)
-    author = _author(config, identity.writer)
+    writer, transaction = identity.writer, config.transaction
+    kind = fingerprint_kind(writer, transaction, offsets_known=planned.offsets_known)
+    fingerprint = FingerprintAccumulator(config.fingerprint or kind)
+    rows: Iterable[pa.RecordBatch] = fingerprinted(batches, config.schema, fingerprint)
+    author = recognisable(writer, transaction)
     # It only saves work; the commit decides.
     head = CommitLog(fs, start=planned.view).read_on() if author is not None else None
     if author is not None and head is not None and head.has(author):
@@ -72,9 +63,10 @@ def write_task(
     final_path = _final_path(config, planned, identity) if config.publishing.direct else None
     stage = Stage(fs, identity, config.publishing.storage.durability, final_path)
     try:
-        bad = BadRecords(config, stage, identity)
+        bad = BadRecords(config.bad_records, config.max_record_bytes, config.hidden_chain, stage, identity)
         router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(fs.capabilities))
-        segments = _write(config, identity.writer, router, stage, bad, map(bad.without_oversized, rows))
+        encodable = EncodableRows(config, bad.take)
+        segments = _write(config, writer, router, stage, encodable, map(bad.without_oversized, rows))
         letters = bad.finish()
         stage.settle()
     except BaseException:
@@ -82,13 +74,13 @@ def write_task(
         raise
     # An overwrite leaves nothing open.
     shares = None if config.overwrite else head
-    assembled, failed = _run_task_jobs(fs, stage, shares, planned.definitions) if shares is not None else ((), ())
+    rewritten, failed = _run_task_jobs(fs, stage, shares, planned.definitions) if shares is not None else ((), ())
     return TaskCommit(
         identity,
         tuple(stage.finished),
         fingerprint.to_json(),
         segments,
-        assembled,
+        rewritten,
         failed,
         letters,
         planned_ms=planned.time_ms,
@@ -101,7 +93,7 @@ def _write(
     writer: WriterIdentity,
     router: Router,
     stage: Stage,
-    bad: BadRecords,
+    encodable: EncodableRows,
     rows: Iterable[pa.RecordBatch],
 ) -> tuple[StagedSegment, ...]:
     """Write all rows to parts, or to a spool; return the segments of the spool."""
@@ -112,9 +104,9 @@ def _write(
             "are for those that a stream keeps open; maxBytesPerFile and maxRecordsPerFile split its files"
         )
     if config.rolling is None or not is_stream:
-        target: PartWriter | SpoolWriter = PartWriter(config, router, stage, bad)
+        target: PartWriter | SpoolWriter = PartWriter(config, router, stage, encodable)
     else:
-        target = SpoolWriter(config, config.rolling, router, stage, bad)
+        target = SpoolWriter(config, config.rolling, router, stage, encodable)
     for batch in rows:
         target.write(batch)
     target.finish()
@@ -123,7 +115,7 @@ def _write(
 
 def _run_task_jobs(
     fs: FileSystem, stage: Stage, head: LogState, definitions: Mapping[str, Any]
-) -> tuple[tuple[Assembled, ...], tuple[str, ...]]:
+) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
     """Run the jobs of the stage's query that fall to its partition; return the results, and the ids of failures.
 
     Each of the tasks that wrote the query's last record takes an equal share; other jobs stay due. Other queries do
@@ -146,15 +138,15 @@ def _run_task_jobs(
         if job.inputs[0].encoding not in definitions:
             continue
         try:
-            assembled, damaged = assembler.assemble_readable(job, has_time)
+            rewritten, damaged = assembler.assemble_readable(job, has_time)
         except Exception as error:  # it must not fail the batch, whatever it is
-            assembled, damaged = None, {job.id: error}
-        if assembled is None:
+            rewritten, damaged = None, {job.id: error}
+        if rewritten is None:
             reasons = "; ".join(dict.fromkeys(map(str, damaged.values())))
             _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), reasons)
             failed.append(job.id)
             continue
-        done.append(assembled)
+        done.append(rewritten)
         failed += damaged
         for reason in damaged.values():
             _log.warning("a file was made without a segment that cannot be read: %s", reason)
@@ -166,34 +158,3 @@ def _final_path(config: SinkConfig, planned: Planned, identity: TaskIdentity) ->
     writer = identity.writer
     namer = Namer(config.publishing.naming, writer.name_stem, planned.time_ms, writer.owner)
     return lambda bucket, file_id: namer.path(bucket, file_id, config.extension, identity.partition)
-
-
-def _kind(config: SinkConfig, planned: Planned, writer: WriterIdentity) -> str:
-    """Return the kind of fingerprint: where nothing else can tell that a batch comes again, rows must prove it."""
-    needs_proof = not planned.offsets_known if isinstance(writer, StreamIdentity) else config.transaction is not None
-    return "strong" if needs_proof else "content"
-
-
-def _author(config: SinkConfig, writer: WriterIdentity) -> Author | None:
-    """Return this write's identity in the log; None if a retry cannot be recognised."""
-    if isinstance(writer, StreamIdentity):
-        return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
-    return JobAuthor(writer.job_id, config.transaction) if config.transaction is not None else None
-
-
-def _fingerprinted(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator
-) -> Iterator[pa.RecordBatch]:
-    for batch in filter(len, batches):
-        rows = batch if batch.schema.equals(schema) else _cast(batch, schema)
-        fingerprint.update(rows)
-        yield rows
-
-
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch in the recorded schema: Spark's has its session's time zone, and columns without null."""
-    columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -6,20 +6,17 @@ import base64
 import json
 import math
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid
+from ftfile.arrays.buffers import from_numpy, is_valid, rows_where
 from ftfile.arrays.words import byte_ranges, is_byte_like, is_list_like, list_lengths, plain
-from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import identity_of_letters
-from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
+from ftfile.core.errors import EncodingError
 from ftfile.core.logs import get_logger
-from ftfile.encoding.partitions.paths import bucket_values
 from ftfile.parts.filtered_file import FilteredFile
-from ftfile.sink.buckets.router import rows_where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +26,9 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.attempt.message import StagedPart
     from ftfile.attempt.stage import Stage, StagedFile
-    from ftfile.encoding.api import Format
-    from ftfile.sink.config import SinkConfig
+    from ftfile.filters.chain import Chain
 
-__all__ = ("BadRecords", "find_unencodable", "refuse", "row_to_json", "value_sizes")
-
-# Characters of a value in the text of a fault.
-SHOWN = 80
+__all__ = ("BadRecords", "refuse", "row_to_json", "value_sizes")
 
 _log = get_logger(__name__)
 
@@ -49,11 +42,19 @@ def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
 
 
 class BadRecords:
-    """Takes the bad records of one attempt, and stages its dead letters."""
+    """Takes the bad records of one attempt, and stages its dead letters, by `badRecords` and `maxRecordBytes`."""
 
-    def __init__(self, config: SinkConfig, stage: Stage, identity: TaskIdentity) -> None:
-        self._config = config
-        self._file_columns = config.file_schema.names
+    def __init__(
+        self,
+        handling: Literal["fail", "deadLetter", "drop"],
+        max_bytes: int | None,
+        chain: Chain,
+        stage: Stage,
+        identity: TaskIdentity,
+    ) -> None:
+        self._handling = handling
+        self._max_bytes = max_bytes
+        self._chain = chain
         self._stage = stage
         self._identity = identity
         self._letters: tuple[StagedFile, FilteredFile] | None = None
@@ -61,50 +62,30 @@ class BadRecords:
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
         """Take whole rows; see `refuse` for `badRecords=fail`."""
-        if self._config.bad_records == "fail":
+        if self._handling == "fail":
             refuse(rows, faults)
         if not self.count:
-            _log.warning("badRecords=%s: a record is not written: %s", self._config.bad_records, faults[0])
+            _log.warning("badRecords=%s: a record is not written: %s", self._handling, faults[0])
         self.count += rows.num_rows
-        if self._config.bad_records == "deadLetter":
+        if self._handling == "deadLetter":
             self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
-
-    def encodable_of(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows of a bucket, without the columns in its path, that cannot be encoded; return the others."""
-        faults = find_unencodable(self._config.format, rows.select(self._file_columns))
-        if not faults:
-            return rows
-        is_good = np.ones(rows.num_rows, np.bool_)
-        is_good[[*faults]] = False
-        self.take(self._whole(bucket, rows_where(rows, ~is_good)), [*faults.values()])
-        return rows_where(rows, is_good)
 
     def without_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
-        max_bytes = self._config.max_record_bytes
-        if max_bytes is None:
+        if self._max_bytes is None:
             return batch
         sizes = np.array([value_sizes(column) for column in batch.columns])
         totals = sizes.sum(axis=0)
-        places = np.flatnonzero(totals > max_bytes)
+        places = np.flatnonzero(totals > self._max_bytes)
         if not len(places):
             return batch
         faults = [
             f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
-            f"and maxRecordBytes is {max_bytes}"
+            f"and maxRecordBytes is {self._max_bytes}"
             for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
         ]
         self.take(batch.take(from_numpy(places, pa.int64())), faults)
-        return rows_where(batch, totals <= max_bytes)
-
-    def _whole(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the columns in the path of their bucket."""
-        schema, directory, stem = self._config.schema, layout.bucket_directory(bucket), layout.bucket_stem(bucket)
-        values = bucket_values(self._config.bucketing.definition(), directory, stem, schema)
-        columns = {name: pa.repeat(value, rows.num_rows) for name, value in values.items()}
-        columns |= dict(zip(rows.schema.names, rows.columns, strict=True))
-        names = [name for name in schema.names if name in columns]
-        return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
+        return rows_where(batch, totals <= self._max_bytes)
 
     def finish(self) -> tuple[StagedPart, ...]:
         """End the file of dead letters, if there is one, and return it."""
@@ -113,13 +94,13 @@ class BadRecords:
         file, filtered = self._letters
         filtered.finish()
         self._stage.end(file)
-        return (file.part(filtered.position, self.count, "", self._config.hidden_chain.names),)
+        return (file.part(filtered.position, self.count, "", self._chain.names),)
 
     def _keep(self, lines: list[str]) -> None:
         if self._letters is None:
             file = self._stage.create("deadLetters")
             identity = identity_of_letters(self._stage.fs, file.path)
-            self._letters = file, FilteredFile(file, self._config.hidden_chain, identity)
+            self._letters = file, FilteredFile(file, self._chain, identity)
         self._letters[1].write("".join(lines).encode())
 
     def _letter(self, row: pa.RecordBatch, fault: str) -> str:
@@ -154,57 +135,6 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
         return sum((value_sizes(field) for field in array.flatten()), np.zeros(len(array), np.int64))
     width = 0 if pa.types.is_null(array.type) else -(-array.type.bit_width // 8)
     return np.full(len(array), width, np.int64)
-
-
-def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
-    """Return the place of each row that cannot be encoded, in their order, with its fault: by halving."""
-    found: dict[int, str] = {}
-    # Ranges to try, the first one last.
-    waiting = [(0, rows.num_rows)] if rows.num_rows else []
-    while waiting:
-        start, count = waiting.pop()
-        try:
-            _encode(file_format, rows.slice(start, count))
-        except UnencodableRows as error:
-            if count == 1:
-                found[start] = _fault(file_format, rows.slice(start, 1), error)
-            else:
-                half = count // 2
-                waiting += [(start + half, count - half), (start, half)]
-    return found
-
-
-class _Nowhere:
-    """Takes bytes and keeps nothing."""
-
-    position = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        length = memoryview(data).nbytes
-        self.position += length
-        return length
-
-
-def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
-    encoder = file_format.encoder(rows.schema, _Nowhere())
-    taken = 0
-    while taken < rows.num_rows:
-        taken += encoder.write(rows.slice(taken))
-
-
-def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> str:
-    """Return a sentence that names the value, if a column cannot be encoded by itself."""
-    for name in row.schema.names:
-        alone = row.select([name])
-        try:
-            _encode(file_format, alone)
-        except UserCodeError:
-            break  # a class of the user's wants whole rows
-        except EncodingError as of_column:
-            text = str(row_to_json(alone)[name])
-            shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-            return f"{of_column}. The value is {shown!r}"
-    return str(error)
 
 
 def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Runs in files: written to a stage, and opened where they lie."""

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.layout import storage_identity
+from ftfile.core.checksum import checksum
+from ftfile.filters.aes_gcm import AesGcm
+from ftfile.filters.chain import Chain
+from ftfile.keys.keys import Keys
+from ftfile.kv.buckets import bucket_name, bucket_number, by_bucket
+from ftfile.kv.columns import DELETE, OP, SET
+from ftfile.kv.definition import define
+from ftfile.kv.files.spool import RunSpool
+from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.key_ranges import decode_ranges
+from ftfile.kv.planning.runs import Marks
+from ftfile.testing.context import open_filesystem
+from tests.unit.sink.encrypted import ring
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ("ring",)
+
+DEFINITION = define(pa.schema([("id", pa.int64()), ("text", pa.string())]), ["id"], buckets=4)
+
+
+def rows_of(*ids: int, **columns: object) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "text": [f"text {id_}" for id_ in ids], **columns})
+
+
+def stage_in(path: Path) -> Stage:
+    return Stage(open_filesystem(str(path)), TaskIdentity(JobIdentity("job"), 0, 0))
+
+
+def test_runs_lie_in_one_file_that_arrow_reads(tmp_path: Path) -> None:
+    spool = RunSpool(stage_in(tmp_path), DEFINITION, Chain())
+    deleted = rows_of(4, 5, **{OP: pa.array([SET, DELETE], pa.int8())})
+    purges = [((1,), (3,)), ((7,), None)]
+    runs = [
+        spool.write("b=00000", rows_of(1, 2, 3).to_batches()),
+        spool.write("b=00001", deleted.to_batches(max_chunksize=1), purges),
+        spool.write("b=00002", [], purges),
+    ]
+    spool.end()
+    content = (tmp_path / runs[0].segment.path).read_bytes()
+    assert len(content) == spool.position
+    found = []
+    for run in runs:
+        segment, marks = run.segment, Marks.from_json({**run.segment.rolling_stats})
+        piece = content[segment.offset : segment.offset + segment.length]
+        assert (segment.offset % 64, segment.checksum, segment.logical_length) == (0, checksum(piece), len(piece))
+        assert (marks.keys, marks.ops) == (run.keys, run.ops)
+        found.append(pa.ipc.open_file(piece).read_all())
+        assert not found[-1].schema.field("id").nullable
+    assert [table.num_rows for table in found] == [run.segment.rows for run in runs] == [3, 2, 0]
+    assert found[1].to_pylist()[1] == {"id": 5, "text": "text 5", OP: DELETE}
+    assert [run.keys for run in runs] == [((1,), (3,)), ((4,), (5,)), None]
+    assert [run.ops for run in runs] == [1 << SET, 1 << SET | 1 << DELETE, 0]
+    assert decode_ranges(runs[2].segment.rolling_stats["purges"]) == tuple(purges)
+    assert len({run.segment.id for run in runs}) == 3
+
+
+def test_filters_go_around_each_run(tmp_path: Path, ring: Path) -> None:
+    envelope = Chain((AesGcm("first", Keys.from_reference(f"file:{ring}")),))
+    spool = RunSpool(stage_in(tmp_path), DEFINITION, envelope, "none")
+    segments = [spool.write("b=00000", rows_of(number).to_batches()).segment for number in range(2)]
+    spool.end()
+    content = (tmp_path / segments[0].path).read_bytes()
+    assert b"text 0" not in content
+    for number, segment in enumerate(segments):
+        piece = content[segment.offset : segment.offset + segment.length]
+        plain = envelope.decode(piece, storage_identity("segment", segment.path, segment.offset))
+        assert len(plain) == segment.logical_length < segment.length
+        assert pa.ipc.open_file(plain).read_all().to_pylist() == rows_of(number).to_pylist()
+        assert segment.filters == ("aes-gcm",)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_discarded_file_is_gone(tmp_path: Path, ended: bool) -> None:
+    spool = RunSpool(stage_in(tmp_path), DEFINITION, Chain())
+    segment = spool.write("b=00000", rows_of(1).to_batches()).segment
+    if ended:
+        spool.end()
+        assert (tmp_path / segment.path).exists()
+    spool.discard()
+    assert not (tmp_path / segment.path).exists()
+
+
+def test_rows_go_to_the_bucket_of_their_hash_in_their_order() -> None:
+    rows = rows_of(*range(100))
+    found = dict(by_bucket(rows, DEFINITION))
+    assert [*found] == [bucket_name(number) for number in range(4)]
+    hashes = hash_rows([rows["id"].combine_chunks()])
+    for name, table in found.items():
+        ids = [id_ for id_, hashed in enumerate(hashes.tolist()) if hashed % 4 == bucket_number(name)]
+        assert table["id"].to_pylist() == ids
+    assert not [*by_bucket(rows.slice(0, 0), DEFINITION)]
