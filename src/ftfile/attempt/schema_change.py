@@ -12,7 +12,7 @@ from ftfile.core.errors import SchemaError
 if TYPE_CHECKING:
     from typing import Literal
 
-__all__ = ("check_schema_change",)
+__all__ = ("check_schema_change", "is_wider")
 
 _WIDER = {
     pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
@@ -32,7 +32,7 @@ def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen"
     found += [f"{name} is new" for name in after if name not in before and policy == "fail"]
     for name in before.keys() & after.keys():
         old_type, new_type = before[name], after[name]
-        if not old_type.equals(new_type) and not (policy == "widen" and _is_wider(old_type, new_type)):
+        if not old_type.equals(new_type) and not (policy == "widen" and is_wider(old_type, new_type)):
             found.append(f"{name} was {old_type} and is {new_type}")
     if found:
         allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
@@ -43,7 +43,8 @@ def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen"
         )
 
 
-def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
+def is_wider(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return True if a type has all values of another one, which it is not."""
     if pa.types.is_decimal(old) and pa.types.is_decimal(new):
         whole_digits = new.precision - new.scale >= old.precision - old.scale
         return bool(whole_digits and new.scale >= old.scale)

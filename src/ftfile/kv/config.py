@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from ftfile.arrays.spark_types import arrow_schema, as_nullable
+from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.encryption import Encryption
 from ftfile.attempt.options import column_named, transaction_of
 from ftfile.attempt.storage import Storage
@@ -117,6 +117,16 @@ class StoreConfig:
     def chain(self) -> Chain:
         """Return the filters around runs, and around dead letters."""
         return Chain() if self.encryption is None else Chain((self.encryption.around_others,))
+
+    def encoding(self, definition: StoreDefinition) -> dict[str, Any]:
+        """Return the log's description of the store and of its runs, given its definition there."""
+        return {
+            "format": {"name": "run"},
+            "filters": self.chain.definition(),
+            "partitionBy": [],
+            "schema": spark_schema_json(definition.schema),
+            "store": definition.to_json(),
+        }
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that the log keeps for maintenance, as plain JSON."""

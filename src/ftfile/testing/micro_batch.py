@@ -6,8 +6,9 @@ import contextlib
 import functools
 import json
 import pickle
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,18 +16,21 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
 from ftfile.fs.registry import normalise
+from ftfile.kv.config import StoreConfig
+from ftfile.kv.writer import StoreWriter
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter, forget_caches
 from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import TaskCommit
     from ftfile.commit.protocol import Committed
+    from ftfile.core.context import Context
 
-__all__ = ("MicroBatch", "spark_schema")
+__all__ = ("BatchQuery", "MicroBatch", "StoreBatch", "Writer", "spark_schema")
 
 Row = dict[str, Any]
 
@@ -41,17 +45,20 @@ def spark_schema(columns: Mapping[str, Any]) -> str:
 _arrow_schema = functools.lru_cache(maxsize=64)(arrow_schema)
 
 
+class Writer(Protocol):
+    """A writer as Spark's entry points use it: `SinkWriter`, `StoreWriter`."""
+
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context, /) -> TaskCommit: ...  # noqa: D102
+    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context, /) -> Committed: ...  # noqa: D102
+    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context, /) -> None: ...  # noqa: D102
+
+
 @dataclass
-class MicroBatch:
+class BatchQuery(ABC):
     """One streaming query on a directory, and, for comparison, batch writes.
 
     `run` is a whole micro-batch; `plan`, `run_task`, `commit` and `abort` are its steps, for tests that let
-    attempts fail, lose messages or come late::
-
-        query = MicroBatch("/data/out", {"id": "long"}, {"fileFormat": "json"})
-        query.run(0, [[{"id": 1}], [{"id": 2}]])   # two tasks
-        query.restart()
-        query.run(0, [[{"id": 2}, {"id": 1}]])     # the same batch again, partitioned otherwise
+    attempts fail, lose messages or come late.
     """
 
     path: str  # of the directory
@@ -95,9 +102,13 @@ class MicroBatch:
         """Return who writes a batch in this run."""
         return StreamIdentity(self.query_id, self.run_id, batch_id)
 
+    @abstractmethod
+    def writer(self) -> Writer:
+        """Return the planned writer, its settings checked anew from the options as for every batch."""
+
     def plan(self) -> bytes:
         """Return the writer as the driver ships it to the tasks."""
-        return pickle.dumps(SinkWriter.plan(self.config(), current()))
+        return pickle.dumps(self.writer())
 
     def run_task(
         self,
@@ -114,24 +125,24 @@ class MicroBatch:
         fails with its rows written.
         """
         task = TaskIdentity(writer, partition, attempt)
-        sink: SinkWriter = pickle.loads(planned)  # noqa: S301 - our own
-        message = sink.write(task, self._batches(rows, error), current())
+        shipped: Writer = pickle.loads(planned)  # noqa: S301 - our own
+        message = shipped.write(task, self._batches(rows, error), current())
         returned: TaskCommit = pickle.loads(pickle.dumps(message))  # noqa: S301 - our own
         return returned
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
         """Commit with a writer built anew, as Spark does in another process."""
-        return SinkWriter.plan(self.config(), current()).commit(messages, batch_id, current())
+        return self.writer().commit(messages, batch_id, current())
 
     def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
         """Abort, as Spark does whenever a task or the commit raised, or the query is stopped."""
-        SinkWriter.plan(self.config(), current()).abort(messages, batch_id, current())
+        self.writer().abort(messages, batch_id, current())
 
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a batch write instead: a commit of its own, without a batch id."""
         planned, writer = self.plan(), JobIdentity(job_id)
         messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
-        return SinkWriter.plan(self.config(), current()).commit(messages, None, current())
+        return self.writer().commit(messages, None, current())
 
     def next_batch(self) -> int:
         """Return the batch with which a restarted Spark goes on: the first that is not in `commits`."""
@@ -145,11 +156,10 @@ class MicroBatch:
         names = (info.path.rpartition("/")[2] for info in found)
         return max((int(name) for name in names if name.isdigit()), default=-1) + 1
 
-    def config(self) -> SinkConfig:
-        """Return the settings, checked anew from the options as for every batch."""
+    def all_options(self) -> dict[str, str]:
+        """Return the options as Spark gives them to a writer."""
         own = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
-        schema = spark_schema(self.columns)
-        return SinkConfig.from_options(own | dict(self.options), schema, overwrite=self.overwrite)
+        return own | dict(self.options)
 
     def _run_attempts(self, planned: bytes, writer: WriterIdentity, partition: int, rows: Sequence[Row]) -> TaskCommit:
         for attempt in range(self.attempts - 1):
@@ -176,3 +186,41 @@ class MicroBatch:
         fs.make_directories(name.rpartition("/")[0])
         with contextlib.suppress(AlreadyExists):
             fs.create_exclusive(name, content.encode())
+
+
+class MicroBatch(BatchQuery):
+    """A query that writes to a directory of files.
+
+    For example::
+
+        query = MicroBatch("/data/out", {"id": "long"}, {"fileFormat": "json"})
+        query.run(0, [[{"id": 1}], [{"id": 2}]])   # two tasks
+        query.restart()
+        query.run(0, [[{"id": 2}, {"id": 1}]])     # the same batch again, partitioned otherwise
+    """
+
+    def writer(self) -> SinkWriter:
+        """Return the planned writer."""
+        return SinkWriter.plan(self.config(), current())
+
+    def config(self) -> SinkConfig:
+        """Return the settings."""
+        return SinkConfig.from_options(self.all_options(), spark_schema(self.columns), overwrite=self.overwrite)
+
+
+class StoreBatch(BatchQuery):
+    """A query that writes to a store.
+
+    For example::
+
+        query = StoreBatch("/data/counts", {"word": "string", "n": "long"}, {"keyColumns": "word", "merge": "n:sum"})
+        query.run(0, [[{"word": "a", "n": 1}], [{"word": "a", "n": 1}]])
+    """
+
+    def writer(self) -> StoreWriter:
+        """Return the planned writer."""
+        return StoreWriter.plan(self.config(), current())
+
+    def config(self) -> StoreConfig:
+        """Return the settings."""
+        return StoreConfig.from_options(self.all_options(), spark_schema(self.columns), overwrite=self.overwrite)

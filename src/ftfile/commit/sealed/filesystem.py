@@ -145,14 +145,16 @@ class SealedFileSystem(WrapperFileSystem):
     def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
         """Return a digest of a batch's rows under a MAC, by the key of `like`, which this returned before."""
         mac = None if like is None else _mac(like.encode())
-        key = self._key_to_use() if mac is None else self.keys.find(mac.key_id, mac.wrapped)
+        key = self.keys.key_to_use(self.key_id) if mac is None else self.keys.find(mac.key_id, mac.wrapped)
         return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
 
-    def _key_to_use(self) -> UsableKey:
-        return self.keys.key_to_use(self._key_id or self._newest[1] or self.keys.only_id())
+    @property
+    def key_id(self) -> str:
+        """Return the id of the key that new MACs, and what else a record hides, use."""
+        return self._key_id or self._newest[1] or self.keys.only_id()
 
     def _with_mac(self, path: str, content: bytes) -> bytes:
-        line = _line(self._key_to_use(), _RECORD, self.directory_id, path, content)
+        line = _line(self.keys.key_to_use(self.key_id), _RECORD, self.directory_id, path, content)
         return content + b"\n" + line + b"\n"
 
     def _checked(self, path: str, content: bytes) -> bytes:

@@ -1,0 +1,138 @@
+"""From the messages of tasks, or runs that were staged otherwise, to the body of a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.attempt.batch import Proposal, author_of, batch_metrics, fingerprint_of, letters_of, segments_of
+from ftfile.attempt.stage import durability_of
+from ftfile.commit.format.definitions import definition_key
+from ftfile.commit.format.model import Add, Body, Remove, StreamAuthor
+from ftfile.commit.rewrites import Accepted, accept_rewrites
+from ftfile.core.logs import get_logger
+from ftfile.kv.driver.head import definition_after
+from ftfile.kv.marks import open_state, seal_jobs, seal_marks
+from ftfile.kv.planning.accept import acceptable
+from ftfile.kv.planning.plan import plan_jobs, still_due
+from ftfile.kv.planning.runs import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.attempt.message import TaskCommit
+    from ftfile.commit.format.model import AssemblyJob
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.commit.rewrites import Rewrite
+    from ftfile.kv.config import StoreConfig
+
+__all__ = ("StoreChange", "body_of", "make_proposal")
+
+# Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
+MANY_RUNS = 4
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChange:
+    """The change of a store that one record is to make.
+
+    Attributes:
+        runs: new ones, old to new; their marks have no position yet.
+        rewrites: results of due jobs.
+        failed: ids of due jobs that were tried in vain.
+        tasks: by which the jobs are done that become due.
+    """
+
+    runs: tuple[Add, ...]
+    rewrites: tuple[Rewrite, ...] = ()
+    failed: frozenset[str] = frozenset()
+    tasks: int = 1
+
+
+def make_proposal(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Proposal:
+    """Return the commit that the checked messages of all tasks make."""
+    writer = messages[0].identity.writer
+    author = author_of(writer, config.checkpoint, config.transaction, log.fs.context)
+    letters = letters_of(messages)
+    change = StoreChange(
+        tuple(segments_of(messages, "", log.clock.now_ms())),
+        tuple(each.rewrite for message in messages for each in message.rewritten),
+        frozenset(job for message in messages for job in message.failed),
+        len(messages),
+    )
+    metrics = batch_metrics(messages, durability_of(config.storage.durability, log.fs.capabilities))
+    runs, buckets = len(change.runs), config.definition.buckets
+    if runs > MANY_RUNS * buckets:
+        by = ", ".join(config.definition.bucket_by)
+        _log.warning(
+            "a batch brings %d runs for %d buckets, as its tasks have rows of all buckets: fewer tasks, or "
+            'repartition(n, expr("pmod(xxhash64(%s), %d)")), make fewer and larger ones',
+            runs,
+            buckets,
+            by,
+            buckets,
+        )
+
+    def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
+        body = body_of(config, log, head, change)
+        settings = body.settings if isinstance(author, StreamAuthor) else None
+        return replace(body, settings=settings, dead_letters=letters, metrics=metrics | body.metrics)
+
+    claims_replay = any(message.found_committed for message in messages)
+    return Proposal(author, prepare, fingerprint_of(messages), claims_replay)
+
+
+def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreChange) -> Body:
+    """Return the body of the record that follows a head: runs with positions, accepted rewrites, and the due jobs.
+
+    An overwrite replaces all runs. Of rewrites, those are left out that come too late.
+
+    Raises:
+        ConfigError, SchemaError: see `definition_after`.
+        CorruptData, ConfigError: see `open_marks`.
+    """
+    definition = definition_after(config, head)
+    encoding, settings = config.encoding(definition), config.settings()
+    texts = {definition_key(text): text for text in (encoding, encoding["schema"], settings)}
+    keys = [*texts]
+    state, now_ms = open_state(log.fs, head), log.clock.now_ms()
+    accepted = Accepted() if config.overwrite else _accepted(log, state, change)
+    runs = placed([replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
+    removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
+    ended = {remove.id for remove in removes}
+    live = {add.id: add for add in state.segments.values() if add.id not in ended}
+    live |= {add.id: add for add in (*runs, *accepted.adds)}
+    return Body(
+        adds=seal_marks(log.fs, (*runs, *accepted.adds)),
+        removes=removes,
+        overwrite=config.overwrite,
+        assembly_jobs=seal_jobs(log.fs, _due_jobs(config, log, state, change, live)),
+        tasks=change.tasks,
+        schema=keys[1],
+        settings=keys[2],
+        encoding=keys[0],
+        definitions=texts,
+        metrics=_metrics(accepted),
+    )
+
+
+def _accepted(log: CommitLog, state: LogState, change: StoreChange) -> Accepted:
+    found = accept_rewrites(log, state, change.rewrites).rewrites
+    return Accepted(tuple(acceptable(state.segments, found)))
+
+
+def _due_jobs(
+    config: StoreConfig, log: CommitLog, state: LogState, change: StoreChange, live: dict[str, Add]
+) -> list[AssemblyJob]:
+    due = still_due(state.assembly_jobs, live, change.failed, state.version + 1)
+    now_ms = log.clock.now_ms()
+    return [*due, *plan_jobs(live.values(), due, config.plan, log.ids, now_ms=now_ms, tasks=change.tasks)]
+
+
+def _metrics(accepted: Accepted) -> dict[str, Any]:
+    merged = len(accepted.removes)
+    return {"runsMerged": merged} if merged else {}
