@@ -13,7 +13,7 @@ from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, Opened, header_b
 from ftfile.filters.api import BadStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     from ftfile.filters.chain import Chain
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Buffer: TypeAlias = bytearray | memoryview
 
-__all__ = ("decoded_file", "decoded_piece", "decrypted_file", "stream_errors")
+__all__ = ("DecryptedRanges", "decoded_file", "decoded_piece", "decrypted_file", "stream_errors")
 
 _ADVICE = "Another program changed it: restore it from a copy"
 
@@ -146,45 +146,102 @@ def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) 
     return cast("BinaryIO", _Decrypted(file, keys, identity, plain_bytes))
 
 
-class _Decrypted(_PlainFile):
-    def __init__(self, file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> None:
-        super().__init__(file, plain_bytes)
-        self._held_number = -1
-        self._held = b""
-        with stream_errors(self.name):
-            file_bytes = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            start = file.read(min(file_bytes, HEADER_BYTES_MAX))
+class DecryptedRanges:
+    """The plain content of an encrypted file, or piece of one, of which any range can be read. Threads may share it."""
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes | memoryview],
+        file_bytes: int,
+        name: str,
+        keys: Keys,
+        identity: str,
+        plain_bytes: int,
+    ) -> None:
+        """Read the header.
+
+        Args:
+            read: returns the bytes of the file from an offset on, of a length; fewer at its end.
+            file_bytes: its length.
+            name: for errors.
+            keys: those that its data key may be wrapped with.
+            identity: of the file; see `Filter.encoder`.
+            plain_bytes: the length of its plain content.
+
+        Raises:
+            CorruptData: it is no encrypted file of this length and identity.
+            ConfigError: its key is not known.
+        """
+        self.plain_bytes = plain_bytes
+        self._read = read
+        self._file_bytes = file_bytes
+        self._name = name
+        with stream_errors(name):
+            start = bytes(read(0, min(file_bytes, HEADER_BYTES_MAX)))
             self._start = header_bytes(start) if len(start) >= 8 else file_bytes + 1  # noqa: PLR2004
             if file_bytes < self._start:
                 raise BadStream("the header of an encrypted file", f"{file_bytes} bytes")
             self._opened = Opened(keys, start[: self._start], identity)
-            chunk_bytes = self._opened.chunk_bytes
-            self._chunks = max(1, -(-plain_bytes // chunk_bytes))
-            expected = self._start + plain_bytes + TAG_BYTES * self._chunks
-            if file_bytes != expected:
-                raise CorruptData(self.name, f"{expected} bytes", f"{file_bytes} bytes")
-            self._chunk(self._chunks - 1)
+        self._chunks = max(1, -(-plain_bytes // self._opened.chunk_bytes))
+        expected = self._start + plain_bytes + TAG_BYTES * self._chunks
+        if file_bytes != expected:
+            raise CorruptData(name, f"{expected} bytes", f"{file_bytes} bytes")
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Return the plain bytes of each chunk but the last one."""
+        return self._opened.chunk_bytes
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return the plain bytes from an offset on, of all the chunks that they are in; `CorruptData` if one is not."""
+        end = min(offset + length, self.plain_bytes)
+        first, behind = offset // self.chunk_bytes, -(-end // self.chunk_bytes)
+        plain = self.chunks(first, behind)
+        return plain[offset - first * self.chunk_bytes : end - first * self.chunk_bytes]
+
+    def last_chunk(self) -> bytes:
+        """Return the last chunk, by which a file that was cut off is told; `CorruptData` if it is not."""
+        return self.chunks(self._chunks - 1, self._chunks)
+
+    def chunks(self, first: int, behind: int) -> bytes:
+        """Return the plain bytes of chunks, by their numbers, which are read at once."""
+        step = self.chunk_bytes + TAG_BYTES
+        start, end = self._start + first * step, min(self._start + behind * step, self._file_bytes)
+        data = memoryview(self._read(start, end - start))
+        with stream_errors(self._name):
+            plain = [
+                self._opened.decrypt(
+                    data[place * step : (place + 1) * step], first + place, is_last=first + place == self._chunks - 1
+                )
+                for place in range(behind - first)
+            ]
+        return b"".join(plain) if len(plain) != 1 else plain[0]
+
+
+class _Decrypted(_PlainFile):
+    def __init__(self, file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> None:
+        super().__init__(file, plain_bytes)
+        self._ranges = DecryptedRanges(
+            self._read_range, file.seek(0, os.SEEK_END), self.name, keys, identity, plain_bytes
+        )
+        # Kept, since readers come back to it.
+        self._held = self._ranges.last_chunk()
+        self._held_number = max(0, plain_bytes - 1) // self._ranges.chunk_bytes
 
     def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed asks for any buffer; readers give these
         view = memoryview(buffer).cast("B")
         end = min(self._position + len(view), self._plain_bytes)
-        begin, chunk_bytes = self._position, self._opened.chunk_bytes
+        begin, chunk_bytes = self._position, self._ranges.chunk_bytes
         while self._position < end:
             number, offset = divmod(self._position, chunk_bytes)
-            found = memoryview(self._chunk(number))[offset : offset + end - self._position]
+            if number != self._held_number:
+                self._held, self._held_number = self._ranges.chunks(number, number + 1), number
+            found = memoryview(self._held)[offset : offset + end - self._position]
             at = self._position - begin
             view[at : at + len(found)] = found
             self._position += len(found)
         return self._position - begin
 
-    def _chunk(self, number: int) -> bytes:
-        if number != self._held_number:
-            step = self._opened.chunk_bytes + TAG_BYTES
-            self._file.seek(self._start + number * step)
-            data = self._file.read(step)
-            with stream_errors(self.name):
-                # Kept, since readers come back to it.
-                self._held = self._opened.decrypt(data, number, is_last=number == self._chunks - 1)
-            self._held_number = number
-        return self._held
+    def _read_range(self, offset: int, length: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(length)

@@ -97,6 +97,10 @@ class InputFile(ABC):
     def read_at(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`: fewer only at the end of the file."""
 
+    def mapped(self) -> memoryview | None:
+        """Return the whole file mapped into memory, which stays when it is closed; None where that cannot be."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Release the file; idempotent."""

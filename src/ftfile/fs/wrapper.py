@@ -115,6 +115,9 @@ class WrapperFile(InputFile):
     def read_at(self, offset: int, length: int) -> bytes:
         return self._owner.around("read_at", self.path, lambda: self._inner.read_at(offset, length))
 
+    def mapped(self) -> memoryview | None:
+        return self._owner.around("read_at", self.path, self._inner.mapped)
+
     def close(self) -> None:
         self._inner.close()
 

@@ -80,8 +80,9 @@ def row_maker(definition: StoreDefinition) -> Callable[[tuple[Any, ...]], Any]:
     names = definition.values
     if len(names) == 1:
         return operator.itemgetter(0)
-    made: Callable[[tuple[Any, ...]], Any] = namedtuple("Row", names, rename=True)._make  # noqa: PYI024 - names vary
-    return made
+    row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc] # noqa: PYI024 - names vary
+    make: Callable[[tuple[Any, ...]], Any] = row._make
+    return make
 
 
 def key_columns_of(
@@ -128,30 +129,32 @@ def _cast(column: pa.Array | pa.ChunkedArray, definition: StoreDefinition, name:
 
 def _converter(name: str, kind: pa.DataType) -> ToStored:
     """Return the function from a value of a user to the stored one."""
-    if pa.types.is_binary(kind):
-        return _taking(name, bytes, (bytes, bytearray, memoryview), "bytes")
-    if pa.types.is_string(kind):
-        return _taking(name, str.encode, (str,), "str")
-    if pa.types.is_boolean(kind):
-        return _taking(name, int, (bool,), "bool")
-    if pa.types.is_date32(kind):
-        return _taking(name, lambda value: value.toordinal() - _EPOCH_DAY, (date,), "date", refused=(datetime,))
     if pa.types.is_timestamp(kind):
         return _timestamps(name, kind)
     if pa.types.is_decimal128(kind):
         return _decimals(name, kind)
+    for test, taken, text, convert in _SIMPLE:
+        if test(kind):
+            return _taking(name, convert, taken, text)
     return _integers(name, kind)
 
 
-def _taking(
-    name: str,
-    convert: Callable[[Any], int | bytes],
-    taken: tuple[type, ...],
-    text: str,
-    refused: tuple[type, ...] = (),
-) -> ToStored:
+def _from_date(value: date) -> int:
+    return value.toordinal() - _EPOCH_DAY
+
+
+# By the test of a type: what is taken, how errors call it, and the function to the stored value.
+_SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str, ToStored], ...] = (
+    (pa.types.is_binary, (bytes, bytearray, memoryview), "bytes", bytes),
+    (pa.types.is_string, (str,), "str", str.encode),
+    (pa.types.is_boolean, (bool,), "bool", int),
+    (pa.types.is_date32, (date,), "date", _from_date),
+)
+
+
+def _taking(name: str, convert: ToStored, taken: tuple[type, ...], text: str) -> ToStored:
     def to_stored(value: Any) -> int | bytes:  # noqa: ANN401
-        if not isinstance(value, taken) or isinstance(value, refused):
+        if not isinstance(value, taken) or isinstance(value, datetime):
             raise _other_type(name, value, text)
         try:
             return convert(value)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import errno
 import io
+import mmap
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -247,6 +248,16 @@ class _LocalFile(InputFile):
                     break
                 data = data + more if data else more
         return data
+
+    def mapped(self) -> memoryview | None:
+        if self._file.closed:
+            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
+        if not self.size_bytes:
+            return None
+        try:
+            return memoryview(mmap.mmap(self._file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
+        except (OSError, ValueError):  # the mount maps no files, or the file is shorter by now
+            return None
 
     def close(self) -> None:
         with translated("close", self.path, self._root):

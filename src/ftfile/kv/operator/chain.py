@@ -117,7 +117,7 @@ class FileCodec:
         table = aligned(pa.Table.from_batches([rows]), self._definition).combine_chunks()
         return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=self._schema)
 
-    def _encode(  # noqa: PLR0913, PLR0917 - the parts of a frame
+    def _encode(
         self, kind: int, window: int, name: layout.WalName, offset: int, text: dict[str, Any], message: pa.Buffer
     ) -> bytes:
         content = json.dumps(text, separators=(",", ":")).encode() + b"\n" + memoryview(message)
@@ -180,7 +180,7 @@ def _newest(
     return None
 
 
-def _head_before(  # noqa: PLR0913, PLR0917 - for one caller
+def _head_before(
     fs: FileSystem,
     writer: str,
     codec: FileCodec,

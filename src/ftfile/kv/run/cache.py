@@ -45,6 +45,18 @@ class Cache:
         self._entries: deque[_Entry] = deque()  # the clock: its hand is at the left end
         self._lock = threading.Lock()
 
+    @property
+    def capacity_bytes(self) -> int:
+        """Return the bytes that all values may have together."""
+        return self._capacity_bytes
+
+    def resize(self, capacity_bytes: int) -> None:
+        """Give it another capacity, which may remove values."""
+        with self._lock:
+            self._capacity_bytes = capacity_bytes
+            while self.size_bytes > self._capacity_bytes:
+                self._advance()
+
     def put(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> _Value:
         """Put a value on its shelf, which may remove others, and return it; the one that is there, if there is one."""
         with self._lock:
@@ -60,8 +72,9 @@ class Cache:
 
     def drop(self, *shelves: Shelf[Any]) -> None:
         """Forget all values of shelves."""
+        gone = {id(shelf) for shelf in shelves}
         with self._lock:
-            kept = deque(entry for entry in self._entries if not any(entry.shelf is shelf for shelf in shelves))
+            kept = deque(entry for entry in self._entries if id(entry.shelf) not in gone)
             self.size_bytes = sum(entry.size_bytes for entry in kept)
             self._entries = kept
             for shelf in shelves:

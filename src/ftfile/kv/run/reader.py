@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     Bytes = bytes | bytearray | memoryview
     Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
-__all__ = ("RunReader",)
+__all__ = ("SCAN_BYTES", "RunReader")
 
 _END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
-_SCAN_BYTES = 2 << 20  # of one read of a scan
+SCAN_BYTES = 2 << 20  # of one read of a scan
 _SLICED_ROWS_MAX = 8  # of a block: to take more at once costs less
 
 _Value = TypeVar("_Value")
@@ -121,6 +121,36 @@ class RunReader:
             slot = slot + 1 & self._slot_mask
         return None
 
+    def get_many(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[tuple[Any, ...] | None]:
+        """Return what `get` does for keys, in their order; missing pages, then blocks, are fetched side by side."""
+        page_values = self._loaded_pages(hashes)
+        page_count, slot_mask, fingerprint_mask = self._page_count, self._slot_mask, self._fingerprint_mask
+        place_bits, place_end, row_bits = self._place_bits, self._place_end, self._row_bits
+        candidates: list[list[int]] = []
+        for hashed in hashes:
+            high = hashed >> PAGE_SHIFT
+            slots = page_values[high * page_count >> PAGE_SHIFT]
+            slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
+            before = ((high & fingerprint_mask) << place_bits) + 1
+            places = []
+            while found := slots[slot]:
+                if 0 <= found - before < place_end:
+                    places.append(found - before)
+                slot = slot + 1 & slot_mask
+            candidates.append(places)
+        numbers = {place >> row_bits for places in candidates for place in places}
+        blocks = dict(zip(numbers, _cached(self._blocks, [*numbers], self._load_block, self._parallel), strict=True))
+        rows: list[tuple[Any, ...] | None] = []
+        for key, places in zip(keys, candidates, strict=True):
+            row = None
+            for place in places:
+                block = blocks[place >> row_bits]
+                if block.key(place & self._row_mask) == key:
+                    row = block.values(place & self._row_mask)
+                    break
+            rows.append(row)
+        return rows
+
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Look many keys up.
 
@@ -145,7 +175,12 @@ class RunReader:
         return np.concatenate(numbers), joined(found, self.schema)
 
     def scan(
-        self, start: Key | None = None, end: Key | None = None, columns: Sequence[str] | None = None
+        self,
+        start: Key | None = None,
+        end: Key | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        read_bytes: int = SCAN_BYTES,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows from one key on and before another, sorted, in blocks; either may be a prefix of a key.
 
@@ -153,6 +188,7 @@ class RunReader:
             start: None for the first row.
             end: None for all rows behind.
             columns: names, in the order wanted; None for all.
+            read_bytes: read at a time, or a block if that is more.
         """
         blocks = range(self._directory.blocks)
         first = bisect.bisect_right(blocks, start, key=self._first_key_of) - 1 if start is not None else 0
@@ -160,7 +196,7 @@ class RunReader:
         names = self.schema.names
         key_names = names[: self._directory.key_columns] if (start, end) != (None, None) else []
         fields = None if columns is None else sorted({names.index(name) for name in (*key_names, *columns)})
-        for batch in self._read_blocks(range(max(first, 0), behind), fields):
+        for batch in self._read_blocks(range(max(first, 0), behind), fields, read_bytes):
             low, high = 0, batch.num_rows
             if key_names:
                 key = key_reader([batch.column(name) for name in key_names])
@@ -256,7 +292,9 @@ class RunReader:
         block = Block(batch, self._directory.key_columns)
         return self._cache.put(self._blocks, number, block, block.size_bytes)
 
-    def _read_blocks(self, numbers: range, fields: list[int] | None = None) -> Iterator[pa.RecordBatch]:
+    def _read_blocks(
+        self, numbers: range, fields: list[int] | None = None, read_bytes: int = SCAN_BYTES
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of blocks that follow each other, a few of which are read at a time.
 
         With numbers of columns, these alone are decoded.
@@ -265,7 +303,7 @@ class RunReader:
         ends = self._directory.block_ends
         while numbers:
             start, end = self._directory.block_range(numbers[0])
-            count = max(int(np.searchsorted(ends, start + _SCAN_BYTES, side="right")) - numbers[0], 1)
+            count = max(int(np.searchsorted(ends, start + read_bytes, side="right")) - numbers[0], 1)
             some, numbers = numbers[:count], numbers[count:]
             window = self._read(start, self._directory.block_range(some[-1])[1])
             for number in some:
@@ -273,6 +311,12 @@ class RunReader:
                 expected = int(self._directory.block_crcs[number])
                 self._require_crc(window[first - start : end - start], expected, f"block {number}")
             yield from pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
+
+    def _loaded_pages(self, hashes: Sequence[int]) -> dict[int, memoryview]:
+        """Return the pages of hashes, by number."""
+        count = self._page_count
+        numbers = [*{(hashed >> PAGE_SHIFT) * count >> PAGE_SHIFT for hashed in hashes}]
+        return dict(zip(numbers, _cached(self._pages, numbers, self._load_page, self._parallel), strict=True))
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))

@@ -10,11 +10,11 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.decoded import decrypted_file
 from ftfile.fs.api import RangeFile
 from ftfile.fs.streams import as_file
+from ftfile.kv.fold.windows import SortedRows
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.jobs import Left
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
-from ftfile.kv.task.windows import SortedRows
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add

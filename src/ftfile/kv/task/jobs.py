@@ -14,11 +14,11 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
+from ftfile.kv.fold.windows import windows_of
 from ftfile.kv.planning.jobs import groups_of
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.task.inputs import Inputs, cut_of
 from ftfile.kv.task.outputs import FoldedRows, Outputs
-from ftfile.kv.task.windows import windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

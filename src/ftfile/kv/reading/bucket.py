@@ -1,0 +1,252 @@
+"""A bucket at a version: single keys, many keys, and ranges of keys, folded from its levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.arrays.buffers import from_numpy
+from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold.rows import aligned
+from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.key_ranges import contain
+from ftfile.kv.reading.one_key import fold_key
+from ftfile.kv.run.reader import SCAN_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.reading.levels import Level
+
+    Values = tuple[Any, ...]
+    Numbers = NDArray[np.int64]
+
+__all__ = ("Bucket", "shown_schema")
+
+_READ_BYTES_MIN = 128 << 10  # of a run at a time
+# The key of rows that are folded by the number of the key that was asked for.
+_NUMBER = "_number"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does."""
+
+    levels: tuple[Level, ...]
+    definition: StoreDefinition
+
+    def get(self, key: Key, hashed: int) -> Values | None:
+        """Return the values of a key; None if it has none."""
+        found: list[tuple[int, Values]] = []
+        all_count = self.definition.sequence is not None
+        for level in self.levels:
+            if level.low <= key <= level.high:
+                opened = level.opened()
+                row = opened.get(key, hashed)
+                if row is not None:
+                    if opened.is_plain and not found and not all_count:
+                        return row
+                    op, values = opened.split(row)
+                    found.append((op, values))
+                    if op != MERGE and not all_count:
+                        break
+            if level.purges and _is_in(level, key):
+                break
+        return fold_key(found, key, self.definition) if found else None
+
+    def get_many(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[Values | None]:
+        """Return the values of keys, in their order, as `get` does; what is missing is fetched side by side."""
+        found: list[Values | None] = [None] * len(keys)
+        several: dict[int, list[tuple[int, Values]]] = {}
+        all_count = self.definition.sequence is not None
+        wanted = [*range(len(keys))]
+        for level in self.levels:
+            low, high = level.low, level.high
+            here = [number for number in wanted if low <= keys[number] <= high]
+            done = set()
+            if here:
+                opened = level.opened()
+                rows = opened.reader.get_many([keys[number] for number in here], [hashes[number] for number in here])
+                for number, row in zip(here, rows, strict=True):
+                    if row is None:
+                        continue
+                    if opened.is_plain and not all_count and number not in several:
+                        found[number] = row
+                        done.add(number)
+                        continue
+                    op, values = opened.split(row)
+                    several.setdefault(number, []).append((op, values))
+                    if op != MERGE and not all_count:
+                        done.add(number)
+            if level.purges:
+                done.update(number for number in wanted if _is_in(level, keys[number]))
+            if done:
+                wanted = [number for number in wanted if number not in done]
+        for number, partial in several.items():
+            found[number] = fold_key(partial, keys[number], self.definition)
+        return found
+
+    def lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
+        """Look many keys up, none of which has a null.
+
+        Returns:
+            Numbers of the keys that have rows, and the value columns of their rows, in one order.
+        """
+        found: list[tuple[Numbers, pa.Table]] = []  # new to old
+        wanted = np.arange(len(hashes))
+        has_several = self.definition.sequence is not None
+        for level in self.levels:
+            if not wanted.size:
+                break
+            here = self._covered(level, keys, wanted)
+            if here.size:
+                numbers, rows = level.opened().reader.multi_get(_taken(keys, here), hashes[here])
+                numbers, rows = here[numbers], self._valued(rows)
+                found.append((numbers, rows))
+                ops = operations(rows)
+                is_partial = ops == MERGE
+                has_several |= bool(is_partial.any())
+                if self.definition.sequence is None:
+                    wanted = np.setdiff1d(wanted, numbers[~is_partial], assume_unique=True)
+            if level.purges:
+                wanted = wanted[~contain(level.purges, _taken(keys, wanted).columns)]
+        return self._folded_by_number(found) if has_several else self._sets(found)
+
+    def scan(
+        self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from one key on and before another, sorted, folded in windows.
+
+        Args:
+            start: a key, or a prefix of keys; None for the first row.
+            end: likewise; None for all rows behind.
+            columns: those wanted, in order; the key columns come first in any case.
+            window_bytes: about the memory that it takes.
+        """
+        definition = _narrowed(self.definition, columns)
+        shown = shown_schema(definition, columns).names
+        levels = [level for level in reversed(self.levels) if _meets(level, start, end) or level.purges]
+        if not levels:
+            return
+        read_bytes = window_bytes // len(levels)
+        if len(levels) == 1 and _meets(levels[0], start, end) and not _has_ops(levels[0]):
+            for batch in _scanned(levels[0], definition, start, end, read_bytes)[0]:
+                yield _batch_of(aligned(pa.Table.from_batches([batch]), definition).select(shown))
+            return
+        sources = [_rows_of(level, definition, start, end, read_bytes) for level in levels]
+        purges = [level.purges for level in levels]
+        for window in windows_of(sources, window_bytes):
+            rows = fold(window, definition, bottom=True, purges=purges)
+            rows = rows.filter(pa.array(operations(rows) != DELETE)) if OP in rows.column_names else rows
+            if rows.num_rows:
+                yield _batch_of(rows.select(shown))
+
+    def _covered(self, level: Level, keys: pa.RecordBatch, wanted: Numbers) -> Numbers:
+        """Return the numbers of the keys that a level may have rows of."""
+        if not level.has_rows:
+            return wanted[:0]
+        if not level.has_rest:
+            return wanted  # its pages tell faster
+        return wanted[contain([(level.low, None)], _taken(keys, wanted).columns)]
+
+    def _valued(self, rows: pa.RecordBatch) -> pa.Table:
+        """Return the value columns and the operations of rows, as the store has them."""
+        table = pa.Table.from_batches([rows])
+        names = [*self.definition.values, OP]
+        return aligned(table, self.definition).select(names)
+
+    def _sets(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
+        """Return the rows of keys of which one row counts, without those of deletes."""
+        numbers, rows = self._joined(found)
+        ops = operations(rows)
+        if (ops == DELETE).any():
+            kept = ops != DELETE
+            numbers, rows = numbers[kept], rows.filter(pa.array(kept))
+        return numbers, rows.drop_columns([OP])
+
+    def _folded_by_number(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
+        """Return the rows of keys, folded; each number has rows of its own, so that a key may come twice."""
+        numbers, rows = self._joined(found[::-1])
+        fields = [
+            pa.field(_NUMBER, pa.int64()),
+            *(self.definition.schema.field(each) for each in self.definition.values),
+        ]
+        definition = replace(self.definition, keys=(_NUMBER,), schema=pa.schema(fields), bucket_by=(_NUMBER,))
+        numbered = rows.add_column(0, _NUMBER, from_numpy(numbers, pa.int64()))
+        folded = fold([numbered], definition, bottom=True)
+        folded = folded.filter(pa.array(operations(folded) != DELETE))
+        return folded[_NUMBER].to_numpy(), folded.select(self.definition.values)
+
+    def _joined(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
+        if not found:
+            fields = [self.definition.schema.field(name) for name in self.definition.values]
+            return np.empty(0, np.int64), pa.schema([*fields, pa.field(OP, pa.int8())]).empty_table()
+        return np.concatenate([numbers for numbers, _ in found]), pa.concat_tables([rows for _, rows in found])
+
+
+def shown_schema(definition: StoreDefinition, columns: Sequence[str]) -> pa.Schema:
+    """Return the columns of what `Bucket.scan` yields: those of the keys, then others that are wanted."""
+    names = [*definition.keys, *(name for name in columns if name not in definition.keys)]
+    return pa.schema([pa.field(name, definition.schema.field(name).type) for name in names])
+
+
+def _narrowed(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefinition:
+    """Return the definition without the value columns that are neither wanted nor needed to fold."""
+    names = {*definition.keys, *columns, definition.sequence}
+    fields = [field for field in definition.schema if field.name in names]
+    merge = {name: function for name, function in definition.merge.items() if name in names}
+    return replace(definition, schema=pa.schema(fields), merge=merge)
+
+
+def _is_in(level: Level, key: Key) -> bool:
+    return any(start <= key and (end is None or key < end) for start, end in level.purges)
+
+
+def _meets(level: Level, start: Key | None, end: Key | None) -> bool:
+    """Return True if a level has rows, maybe some from one key on and before another; these may be prefixes."""
+    return level.has_rows and (start is None or start <= level.high) and (end is None or level.low < end)
+
+
+def _has_ops(level: Level) -> bool:
+    return any(run.marks.ops != 1 << SET for run in level.runs)
+
+
+def _rows_of(
+    level: Level, definition: StoreDefinition, start: Key | None, end: Key | None, read_bytes: int
+) -> SortedRows:
+    """Return the rows of a level within a range, with the columns that a definition has, and those to fold them by."""
+    if not _meets(level, start, end):
+        return SortedRows(iter(()), pa.schema([]), 0)
+    batches, schema = _scanned(level, definition, start, end, read_bytes)
+    return SortedRows(batches, schema, len(definition.keys))
+
+
+def _scanned(
+    level: Level, definition: StoreDefinition, start: Key | None, end: Key | None, read_bytes: int
+) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
+    reader = level.opened().reader
+    names = {*definition.schema.names, OP, DELETED_MS}
+    schema = pa.schema([field for field in reader.schema if field.name in names])
+    low = max(start or (), level.low) if level.has_rest else start
+    read_bytes = max(min(read_bytes, SCAN_BYTES), _READ_BYTES_MIN)
+    return reader.scan(low, end, schema.names, read_bytes=read_bytes), schema
+
+
+def _batch_of(table: pa.Table) -> pa.RecordBatch:
+    """Return a table with at least one row as one batch."""
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
+
+
+def _taken(keys: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
+    if len(numbers) == keys.num_rows:
+        return keys
+    return keys.take(from_numpy(numbers.astype(np.int64, copy=False), pa.int64()))

@@ -1,0 +1,219 @@
+"""The levels of a bucket, new to old: runs, and overlays, each of which is some small runs folded to one."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from ftfile.fs.calls.parallel import parallel
+from ftfile.kv.columns import OP, SET
+from ftfile.kv.files.opening import open_run
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.key_ranges import union
+from ftfile.kv.run.cache import Cache, Shelf
+from ftfile.kv.run.reader import RunReader
+from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.files.opening import OpenFiles
+    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.planning.runs import Run
+
+    Values = tuple[Any, ...]
+
+__all__ = ("Level", "Opened", "Sources", "levels_of")
+
+# Small runs are folded in memory: those that are read whole anyway, up to some bytes for an overlay.
+_SMALL_BYTES, _OVERLAY_BYTES = 1 << 20, 4 << 20
+_UNBOUNDED = 1 << 62
+_BLOCK_BYTES = 1 << 20  # of an overlay; it is in memory as a whole
+
+
+class Sources(NamedTuple):
+    """The files, the cache and the definition for all levels of a store."""
+
+    files: OpenFiles
+    cache: Cache
+    definition: StoreDefinition
+
+
+class Opened:
+    """The rows of a level.
+
+    Attributes:
+        reader: of its run.
+        get: that of the reader.
+        is_plain: True if all rows are sets with the columns of the store, as it has them.
+    """
+
+    __slots__ = ("_casts", "_op", "get", "is_plain", "reader")
+
+    def __init__(self, reader: RunReader, definition: StoreDefinition) -> None:
+        self.reader = reader
+        self.get = reader.get
+        stored = reader.schema.names[len(definition.keys) :]
+        kinds = {name: reader.schema.field(name).type for name in stored}
+        wanted = {name: definition.schema.field(name).type for name in definition.values}
+        self.is_plain = kinds == wanted and [*kinds] == [*wanted]
+        self._op = stored.index(OP) if OP in stored else None
+        self._casts = [
+            (stored.index(name) if name in kinds else None, kinds.get(name, kind), kind)
+            for name, kind in wanted.items()
+        ]
+
+    def split(self, row: Values) -> tuple[int, Values]:
+        """Return operation and values of a row, which `get` returned, in the columns of the store."""
+        op = SET if self._op is None else row[self._op]
+        values = [None if place is None else _cast(row[place], old, new) for place, old, new in self._casts]
+        return op, tuple(values)
+
+
+def _cast(value: Any, old: pa.DataType, new: pa.DataType) -> Any:  # noqa: ANN401
+    return value if value is None or old == new else pa.scalar(value, old).cast(new).as_py()
+
+
+class Level:
+    """Runs of a bucket, neighbours in position, that are read as one. Several threads may use it.
+
+    Attributes:
+        runs: old to new.
+        has_rows: False if it has purges alone.
+        low: no row of it has a lesser key;
+        high: or a greater one. Without rows, no key is between both.
+        purges: ranges of keys of which rows end in older levels.
+        has_rest: True if its run has rows below `low`, which are no longer its own.
+    """
+
+    def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
+        self.runs = tuple(runs)
+        keys = [run.marks.keys for run in runs if run.marks.keys is not None]
+        self.has_rows = bool(keys)
+        self.low: Key = min((first for first, _ in keys), default=())
+        self.high: Key = max((last for _, last in keys), default=())
+        self.purges: tuple[KeyRange, ...] = union(each for run in runs for each in run.marks.purges)
+        self.has_rest = len(runs) == 1 and runs[0].add.skip_rows > 0
+        self._sources = sources
+        self._run: Opened | None = None  # of one run, which stays open; its blocks are cached one by one
+        self._overlay: Shelf[Opened] = Shelf(1)  # of several
+        self._older: Level | None = None  # has all but the newest runs of this overlay
+        self._lock = threading.Lock()
+
+    @property
+    def is_overlay(self) -> bool:
+        """Return True if runs are folded in memory."""
+        return len(self.runs) > 1
+
+    def opened(self) -> Opened:
+        """Return its rows; the first call opens its run, or folds its runs.
+
+        Raises:
+            CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `open_run`, `fold`.
+        """
+        if self._run is not None:
+            return self._run
+        if (found := self._overlay.values[0]) is not None:
+            self._overlay.used[0] = 1
+            return found
+        with self._lock:
+            return self.held or self._made()
+
+    def continuing(self, older: Level) -> Level:
+        """Return this overlay, to be folded onto one that is folded already, which has its oldest runs."""
+        self._older = older if older.held is not None else older.unfolded_onto
+        return self
+
+    @property
+    def held(self) -> Opened | None:
+        """Return its rows if they are in memory."""
+        return self._run if self._run is not None else self._overlay.values[0]
+
+    @property
+    def unfolded_onto(self) -> Level | None:
+        """Return the level that this overlay will be folded onto; None if it is folded, or stands by itself."""
+        return self._older
+
+    def release(self) -> None:
+        """Take all of it out of the cache; it can still be used."""
+        if self._run is not None:
+            self._run.reader.release()
+        self._sources.cache.drop(self._overlay)
+
+    def _made(self) -> Opened:
+        if not self.is_overlay:
+            reader = open_run(self._sources.files, self.runs[0].add, self._sources.cache)
+            self._run = Opened(reader, self._sources.definition)
+            return self._run
+        made, size_bytes = self._folded()
+        return self._sources.cache.put(self._overlay, 0, made, size_bytes)
+
+    def _folded(self) -> tuple[Opened, int]:
+        """Return the runs of an overlay folded to one, and the memory that it takes."""
+        older, self._older = self._older, None
+        base = None if older is None else older.held
+        runs = self.runs if older is None or base is None else self.runs[len(older.runs) :]
+        tables = parallel(self._sources.files.fs, self._rows_of, runs)
+        purges = [run.marks.purges for run in runs]
+        if older is not None and base is not None:
+            tables = [_table(base.reader, older.low if older.has_rest else None), *tables]
+            purges = [(), *purges]
+            older.release()
+        rows = fold(tables, self._sources.definition, bottom=False, purges=purges).combine_chunks()
+        content = _Memory()
+        definition = self._sources.definition
+        write_run(
+            content, rows.to_batches(), rows.schema, definition.keys, compression="none", block_bytes=_BLOCK_BYTES
+        )
+        view = memoryview(content.content)
+        path = self.runs[-1].add.path
+        reader = RunReader(lambda start, length: view[start : start + length], len(view), path, Cache(_UNBOUNDED))
+        return Opened(reader, definition), 2 * len(view)  # with the values that single reads have
+
+    def _rows_of(self, run: Run) -> pa.Table:
+        # Of its own, since what is folded need not be cached twice.
+        reader = open_run(self._sources.files, run.add, Cache(_UNBOUNDED))
+        low = run.marks.keys[0] if run.add.skip_rows and run.marks.keys is not None else None
+        if run.marks.keys is None:
+            return reader.schema.empty_table()
+        return _table(reader, low)
+
+
+def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
+    """Return the levels of a bucket, new to old, for its runs sorted by position."""
+    groups: list[list[Run]] = []
+    size_bytes = 0
+    for run in runs:
+        is_small = run.add.rows + run.add.skip_rows < PAGED_ROWS_MIN and run.add.logical_length <= _SMALL_BYTES
+        size_bytes += run.add.logical_length
+        if not is_small or size_bytes > _OVERLAY_BYTES or not groups or not groups[-1]:
+            groups.append([run])
+            size_bytes = run.add.logical_length
+        else:
+            groups[-1].append(run)
+        if not is_small:
+            groups.append([])
+    return [Level(group, sources) for group in reversed(groups) if group]
+
+
+class _Memory:
+    """Takes the bytes of a run."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    @property
+    def position(self) -> int:
+        return len(self.content)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.content += data
+        return len(data)
+
+
+def _table(reader: RunReader, low: Key | None) -> pa.Table:
+    return pa.Table.from_batches(reader.scan(low), reader.schema)

@@ -1,0 +1,398 @@
+"""The reader of a store: `kv.open(path)`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.arrays.buffers import from_numpy, is_valid
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.times import version_at
+from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
+from ftfile.core.units import parse_time
+from ftfile.fs.calls.parallel import parallel
+from ftfile.fs.registry import normalise
+from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.reading.bucket import shown_schema
+from ftfile.kv.reading.levels import Sources
+from ftfile.kv.reading.stats import StoreStats, stats_of
+from ftfile.kv.reading.view import View, view_of
+from ftfile.kv.run.cache import Cache
+from ftfile.kv.user_keys import key_columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+    from ftfile.kv.key_values import Key
+
+__all__ = ("CACHE_BYTES", "FOUND", "Reader", "open_store")
+
+CACHE_BYTES = 256 << 20
+# The last column of what `lookup` returns.
+FOUND = "_found"
+_SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
+
+_CACHE = Cache(CACHE_BYTES)  # of the process
+_NO_STORE = "Write to it with format 'ftkv' first; ftfile.open reads directories of files"
+
+
+def open_store(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    cache_bytes: int | None = None,
+    context: Context = SYSTEM,
+) -> Reader:
+    """Return a reader of a store, at its newest version by default. Nothing is written.
+
+    Args:
+        path: an absolute local path or a URL.
+        version: the one to read.
+        timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
+            in ISO 8601; without a zone it is UTC.
+        key_provider: where the keys of an encrypted store are; see `ftfile.open`.
+        storage: settings of the file system, as the options `storage.<name>`.
+        cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
+        context: clock, ids and retries; the machine's by default.
+
+    Raises:
+        ConfigError: there is no store, no such version, or its keys are not known.
+        CorruptData: the log is damaged.
+        StorageError: the store failed.
+    """
+    if version is not None and timestamp is not None:
+        raise ConfigError("version and timestamp both say which version to read: give one of them")
+    if cache_bytes is not None and cache_bytes <= 0:
+        raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
+    path = normalise(os.fspath(path))
+    fs = open_with_keys(path, context, key_provider, (storage or {}).items())
+    log = CommitLog(fs)
+    try:
+        log.check_layout()
+    except NotFound as error:
+        raise ConfigError(f"{path!r} is no store: nothing was ever committed there, or the path is wrong") from error
+    if cache_bytes is not None:
+        _CACHE.resize(cache_bytes)
+    reader = Reader(log, path)
+    if timestamp is not None:
+        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
+        try:
+            version = version_at(log, parse_time(text))
+        except ValueError:
+            raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
+    return reader if version is None else reader.at(version)
+
+
+class Reader:
+    """Reads a store as of one version. Threads may share it; nothing but `refresh` changes what it reads.
+
+    A key is a value, or a tuple with a value for each key column. A row is the value of the only value column, or a
+    named tuple of all of them. Every call that reads rows raises, beside what it says itself:
+
+    - StaleFiles: the version is no longer kept: `refresh`.
+    - CorruptData: a run is damaged; the error names file and block, and keys elsewhere can still be read.
+    - EncodingError, UserCodeError: the values of a key cannot be merged.
+    - StorageError: the store failed.
+
+    Attributes:
+        path: of the store.
+    """
+
+    def __init__(self, log: CommitLog, path: str) -> None:
+        """Read the head of a log that the caller has opened; see `open_store` for errors."""
+        self.path = path
+        self._log = log
+        self._files = OpenFiles(log.fs)
+        self._lock = threading.Lock()
+        self._view = self._view_of_head(None)
+
+    def __repr__(self) -> str:
+        return f"kv.open({self.path!r}, version={self.version})"
+
+    def __enter__(self) -> Reader:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def version(self) -> int:
+        """Return the version that is read."""
+        return self._view.version
+
+    @property
+    def definition(self) -> StoreDefinition:
+        """Return keys, columns, buckets and merge functions of the store."""
+        return self._view.definition
+
+    def refresh(self) -> int:
+        """Read the newest version from now on, and return it; reads that have begun end with the old one."""
+        with self._lock:
+            before, self._view = self._view, self._view_of_head(self._view)
+            _release(before, self._view)
+            return self._view.version
+
+    def at(self, version: int) -> Reader:
+        """Return a reader of another version, which shares files and cache with this one.
+
+        Raises:
+            ConfigError: there is no such version, or it is no longer kept.
+        """
+        snapshot = take_snapshot(self._log, version)
+        adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
+        head = self._log.read_on()
+        made = object.__new__(Reader)
+        made.path, made._log, made._files, made._lock = self.path, self._log, self._files, threading.Lock()
+        definition = self._definition_of(adds, snapshot.definitions, head)
+        made._view = view_of(version, adds, Sources(self._files, _CACHE, definition), self._view)
+        return made
+
+    def close(self) -> None:
+        """Take what it has read out of the cache; idempotent. It can still be used."""
+        _release(self._view, None)
+
+    def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401 - values of the user
+        """Return the row of a key, or `default` if there is none.
+
+        Raises:
+            TypeError: a value of the key is of a type that its column does not have.
+            ConfigError: the key has another number of values than key columns, or one is out of its column's range.
+        """
+        view = self._view
+        stored = view.keys.to_stored(key)
+        hashed = view.hash_key(stored)
+        bucket = view.buckets.get(view.bucket_of(stored, hashed))
+        if bucket is None:
+            return default
+        try:
+            values = bucket.get(stored, hashed)
+        except NotFound as error:
+            raise self._gone(error) from error
+        return default if values is None else view.to_row(values)
+
+    def multi_get(self, keys: Sequence[Any]) -> list[Any]:
+        """Return the rows of keys, in their order, None where there is none; what is missing is fetched side by side.
+
+        Raises:
+            TypeError, ConfigError: see `get`.
+        """
+        view = self._view
+        stored = [view.keys.to_stored(key) for key in keys]
+        hashes = [view.hash_key(key) for key in stored]
+        by_bucket: defaultdict[int, list[int]] = defaultdict(list)
+        for number, (key, hashed) in enumerate(zip(stored, hashes, strict=True)):
+            by_bucket[view.bucket_of(key, hashed)].append(number)
+        found: list[Any] = [None] * len(stored)
+
+        def read(bucket: int) -> None:
+            numbers = by_bucket[bucket]
+            own = [stored[number] for number in numbers], [hashes[number] for number in numbers]
+            for number, values in zip(numbers, view.buckets[bucket].get_many(*own), strict=True):
+                if values is not None:
+                    found[number] = view.to_row(values)
+
+        with self._naming_what_is_gone():
+            parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
+        return found
+
+    def lookup(
+        self, keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Return a row for each key, in their order: key columns, value columns, and whether it was found.
+
+        Keys may repeat. Where a key has no row, or a null in it, all value columns are null, and `_found` is False.
+
+        Args:
+            keys: an array where a key has one column, else a table with the key columns; others are left out.
+            columns: the value columns wanted; None for all.
+
+        Raises:
+            TypeError: keys are no Arrow data.
+            ConfigError: a column is missing, or of another type.
+        """
+        view = self._view
+        definition = view.definition
+        shown = self._value_columns(view, columns)
+        table = key_columns_of(keys, definition)
+        batch = pa.RecordBatch.from_arrays([_whole(column) for column in table.columns], table.column_names)
+        present = np.ones(batch.num_rows, np.bool_)
+        for column in batch.columns:
+            present &= is_valid(column)
+        numbers = np.flatnonzero(present)
+        given = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
+        hashes = hash_rows(given.columns)
+        by_bucket = _by_bucket(given, hashes, definition)
+
+        def read(bucket: int) -> tuple[np.ndarray, pa.Table]:
+            own = by_bucket[bucket]
+            places, rows = view.buckets[bucket].lookup(given.take(from_numpy(own, pa.int64())), hashes[own])
+            return numbers[own[places]], rows.select(shown)
+
+        with self._naming_what_is_gone():
+            found = parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
+        return _in_order(table, found, [definition.schema.field(name) for name in shown])
+
+    def scan(
+        self,
+        start: Any = None,  # noqa: ANN401 - a value or tuple of the user
+        end: Any = None,  # noqa: ANN401
+        columns: Sequence[str] | None = None,
+        *,
+        buckets: Collection[int] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from one key on and before another, sorted by key, in bounded memory.
+
+        All of them are of the version at the time of the call, whatever `refresh` does meanwhile.
+
+        Args:
+            start: a key, or a tuple of its first values; None for the first row.
+            end: likewise; None for all rows behind.
+            columns: those wanted, in this order; None for all.
+            buckets: numbers of the buckets to read; None for all.
+
+        Raises:
+            TypeError, ConfigError: see `get`; or there is no such column or bucket.
+        """
+        view = self._view
+        wanted = self._columns(view, columns)
+        bounds = [None if bound is None else view.keys.prefix(bound) for bound in (start, end)]
+        if buckets is not None and (other := [each for each in buckets if not 0 <= each < view.definition.buckets]):
+            raise ConfigError(f"buckets {other}: the store has {view.definition.buckets}, from 0 on")
+        chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
+        return self._rows(view, [bucket for bucket in chosen if bucket.levels], bounds, wanted)
+
+    def stats(self) -> StoreStats:
+        """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
+        return stats_of(self._view, self._log.read_on(), _CACHE)
+
+    def to_stored_key(self, key: Any) -> Key:  # noqa: ANN401
+        """Return the stored form of a key; raises as `get` does."""
+        return self._view.keys.to_stored(key)
+
+    def _rows(
+        self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        window_bytes = _SCAN_BYTES // max(len(buckets), 1)
+        sources = [bucket.scan(*bounds, columns, window_bytes) for bucket in buckets]
+        keys = view.definition.keys
+        with self._naming_what_is_gone():
+            if len(sources) == 1:
+                for batch in sources[0]:
+                    yield batch.select(columns)
+                return
+            schema = shown_schema(view.definition, columns)
+            for window in windows_of([SortedRows(source, schema, len(keys)) for source in sources], _SCAN_BYTES):
+                rows = pa.concat_tables(window)
+                if rows.num_rows:
+                    yield _sorted(rows, keys).select(columns)
+
+    def _view_of_head(self, before: View | None) -> View:
+        head = self._log.read_on()
+        if before is not None and before.version == head.version:
+            return before
+        adds = [*head.segments.values()]
+        definition = self._definition_of(adds, head.definitions, head)
+        return view_of(head.version, adds, Sources(self._files, _CACHE, definition), before)
+
+    def _definition_of(self, adds: Sequence[Add], definitions: Mapping[str, Any], head: LogState) -> StoreDefinition:
+        """Return the definition of runs: that of the newest, which may have more columns than others."""
+        newest = max(adds, key=lambda add: tuple(add.rolling_stats["at"]), default=None)
+        key = head.encoding if newest is None else newest.encoding
+        known = head.definitions if newest is None else definitions
+        encoding = known[key] if key is not None else {}
+        if "store" not in encoding:
+            raise ConfigError(f"{self.path!r} is an ftfile directory, and no store. {_NO_STORE}")
+        return StoreDefinition.from_json(encoding["store"])
+
+    def _columns(self, view: View, columns: Sequence[str] | None) -> list[str]:
+        names: list[str] = view.definition.schema.names
+        if columns is None:
+            return names
+        if isinstance(columns, str) or not set(columns) <= set(names):
+            raise ConfigError(f"columns={columns!r}: the store has the columns {names}")
+        return [*columns]
+
+    def _value_columns(self, view: View, columns: Sequence[str] | None) -> list[str]:
+        values = view.definition.values
+        if columns is None:
+            return values
+        if isinstance(columns, str) or not set(columns) <= set(values):
+            raise ConfigError(f"columns={columns!r}: the value columns of the store are {values}")
+        return [*columns]
+
+    @contextmanager
+    def _naming_what_is_gone(self) -> Iterator[None]:
+        try:
+            yield
+        except NotFound as error:
+            raise self._gone(error) from error
+
+    def _gone(self, error: NotFound) -> StaleFiles | CorruptData:
+        """Return the error for a file that is not there."""
+        if any(add.path == error.path for add in self._log.read_on().segments.values()):
+            return CorruptData(error.path, "a file with runs", "none", "Another program deleted it: restore a copy")
+        return StaleFiles(
+            f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
+            "newer one with refresh(), or keep versions longer with the option `grace`"
+        )
+
+
+def _release(before: View, after: View | None) -> None:
+    """Take the levels of a view that another one does not have out of the cache."""
+    kept = set() if after is None else {id(level) for bucket in after.buckets.values() for level in bucket.levels}
+    for bucket in before.buckets.values():
+        for level in bucket.levels:
+            if id(level) not in kept and (after is None or not level.is_overlay):
+                level.release()
+
+
+def _by_bucket(keys: pa.RecordBatch, hashes: np.ndarray, definition: StoreDefinition) -> dict[int, np.ndarray]:
+    """Return the numbers of the keys of each bucket."""
+    if definition.bucket_by != definition.keys:
+        hashes = hash_rows([keys.column(name) for name in definition.bucket_by])
+    buckets = buckets_of(hashes, definition.buckets)
+    order = np.argsort(buckets, kind="stable")
+    found, starts = np.unique(buckets[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
+
+
+def _in_order(keys: pa.Table, found: Sequence[tuple[np.ndarray, pa.Table]], fields: Sequence[pa.Field]) -> pa.Table:
+    """Return keys with their rows, and nulls for those without."""
+    places = np.full(keys.num_rows, -1)
+    numbers = np.concatenate([np.empty(0, np.int64), *(own for own, _ in found)])
+    places[numbers] = np.arange(len(numbers))
+    is_found = places >= 0
+    taken = from_numpy(places, pa.int64(), None if is_found.all() else is_found)
+    rows = pa.concat_tables([pa.schema(fields).empty_table(), *(rows for _, rows in found)]).combine_chunks()
+    columns = [*keys.columns, *(column.take(taken) for column in rows.columns)]
+    marker = pa.array(is_found)
+    return pa.table([*columns, marker], names=[*keys.column_names, *(field.name for field in fields), FOUND])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
+
+
+def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.RecordBatch:
+    rows = rows.sort_by([(name, "ascending") for name in keys])
+    (batch,) = rows.combine_chunks().to_batches()
+    return batch

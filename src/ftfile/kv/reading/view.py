@@ -1,0 +1,106 @@
+"""A store at a version: its buckets, each with the levels that it is read from. It never changes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ftfile.kv.buckets import bucket_number
+from ftfile.kv.hashing.one_key import key_hasher
+from ftfile.kv.planning.runs import run_of
+from ftfile.kv.reading.bucket import Bucket
+from ftfile.kv.reading.levels import Level, Sources, levels_of
+from ftfile.kv.user_keys import UserKeys, row_maker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ftfile.commit.format.model import Add
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.planning.runs import Run
+
+__all__ = ("View", "view_of")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The runs of a version.
+
+    Attributes:
+        buckets: by number, those with runs.
+        runs: by the id of their add.
+        keys: turns keys of users into stored ones.
+        hash_key: returns the hash of a stored key.
+        bucket_of: returns the number of the bucket of a stored key, given its hash.
+        to_row: turns values into what users get.
+    """
+
+    version: int
+    definition: StoreDefinition
+    sources: Sources
+    buckets: dict[int, Bucket]
+    runs: dict[str, Run]
+    keys: UserKeys = field(init=False)
+    hash_key: Callable[[Key], int] = field(init=False)
+    bucket_of: Callable[[Key, int], int] = field(init=False)
+    to_row: Callable[[tuple[Any, ...]], Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        definition = self.definition
+        kinds = [definition.schema.field(name).type for name in definition.keys]
+        object.__setattr__(self, "keys", UserKeys(definition))
+        object.__setattr__(self, "hash_key", key_hasher(kinds))
+        object.__setattr__(self, "bucket_of", _bucket_finder(definition))
+        object.__setattr__(self, "to_row", row_maker(definition))
+
+
+def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
+    """Return the view of a version; what is open in the view before, and still live, is taken from there."""
+    if before is not None and before.definition != sources.definition:
+        before = None
+    known = {} if before is None else before.runs
+    by_bucket: defaultdict[str, list[Run]] = defaultdict(list)
+    runs: dict[str, Run] = {}
+    for add in adds:
+        run = runs[add.id] = known.get(add.id) or run_of(add)
+        by_bucket[add.bucket].append(run)
+    buckets: dict[int, Bucket] = {}
+    for name, members in by_bucket.items():
+        members.sort(key=lambda run: run.marks.at)
+        number = bucket_number(name)
+        old = before.buckets.get(number) if before is not None else None
+        buckets[number] = Bucket(_levels(members, sources, old), sources.definition)
+    return View(version, sources.definition, sources, buckets, runs)
+
+
+def _levels(runs: Sequence[Run], sources: Sources, old: Bucket | None) -> tuple[Level, ...]:
+    """Return levels, those of the bucket before where they have the same runs."""
+    made = levels_of(runs, sources)
+    if old is None:
+        return tuple(made)
+    known = {_ids(level): level for level in old.levels}
+    return tuple(known.get(_ids(level)) or _continued(level, old) for level in made)
+
+
+def _continued(level: Level, old: Bucket) -> Level:
+    if level.is_overlay:
+        ids = _ids(level)
+        for older in old.levels:
+            if ids[: len(older.runs)] == _ids(older):
+                return level.continuing(older)
+    return level
+
+
+def _ids(level: Level) -> tuple[str, ...]:
+    return tuple(run.add.id for run in level.runs)
+
+
+def _bucket_finder(definition: StoreDefinition) -> Callable[[Key, int], int]:
+    mask = definition.buckets - 1
+    if definition.bucket_by == definition.keys:
+        return lambda _, hashed: hashed & mask
+    places = [definition.keys.index(name) for name in definition.bucket_by]
+    hash_part = key_hasher([definition.schema.field(name).type for name in definition.bucket_by])
+    return lambda key, _: hash_part(tuple([key[place] for place in places])) & mask

@@ -1,0 +1,249 @@
+"""Stores made of runs by hand: batches of writes, merges of neighbours, and the dict that they equal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Body, JobAuthor, Origin, Remove
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.protocol import commit
+from ftfile.commit.sealed.filesystem import SealedFileSystem
+from ftfile.core.checksum import checksum
+from ftfile.core.context import SYSTEM
+from ftfile.fs.registry import open_filesystem
+from ftfile.kv.buckets import bucket_name
+from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
+from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.hashing.one_key import key_hasher
+from ftfile.kv.key_values import Key, key_at
+from ftfile.kv.planning.jobs import Left, Output, groups_of
+from ftfile.kv.planning.plan import plan_jobs
+from ftfile.kv.planning.runs import Marks, placed
+from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.run.writer import write_run
+from ftfile.kv.user_keys import UserKeys
+from tests.unit.kv.runs import Stream, open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.core.context import Context
+    from ftfile.filters.aes_gcm import AesGcm
+    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.planning.jobs import Share
+
+__all__ = ("COUNTS", "WORDS", "Builder")
+
+WORDS = define(pa.schema([("word", pa.string()), ("seen", pa.int64())]), ["word"], buckets=4)
+COUNTS = define(pa.schema([("word", pa.string()), ("n", pa.int64())]), ["word"], buckets=4, merge="n:sum")
+
+Row = tuple[int, Any, Any]  # operation, key and values as users have them
+
+
+class Builder:
+    """Writes a store without its sink: each batch is a record with a run for each bucket."""
+
+    def __init__(
+        self,
+        path: str,
+        definition: StoreDefinition = WORDS,
+        *,
+        compression: str = "lz4",
+        block_bytes: int = 4096,
+        encryption: AesGcm | None = None,
+        context: Context = SYSTEM,
+    ) -> None:
+        fs = open_filesystem(path, context)
+        if encryption is not None:
+            assert encryption.keys is not None
+            fs = SealedFileSystem(fs, encryption.keys, encryption.key_id)
+        self.path, self.definition = path, definition
+        self.log = CommitLog(fs)
+        self.settings = PlanSettings(flush_runs=4)
+        self._encryption = encryption
+        self._compression, self._block_bytes = compression, block_bytes
+        self._batches = 0
+
+    # ------------------------------------------------------------------------------------------------- what users do
+    def put(self, rows: Mapping[Any, Any]) -> int:
+        """Commit sets; a value is a tuple where there are several value columns."""
+        return self.write([(SET, key, value) for key, value in rows.items()])
+
+    def merge(self, rows: Mapping[Any, Any]) -> int:
+        return self.write([(MERGE, key, value) for key, value in rows.items()])
+
+    def delete(self, *keys: Any) -> int:
+        return self.write([(DELETE, key, None) for key in keys])
+
+    def purge(self, start: Any, end: Any) -> int:
+        prefix = UserKeys(self.definition).prefix
+        return self.write([], purges=[(prefix(start), None if end is None else prefix(end))])
+
+    def write(self, rows: Iterable[Row], purges: Sequence[KeyRange] = (), *, overwrite: bool = False) -> int:
+        """Commit rows, later ones newer, and purges that end what was before; return the version."""
+        by_bucket: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_bucket[self.bucket_of(UserKeys(self.definition).to_stored(row[1]))].append(row)
+        tables = {bucket: fold([self.table(own)], self.definition, bottom=False) for bucket, own in by_bucket.items()}
+        return self.write_tables(tables, purges, overwrite=overwrite)
+
+    def write_tables(
+        self, tables: Mapping[int, pa.Table], purges: Sequence[KeyRange] = (), *, overwrite: bool = False
+    ) -> int:
+        """Commit sorted rows by bucket; return the version."""
+        buckets = range(self.definition.buckets) if purges else sorted(tables)
+        empty = self.table([])
+        outputs = self.outputs([(bucket_name(bucket), tables.get(bucket, empty)) for bucket in buckets])
+        adds = [
+            replace(each.add, rolling_stats=Marks((0, 0), each.keys, tuple(purges), each.ops).to_json())
+            for each in outputs
+        ]
+        return self.record(adds, overwrite=overwrite)
+
+    def record(
+        self,
+        adds: Sequence[Add] = (),
+        removes: Sequence[Add] = (),
+        merged: Sequence[Add] = (),
+        *,
+        overwrite: bool = False,
+    ) -> int:
+        """Commit new runs, and those that replace others."""
+        encoding = {"format": {"name": "run"}, "filters": [], "partitionBy": [], "store": self.definition.to_json()}
+
+        def prepare(head: Any, _: Any) -> Body:
+            at = placed(adds, head.version + 1, self.log.clock.now_ms())
+            return Body(
+                adds=(*at, *merged),
+                removes=tuple(map(Remove.of, head.segments.values() if overwrite else removes)),
+                overwrite=overwrite,
+                encoding=self._encoding,
+                schema=f"schema-{self._encoding}",
+                definitions={self._encoding: encoding, f"schema-{self._encoding}": self.definition.to_json()["schema"]},
+            )
+
+        return commit(self.log, JobAuthor(self.log.ids.unique()), prepare).version
+
+    # --------------------------------------------------------------------------------------------------------- jobs
+    def jobs(self, cut: Key | None = None) -> int:
+        """Do all merges that are due, below a cut; return how many."""
+        live = self.log.read_on().segments
+        due = plan_jobs(live.values(), [], self.settings, self.log.ids, now_ms=self.log.clock.now_ms())
+        done = 0
+        for job in due:
+            for group in groups_of(job):
+                below = cut if cut is not None and any(run.begins < cut for run in group.runs) else None
+                share = group.below(below)
+                outputs, left = self._folded(share)
+                replaced, new = share.replacement(outputs, left, self.log.ids)
+                self.record([], replaced, new)
+                done += 1
+        return done
+
+    def _folded(self, share: Share) -> tuple[list[Output], dict[str, Left]]:
+        tables, left = [], {}
+        for run in share.folded:
+            rows = self.rows_of(run.add)
+            taken = rows.num_rows
+            if share.cut is not None and not run.ends_below(share.cut):
+                keys = [key_at(rows, row, self.definition.keys) for row in range(rows.num_rows)]
+                taken = sum(key < share.cut for key in keys)
+                left[run.add.id] = Left(taken, keys[taken] if taken < len(keys) else None)
+            tables.append(rows.slice(0, taken))
+        if not tables:
+            return [], left
+        purges = [run.marks.purges for run in share.folded]
+        terms = share.group.terms
+        made = fold(tables, self.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
+        if not made.num_rows and (share.relabelled or not share.purges):
+            return [], left
+        return self.outputs([(share.group.runs[0].add.bucket, made)]), left
+
+    def rows_of(self, add: Add) -> pa.Table:
+        """Return the rows of a run that are still its own."""
+        content = self.log.fs.read(add.path)[add.offset : add.offset + add.length]
+        if self._encryption is not None:
+            decoder = self._encryption.decoder(layout.storage_identity("segment", add.path, add.offset))
+            content = decoder.feed(content) + decoder.finish()
+        reader = open_run(content)
+        return pa.Table.from_batches(reader.scan(), reader.schema).slice(add.skip_rows)
+
+    # -------------------------------------------------------------------------------------------------------- files
+    @property
+    def _encoding(self) -> str:
+        return checksum(repr(self.definition).encode())[6:]
+
+    def outputs(self, tables: Sequence[tuple[str, pa.Table]]) -> list[Output]:
+        """Write sorted rows as runs, one file for all."""
+        owner, batch = f"job-{self.log.ids.unique()}", self._batches
+        self._batches += 1
+        self.log.prepare_directory()
+        directory = layout.staged_directory(owner, batch)
+        self.log.fs.make_directories(directory)
+        path = f"{directory}/{self.log.ids.unique()}.spool"
+        keys, found, content = self.definition.keys, [], bytearray()
+        for bucket, table in tables:
+            stream = Stream()
+            write_run(
+                stream,
+                table.combine_chunks().to_batches(),
+                table.schema,
+                keys,
+                compression=self._compression,
+                block_bytes=self._block_bytes,
+            )
+            stored = bytes(stream.content)
+            if self._encryption is not None:
+                encoder = self._encryption.encoder(layout.storage_identity("segment", path, len(content)))
+                stored = encoder.feed(stored) + encoder.finish()
+            add = Add(
+                self.log.ids.unique(),
+                "segment",
+                path,
+                None,
+                len(stored),
+                len(stream.content),
+                checksum(stored),
+                table.num_rows,
+                bucket,
+                self._encoding,
+                Origin(owner, batch, batch),
+                len(content),
+                () if self._encryption is None else (self._encryption.name,),
+            )
+            ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
+            found.append(Output(add, ends, ops_in(table)))
+            content += stored
+        with self.log.fs.create(path) as file:
+            file.write(content)
+        return found
+
+    def bucket_of(self, key: Key) -> int:
+        definition = self.definition
+        places = [definition.keys.index(name) for name in definition.bucket_by]
+        hashed = key_hasher([definition.schema.field(name).type for name in definition.bucket_by])
+        return hashed(tuple(key[place] for place in places)) & definition.buckets - 1
+
+    def table(self, rows: Sequence[Row]) -> pa.Table:
+        """Return rows in Arrow, in their order."""
+        schema, keys = self.definition.schema, len(self.definition.keys)
+        full = [(*_tuple(key, keys), *_values(value, len(schema) - keys)) for _, key, value in rows]
+        columns = [pa.array([row[place] for row in full], field.type) for place, field in enumerate(schema)]
+        if any(op != SET for op, _, _ in rows):
+            columns.append(pa.array([op for op, _, _ in rows], pa.int8()))
+            return pa.table(columns, names=[*schema.names, OP])
+        return pa.table(columns, names=schema.names)
+
+
+def _tuple(key: Any, count: int) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,) * count
+
+
+def _values(value: Any, count: int) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,) * count
