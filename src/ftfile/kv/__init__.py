@@ -11,14 +11,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ftfile.kv.operator.codecs import ArrowRows, Bytes, Codec, Int64, Json, Pairs, Text
+    from ftfile.kv.operator.reads import DELETED
+    from ftfile.kv.operator.store import KeyValueStore
     from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.reader import open_store as open  # noqa: A004 - kv.open reads best
+    from ftfile.kv.reading.verify import verify
 
-__all__ = ("Reader", "open")
+__all__ = (
+    "DELETED",
+    "ArrowRows",
+    "Bytes",
+    "Codec",
+    "Int64",
+    "Json",
+    "KeyValueStore",
+    "Pairs",
+    "Reader",
+    "Text",
+    "open",
+    "verify",
+)
 
 _HOMES = {
+    **{
+        name: ("ftfile.kv.operator.codecs", name)
+        for name in ("ArrowRows", "Bytes", "Codec", "Int64", "Json", "Pairs", "Text")
+    },
+    "DELETED": ("ftfile.kv.operator.reads", "DELETED"),
+    "KeyValueStore": ("ftfile.kv.operator.store", "KeyValueStore"),
     "Reader": ("ftfile.kv.reading.reader", "Reader"),
     "open": ("ftfile.kv.reading.reader", "open_store"),
+    "verify": ("ftfile.kv.reading.verify", "verify"),
 }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("KeyRange", "clip", "contain", "decode_ranges", "encode_ranges", "overlap", "union")
+__all__ = ("KeyRange", "behind", "clip", "contain", "decode_ranges", "encode_ranges", "overlap", "union")
 
 KeyRange = tuple[Key, Key | None]
 
@@ -59,6 +59,22 @@ def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[
     return found
 
 
+def behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:
+    """Return the key before which all keys are that begin with a prefix, or are before it; None if all keys are.
+
+    Args:
+        prefix: the first values of keys.
+        kinds: the types of the key columns.
+    """
+    for place in reversed(range(len(prefix))):
+        value = prefix[place]
+        if isinstance(value, bytes):
+            return (*prefix[:place], value + b"\0")
+        if value < _greatest(kinds[place]):
+            return (*prefix[:place], value + 1)
+    return None
+
+
 def encode_ranges(ranges: Iterable[KeyRange]) -> list[Any]:
     """Return ranges as plain JSON."""
     return [[encode_key(start), None if end is None else encode_key(end)] for start, end in ranges]
@@ -67,6 +83,12 @@ def encode_ranges(ranges: Iterable[KeyRange]) -> list[Any]:
 def decode_ranges(text: Iterable[Sequence[Any]]) -> tuple[KeyRange, ...]:
     """Return the ranges that `encode_ranges` wrote."""
     return tuple((decode_key(start), None if end is None else decode_key(end)) for start, end in text)
+
+
+def _greatest(kind: pa.DataType) -> int:
+    if pa.types.is_decimal(kind):
+        return int(10**kind.precision) - 1
+    return int(pa.types.is_boolean(kind)) or (1 << kind.bit_width - 1) - 1
 
 
 def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:

@@ -236,7 +236,7 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no store: nothing was ever committed"):
         kv.open(tmp_path / "absent")
     MicroBatch(str(tmp_path / "files"), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
-    with pytest.raises(ConfigError, match="is an ftfile directory, and no store"):
+    with pytest.raises(ConfigError, match="is a directory of files, not a store"):
         kv.open(tmp_path / "files")
     with pytest.raises(ConfigError, match="cache_bytes"):
         kv.open(tmp_path / "absent", cache_bytes=0)

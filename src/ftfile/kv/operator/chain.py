@@ -165,9 +165,7 @@ def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_
     return found
 
 
-def _newest(
-    fs: FileSystem, writer: str, names: Sequence[layout.WalName]
-) -> tuple[layout.WalName, list[Frame]] | None:
+def _newest(fs: FileSystem, writer: str, names: Sequence[layout.WalName]) -> tuple[layout.WalName, list[Frame]] | None:
     """Return the newest file that was begun, and its frames."""
     for name in reversed(names):
         path = layout.wal_path(writer, name)

@@ -36,7 +36,7 @@ class Codec(Protocol):
         """Return the bytes of the value of an event, or of a value."""
 
     def from_key_value(self, key: bytes, value: bytes, /) -> Any:  # noqa: ANN401
-        """Return what reads give for a key and its value."""
+        """Return the event of a key and its value, which reads return."""
 
 
 class Part(Protocol):
@@ -52,7 +52,7 @@ class Part(Protocol):
 
 
 class Pairs:
-    """The codec of keys of one kind and values of another; reads give the value.
+    """The codec of keys of one kind and values of another; reads return the value.
 
     Raises:
         ConfigError: the part for keys gives equal keys different bytes.

@@ -8,14 +8,13 @@ from ftfile.commit.files import delete_file
 from ftfile.commit.format import layout
 from ftfile.core.errors import StorageError
 from ftfile.core.logs import get_logger
-from ftfile.kv.operator.chain import FileCodec, WalFile, list_wal, read_chain
+from ftfile.kv.operator.chain import WalFile, list_wal, read_chain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.operator.chain import FileCodec
     from ftfile.kv.operator.windows import Window
 
 __all__ = ("MAX_FILE_BYTES", "Wal")
@@ -32,14 +31,7 @@ class Wal:
     """
 
     def __init__(
-        self,
-        fs: FileSystem,
-        writer: str,
-        epoch: int,
-        *,
-        filters: Chain,
-        definition: StoreDefinition,
-        max_file_bytes: int = MAX_FILE_BYTES,
+        self, fs: FileSystem, writer: str, epoch: int, codec: FileCodec, max_file_bytes: int = MAX_FILE_BYTES
     ) -> None:
         """Make the log of a process; nothing is read yet.
 
@@ -47,14 +39,13 @@ class Wal:
             fs: of the store.
             writer: its name.
             epoch: of this process; it is recorded, so that older ones acknowledge no further window.
-            filters: around each frame.
-            definition: of the store.
+            codec: of its files.
             max_file_bytes: a file that is as long takes no further window.
         """
         self._fs = fs
         self._writer = writer
         self._epoch = epoch
-        self._codec = FileCodec(fs, writer, filters, definition)
+        self._codec = codec
         self._max_file_bytes = max_file_bytes
         can = fs.capabilities
         self._appends = can.durability == "hsync" and can.reads_open_files

@@ -15,12 +15,12 @@ from ftfile.kv.key_ranges import KeyRange, union
 from ftfile.kv.key_values import to_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_values import Key
 
-__all__ = ("Buffer", "Change", "Window", "folded", "merged_row", "row_schema")
+__all__ = ("Buffer", "Change", "Window", "folded", "row_schema")
 
 
 class Change:
@@ -125,13 +125,6 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     tables = [pa.Table.from_batches([window.rows]) for window in windows]
     purges = [window.purges for window in windows]
     return fold(tables, definition, bottom=False, purges=purges), union(each for some in purges for each in some)
-
-
-def merged_row(key: Key, rows: Iterable[tuple[Any, ...]], definition: StoreDefinition) -> tuple[Any, ...]:
-    """Return the values of a key that has been set to the first row, into which the others were merged."""
-    buffer = Buffer({key: Change(SET, [*rows])})
-    found = fold([pa.Table.from_batches([buffer.to_rows(definition)])], definition, bottom=True)
-    return tuple(found[name][0].as_py() for name in definition.values)
 
 
 def _by_key(rows: pa.RecordBatch, definition: StoreDefinition) -> dict[Key, Change]:

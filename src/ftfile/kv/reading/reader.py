@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, is_valid
+from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import version_at
 from ftfile.commit.read.snapshot import take_snapshot
@@ -49,7 +50,6 @@ FOUND = "_found"
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
 
 _CACHE = Cache(CACHE_BYTES)  # of the process
-_NO_STORE = "Write to it with format 'ftkv' first; ftfile.open reads directories of files"
 
 
 def open_store(  # noqa: PLR0913 - all by name
@@ -143,6 +143,11 @@ class Reader:
     def definition(self) -> StoreDefinition:
         """Return keys, columns, buckets and merge functions of the store."""
         return self._view.definition
+
+    @property
+    def view(self) -> View:
+        """Return the version with its buckets and runs, for what is built on them."""
+        return self._view
 
     def refresh(self) -> int:
         """Read the newest version from now on, and return it; reads that have begun end with the old one."""
@@ -309,6 +314,7 @@ class Reader:
         head = self._log.read_on()
         if before is not None and before.version == head.version:
             return before
+        refuse_files(head, self.path)
         adds = [*head.segments.values()]
         definition = self._definition_of(adds, head.definitions, head)
         return view_of(head.version, adds, Sources(self._files, _CACHE, definition), before)
@@ -318,10 +324,9 @@ class Reader:
         newest = max(adds, key=lambda add: tuple(add.rolling_stats["at"]), default=None)
         key = head.encoding if newest is None else newest.encoding
         known = head.definitions if newest is None else definitions
-        encoding = known[key] if key is not None else {}
-        if "store" not in encoding:
-            raise ConfigError(f"{self.path!r} is an ftfile directory, and no store. {_NO_STORE}")
-        return StoreDefinition.from_json(encoding["store"])
+        if key is None:
+            raise ConfigError(f"{self.path!r} is no store yet: nothing was committed there")
+        return StoreDefinition.from_json(known[key]["store"])
 
     def _columns(self, view: View, columns: Sequence[str] | None) -> list[str]:
         names: list[str] = view.definition.schema.names

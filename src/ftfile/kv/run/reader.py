@@ -122,7 +122,7 @@ class RunReader:
         return None
 
     def get_many(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[tuple[Any, ...] | None]:
-        """Return what `get` does for keys, in their order; missing pages, then blocks, are fetched side by side."""
+        """Return rows as `get` does, in the order of the keys; missing pages, then blocks, are fetched side by side."""
         page_values = self._loaded_pages(hashes)
         page_count, slot_mask, fingerprint_mask = self._page_count, self._slot_mask, self._fingerprint_mask
         place_bits, place_end, row_bits = self._place_bits, self._place_end, self._row_bits

@@ -12,7 +12,7 @@ from ftfile.commit.format import layout
 from ftfile.core.errors import CorruptData, FtfileError, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import define
-from ftfile.kv.operator.chain import list_wal
+from ftfile.kv.operator.chain import FileCodec, list_wal
 from ftfile.kv.operator.wal import Wal
 from ftfile.kv.operator.windows import Buffer, Window
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
@@ -21,6 +21,7 @@ from ftfile.testing.sweep import fault_sweep
 
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
+    from ftfile.testing.fs.crashing import CrashState, KillState
 
 DEFINITION = define(pa.schema([("key", pa.binary()), ("value", pa.int64())]), ["key"], merge="sum")
 STORES = ["disk", "hdfs", "s3"]
@@ -35,7 +36,7 @@ def new_store(store: str = "disk") -> CrashingFileSystem:
 
 
 def wal_of(fs: FileSystem, epoch: int = 1, max_file_bytes: int = 1 << 20) -> Wal:
-    return Wal(fs, "w", epoch, filters=Chain(), definition=DEFINITION, max_file_bytes=max_file_bytes)
+    return Wal(fs, "w", epoch, FileCodec(fs, "w", Chain(), DEFINITION), max_file_bytes)
 
 
 def window(number: int, keys: int = 1) -> Window:
@@ -203,7 +204,8 @@ def test_k9_a_synced_window_survives_every_crash(store: str) -> None:
     fs = new_store(store)
     first = len(fs.journal)
     play(fs)
-    states = [state for state in (*crash_states(fs), *kill_states(fs)) if state.point >= first]
+    every: list[CrashState | KillState] = [*crash_states(fs), *kill_states(fs)]
+    states = [state for state in every if state.point >= first]
     assert len(states) > 20
     for state in states:
         must, may, recorded = expect(state.notes)

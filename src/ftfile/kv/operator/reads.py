@@ -1,0 +1,120 @@
+"""Reads of an operator's store: committed rows, changes that are not committed, and both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import UserCodeError
+from ftfile.kv.columns import SET
+from ftfile.kv.operator.values import value_maker
+from ftfile.kv.reading.one_key import fold_key
+from ftfile.kv.reading.reader import Reader
+from ftfile.kv.user_keys import UserKeys, row_maker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.operator.codecs import Codec
+    from ftfile.kv.operator.pending import Pending
+
+__all__ = ("DELETED", "WindowReader")
+
+
+class _Deleted:
+    """The type of `DELETED`."""
+
+    def __repr__(self) -> str:
+        return "DELETED"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+# What `get_uncommitted` returns for a key that a window has deleted.
+DELETED = _Deleted()
+_NOTHING = object()
+
+
+class WindowReader(Reader):
+    """A reader of a store that also knows the changes of windows, and the codec of a user."""
+
+    def __init__(self, log: CommitLog, path: str, pending: Pending, codec: Codec | None) -> None:
+        """Read the head of a log.
+
+        Args:
+            log: of the store.
+            path: of the store.
+            pending: the changes that are not committed.
+            codec: None for none.
+        """
+        super().__init__(log, path)
+        definition = pending.definition
+        self._pending = pending
+        self._codec = codec
+        self._to_row = row_maker(definition)
+        self._user_keys = UserKeys(definition)
+        self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
+        self._take_row = value_maker([definition.schema.field(name) for name in definition.values])
+        if codec is not None:
+            self._to_key = lambda key: (_encoded(codec.key_to_bytes, key),)
+            self._take_row = lambda value: (_encoded(codec.value_to_bytes, value),)
+
+    def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
+        """Return the committed row of a key, or `default`; see `Reader.get`."""
+        if self._codec is None:
+            return super().get(key, default)
+        stored = self._to_key(key)
+        found = super().get(stored, _NOTHING)
+        return default if found is _NOTHING else self._shown(stored, (found,))
+
+    def multi_get(self, keys: Sequence[Any]) -> list[Any]:
+        """Return the committed rows of keys; see `Reader.multi_get`."""
+        if self._codec is None:
+            return super().multi_get(keys)
+        stored = [self._to_key(key) for key in keys]
+        found = super().multi_get(stored)
+        return [None if value is None else self._shown(key, (value,)) for key, value in zip(stored, found, strict=True)]
+
+    def at(self, version: int) -> Reader:
+        """Return a reader of another version; see `Reader.at`. It knows no codec."""
+        return Reader(self._log, self.path).at(version)
+
+    def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
+        """Return the row of a key by the changes that are not committed alone.
+
+        Merges into a committed row give what they add to it; `DELETED` says that it was deleted, None that there is no
+        change.
+        """
+        stored = self._to_key(key)
+        changes = self._pending.of_key(stored)
+        if changes.is_deleted:
+            return DELETED
+        return None if not changes.rows else self._shown(stored, fold_key(changes.rows, stored, self.definition))
+
+    def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
+        """Return the row of a key, by all changes, committed or not; `default` if there is none."""
+        stored = self._to_key(key)
+        rows, is_whole = self._pending.of_key(stored)
+        if not is_whole:
+            found = super().get(self._user_keys.to_user(stored), _NOTHING)
+            if found is not _NOTHING:
+                rows = [*rows, (SET, (found,) if len(self.definition.values) == 1 else tuple(found))]
+        values = fold_key(rows, stored, self.definition) if rows else None
+        return default if values is None else self._shown(stored, values)
+
+    def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
+        """Return the values of a row as users get them."""
+        if self._codec is None or values is None:
+            return None if values is None else self._to_row(values)
+        (data,) = key
+        assert isinstance(data, bytes)
+        return self._codec.from_key_value(data, values[0])
+
+
+def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:  # noqa: ANN401
+    data = encode(value)
+    if type(data) is not bytes:
+        raise UserCodeError(f"the codec made {type(data).__name__} of {value!r}, and no bytes")
+    return data

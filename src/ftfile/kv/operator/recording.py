@@ -1,0 +1,138 @@
+"""Recording: an epoch when a store is opened, and windows as runs, in one record each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.message import segment_of
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import ReplayMismatch
+from ftfile.kv.buckets import bucket_name, by_bucket
+from ftfile.kv.driver.head import definition_after
+from ftfile.kv.driver.proposal import StoreChange, body_of
+from ftfile.kv.files.spool import RunSpool
+from ftfile.kv.operator.chain import list_wal
+from ftfile.kv.operator.epochs import epoch_of, opening, recorded_window, require_epoch
+from ftfile.kv.operator.windows import folded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+    from ftfile.kv.config import StoreConfig
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.operator.windows import Window
+
+__all__ = ("Recorder",)
+
+
+class _Moved(Exception):
+    """The log has windows that are about to be recorded: an earlier try, whose outcome was unknown, is in it."""
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Records what one process writes.
+
+    Attributes:
+        log: of the store.
+        config: settings of the writer; its definition is that of the store.
+        writer: name of the writer.
+        epoch: of the process.
+    """
+
+    log: CommitLog
+    config: StoreConfig
+    writer: str
+    epoch: int
+
+    @classmethod
+    def open(cls, config: StoreConfig, writer: str, context: Context) -> Recorder:
+        """Record the next epoch of a writer, and with it the definition if the store is new.
+
+        Raises:
+            ConfigError: the directory has files, or a store of another definition.
+        """
+        log = config.storage.log_at(config.path, config.encryption, context)
+        config = config.for_store(log.fs.capabilities)
+        epoch_min = max((name.epoch + 1 for name in list_wal(log.fs, writer)), default=1)
+        found: list[tuple[int, StoreDefinition]] = []
+
+        def prepare(head: LogState, _: object) -> Body:
+            epoch = max(epoch_of(head, writer) + 1, epoch_min)
+            found[:] = [(epoch, definition_after(config, head))]
+            return replace(body_of(config, log, head, StoreChange(())), tables=opening(writer, epoch), settings=None)
+
+        with log.lock:
+            commit(log, MaintenanceAuthor("openWriter", log.ids.unique()), prepare, config.policy)
+        epoch, definition = found[0]
+        return cls(log, replace(config, definition=definition), writer, epoch)
+
+    def head(self) -> LogState:
+        """Return the newest state of the log.
+
+        Raises:
+            Fenced: a newer process has opened the store as this writer.
+        """
+        head = self.log.read_on()
+        require_epoch(head, self.writer, self.epoch)
+        return head
+
+    def record(self, number: int, windows: Sequence[Window]) -> None:
+        """Record windows up to one, each of them once; do nothing if that is in the log.
+
+        Raises:
+            Fenced: a newer process has opened the store as this writer.
+            CommitError: see `commit.protocol.commit`; nothing that could be committed was deleted.
+            EncodingError, UserCodeError: values cannot be merged; nothing was written.
+        """
+        while (last := recorded_window(self.head(), self.writer)) < number:
+            left = [window for window in windows if window.number > last]
+            if not left:
+                return
+            try:
+                self._commit(number, left, last)
+            except _Moved:
+                continue
+            except ReplayMismatch:
+                self.head()
+                raise
+
+    def _commit(self, number: int, windows: Sequence[Window], last: int) -> None:
+        job_id = self.log.ids.unique()
+        change = StoreChange(tuple(self._staged(job_id, windows)))
+
+        def prepare(head: LogState, _: object) -> Body:
+            require_epoch(head, self.writer, self.epoch)
+            if recorded_window(head, self.writer) != last:
+                raise _Moved
+            return replace(body_of(self.config, self.log, head, change), settings=None)
+
+        author = JobAuthor(job_id, Transaction(self.writer, number))
+        with self.log.lock:
+            commit(self.log, author, prepare, self.config.policy)
+
+    def _staged(self, job_id: str, windows: Sequence[Window]) -> list[Add]:
+        """Write windows as runs, one for each bucket that they change."""
+        config, definition = self.config, self.config.definition
+        identity = TaskIdentity(JobIdentity(job_id), 0, 0)
+        stage = Stage(self.log.fs, identity, config.storage.durability)
+        rows, purges = folded(windows, definition)
+        own = dict(by_bucket(rows, definition))
+        if purges:
+            own |= {name: rows.slice(0, 0) for name in map(bucket_name, range(definition.buckets)) if name not in own}
+        spool = RunSpool(stage, definition, config.chain, config.compression, config.block_bytes)
+        try:
+            written = [spool.write(name, own[name].to_batches(), purges) for name in sorted(own)]
+            spool.end()
+        except BaseException:
+            stage.discard()
+            raise
+        return [segment_of(run.segment, "", identity.origin(), {}) for run in written]

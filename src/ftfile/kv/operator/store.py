@@ -1,0 +1,334 @@
+"""`KeyValueStore`: a store for one process that writes by windows, without Spark."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, WindowOrder
+from ftfile.core.logs import get_logger
+from ftfile.kv.key_ranges import behind
+from ftfile.kv.operator.chain import FileCodec
+from ftfile.kv.operator.epochs import check_writer_name, recorded_window
+from ftfile.kv.operator.pending import Pending
+from ftfile.kv.operator.reads import WindowReader
+from ftfile.kv.operator.recording import Recorder
+from ftfile.kv.operator.settings import Columns, config_of
+from ftfile.kv.operator.upkeep import Upkeep
+from ftfile.kv.operator.wal import MAX_FILE_BYTES, Wal
+from ftfile.kv.operator.windows import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.operator.codecs import Codec
+    from ftfile.kv.operator.windows import Window
+
+__all__ = ("KeyValueStore",)
+
+_log = get_logger(__name__)
+
+
+class _ClosedBuffer(Buffer):
+    """Takes nothing."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def put(self, key: Key, row: tuple[Any, ...]) -> NoReturn:  # noqa: ARG002
+        raise ConfigError("the store is closed: open it again")
+
+    merge = put
+
+    def delete(self, key: Key) -> NoReturn:
+        self.put(key, ())
+
+    def purge(self, start: Key, end: Key | None) -> NoReturn:  # noqa: ARG002
+        self.put(start, ())
+
+
+class KeyValueStore(WindowReader):
+    """A store that one process writes, as one *writer*, by windows or by single commits. For one thread.
+
+    Changes are in memory until `end_window`, which makes them durable, and are seen by readers from `committed` on,
+    which records all windows up to one exactly once. `get`, `multi_get`, `lookup` and `scan` read what is committed;
+    `get_uncommitted` reads what is not; `read` reads both::
+
+        with KeyValueStore("/data/counts", writer="counter", keys={"word": "string"}, values={"n": "long"},
+                           merge="sum", restore=checkpoint) as store:
+            store.begin_window(window)
+            for word in words:
+                store.merge(word, 1)
+            store.end_window()
+            ...
+            store.committed(window)
+
+    Opening the store, which need not exist yet, records that this process writes as `writer`. After a crash, a new
+    process goes on as the same writer: windows that had ended come back, or those up to `restore`. It fences the
+    process before it, which raises `Fenced` from then on.
+
+    Args:
+        path: an absolute local path or a URL.
+        writer: a name, which stays over restarts; other writers of the store have others.
+        keys: the types of the key columns, by name, as Spark or Arrow names them; `{"key": "binary"}` by default.
+        values: likewise, of the value columns; `{"value": "binary"}` by default.
+        buckets: a power of two.
+        bucket_by: key columns whose hash gives a row's bucket; all of them by default.
+        merge: see the option `merge`.
+        codec: turns keys and values of the user's into bytes, where both are one binary column.
+        restore: the last window that is to come back; those behind it are forgotten for ever. None for all.
+        maintenance: how runs are merged, and files deleted that nobody needs: after commits in a thread, within
+            them, or not here.
+        max_wal_file_bytes: of a file of windows, before another one is begun.
+        options: further options of `format("ftkv")`, such as `compression`.
+        storage: settings of the file system, as the options `storage.<name>`.
+        key_provider: where keys are; a new store is then encrypted.
+        context: clock, ids and retries; the machine's by default.
+
+    Raises:
+        ConfigError: the arguments, or what they say of a store that exists, do not fit.
+        WindowOrder: windows behind `restore` are recorded.
+        CorruptData: the log, or a window that had ended, is damaged.
+        StorageError: the store failed.
+
+    Attributes:
+        writer: the name.
+        last_window: the last one that has ended, or is recorded; -1 for none.
+        recorded_window: the last one that is recorded; -1 for none.
+    """
+
+    def __init__(  # noqa: PLR0913 - all by name
+        self,
+        path: str | os.PathLike[str],
+        *,
+        writer: str,
+        keys: Mapping[str, str | pa.DataType] | None = None,
+        values: Mapping[str, str | pa.DataType] | None = None,
+        buckets: int = 16,
+        bucket_by: Sequence[str] = (),
+        merge: str = "last",
+        codec: Codec | None = None,
+        restore: int | None = None,
+        maintenance: Literal["background", "inline", "none"] = "background",
+        max_wal_file_bytes: int = MAX_FILE_BYTES,
+        options: Mapping[str, str] | None = None,
+        storage: Mapping[str, str] | None = None,
+        key_provider: str | None = None,
+        context: Context = SYSTEM,
+    ) -> None:
+        check_writer_name(writer)
+        if maintenance not in {"background", "inline", "none"}:
+            raise ConfigError(f"maintenance={maintenance!r}: it is background, inline or none")
+        columns = Columns(keys, values, buckets, bucket_by, merge)
+        given = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
+        path = os.fspath(path)
+        config = config_of(path, columns, given, key_provider=key_provider, has_codec=codec is not None)
+        recorder = self._recorder = Recorder.open(config, writer, context)
+        config, log = recorder.config, recorder.log
+        codec_of_files = FileCodec(log.fs, writer, config.chain, config.definition)
+        self._wal = Wal(log.fs, writer, recorder.epoch, codec_of_files, max_wal_file_bytes)
+        self.writer = writer
+        self.recorded_window = recorded_window(recorder.head(), writer)
+        windows = self._wal.recover(self.recorded_window, _checked(restore, self.recorded_window))
+        self.last_window = max([self.recorded_window, *(window.number for window in windows)])
+        if restore is not None:
+            self.last_window = restore
+        super().__init__(log, config.path, Pending(config.definition, windows), codec)
+        self._begun: int | None = None
+        self._is_open = True
+        self._upkeep = Upkeep(None, in_background=maintenance == "background")
+
+    def __enter__(self) -> KeyValueStore:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        return self
+
+    def __repr__(self) -> str:
+        return f"KeyValueStore({self.path!r}, writer={self.writer!r}, last_window={self.last_window})"
+
+    # ------------------------------------------------------------------------------------------------ changes
+
+    def put(self, key: Any, value: Any) -> None:  # noqa: ANN401 - the user's
+        """Set the row of a key.
+
+        Args:
+            key: a value, or a tuple with a value for each key column.
+            value: a value, or a tuple or dict with those of several value columns.
+
+        Raises:
+            TypeError, ConfigError: see `get`.
+            EncodingError: a value is of another type than its column.
+        """
+        self._pending.buffer.put(self._to_key(key), self._take_row(value))
+
+    def merge(self, key: Any, value: Any) -> None:  # noqa: ANN401
+        """Merge a row into that of a key, by the store's merge functions; raises as `put` does."""
+        self._pending.buffer.merge(self._to_key(key), self._take_row(value))
+
+    def delete(self, key: Any) -> None:  # noqa: ANN401
+        """Delete the row of a key, if there is one; raises as `put` does."""
+        self._pending.buffer.delete(self._to_key(key))
+
+    def purge(self, start: Any = None, end: Any = None, prefix: tuple[Any, ...] = ()) -> None:  # noqa: ANN401
+        """Delete all rows from one key on and before another, in the order of keys; later changes count.
+
+        Args:
+            start: a key, or a tuple of its first values; None for the first key.
+            end: likewise; None for all keys behind.
+            prefix: the first values of the keys meant, which `start` and `end` then leave out.
+
+        Raises:
+            TypeError, ConfigError: see `get`; or `end` does not come behind `start`.
+        """
+        if prefix and self._codec is not None:
+            raise ConfigError("a store with a codec has one key column: a prefix would be the key")
+        kinds = [each.type for each in self._pending.definition.schema]
+        first = self._to_prefix(prefix, start)
+        last = self._to_prefix(prefix, end) if end is not None else behind(first[: len(prefix)], kinds)
+        if last is not None and last <= first:
+            raise ConfigError(f"purge({start!r}, {end!r}): the end does not come behind the start")
+        self._pending.buffer.purge(first, last)
+
+    # ------------------------------------------------------------------------------------------------ windows
+
+    def begin_window(self, window: int) -> None:
+        """Begin a window: its number is greater than those of all windows before.
+
+        Raises:
+            WindowOrder: the number is not greater; a window has not ended; or there are changes of none.
+        """
+        if self._begun is not None:
+            raise WindowOrder(f"window {window} is to begin, and {self._begun} has not ended: end_window() first")
+        if window <= self.last_window or window < 0:
+            raise WindowOrder(f"window {window} is to begin behind window {self.last_window}: numbers must rise")
+        if self._pending.buffer:
+            raise WindowOrder(f"window {window} is to begin, and there are changes of no window: commit() them first")
+        self._begun = window
+
+    def end_window(self) -> None:
+        """Make the changes of the window durable; a failed call may be repeated.
+
+        Raises:
+            WindowOrder: no window has begun.
+            Fenced: a newer process has opened the store as this writer; the window is not durable.
+            StorageError: the store failed; the window is not durable.
+            FtfileError: what upkeep raised since the last window; the window has not ended, and the next call goes on.
+        """
+        self._require_open()
+        self._upkeep.raise_error()
+        if self._begun is None:
+            raise WindowOrder("no window has begun: begin_window() first")
+        window = self._pending.end(self._begun)
+        if self._pending.buffer:
+            self._wal.append(window)
+            try:
+                # A newer process has read what was synced before its epoch was recorded, and nothing later.
+                self._recorder.head()
+            except BaseException:
+                self._wal.take_back()
+                raise
+        self._ended(window)
+
+    def checkpointed(self, window: int) -> None:
+        """Take note that what feeds the store has a checkpoint at a window: it must have ended.
+
+        Raises:
+            WindowOrder: it has not: a restore to it would lack changes.
+        """
+        if window > self.last_window:
+            raise WindowOrder(
+                f"window {window} has a checkpoint, and has not ended: the last one is {self.last_window}"
+            )
+
+    def committed(self, window: int) -> None:
+        """Record all windows up to one, exactly once, so that readers see them; repeatable.
+
+        Raises:
+            WindowOrder: the window has not ended.
+            Fenced: a newer process has opened the store as this writer; nothing was recorded.
+            CommitError, StorageError: see each class; a failed call may be repeated.
+            EncodingError, UserCodeError: values cannot be merged; nothing was recorded.
+        """
+        self._require_open()
+        self._upkeep.raise_error()
+        if window > self.last_window:
+            raise WindowOrder(
+                f"window {window} is to be recorded, and has not ended: the last one is {self.last_window}"
+            )
+        self._record(window)
+
+    def commit(self, window: int | None = None) -> None:
+        """Record the changes so far, and all windows that have ended, in one record, without a log of windows.
+
+        Args:
+            window: its number; None for that of the window that has begun, or else the next one.
+
+        Raises:
+            WindowOrder: the number is not greater than those of all windows before, or not that of the one begun.
+            others: see `committed`. A failed call may be repeated, without new changes.
+        """
+        self._require_open()
+        self._upkeep.raise_error()
+        if window is not None and window == self.last_window and not self._pending.buffer and self._begun is None:
+            self._record(window)
+            return
+        if self._begun is not None and window not in {None, self._begun}:
+            raise WindowOrder(f"commit({window}): window {self._begun} has begun")
+        number = self._begun if self._begun is not None else self.last_window + 1 if window is None else window
+        if number <= self.last_window:
+            raise WindowOrder(f"commit({number}): it is to follow window {self.last_window}")
+        self._ended(self._pending.end(number))
+        self._record(number)
+
+    def close(self) -> None:
+        """Wait for upkeep, and close; idempotent. Windows that have ended stay, others are lost."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._upkeep.stop()
+        if self._pending.buffer:
+            _log.warning("the store is closed with changes of a window that has not ended: they are lost")
+        self._pending.buffer = _ClosedBuffer()
+        self._wal.close(self.recorded_window)
+        super().close()
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _ended(self, window: Window) -> None:
+        self._pending.take(window)
+        self._begun, self.last_window = None, window.number
+
+    def _record(self, number: int) -> None:
+        windows = [window for window in self._pending.windows if window.number <= number]
+        if number > self.recorded_window and windows:
+            self._recorder.record(number, windows)
+            self.recorded_window = number
+        if windows:
+            self.refresh()
+            self._pending.forget(self.recorded_window)
+            self._wal.trim(self.recorded_window)
+            self._upkeep.after_commit()
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise ConfigError("the store is closed: open it again")
+
+    def _to_prefix(self, prefix: tuple[Any, ...], bound: Any) -> Key:  # noqa: ANN401
+        if bound is None:
+            return self._user_keys.prefix(prefix)
+        if self._codec is not None:
+            return self._to_key(bound)
+        return self._user_keys.prefix((*prefix, *bound) if isinstance(bound, tuple) else (*prefix, bound))
+
+
+def _checked(restore: int | None, recorded: int) -> int | None:
+    """Return the window to be restored; WindowOrder if later ones are recorded."""
+    if restore is not None and restore < recorded:
+        raise WindowOrder(
+            f"restore={restore}: windows up to {recorded} are recorded, and stay. Restore what feeds the store to "
+            f"window {recorded} or a later one"
+        )
+    return restore

@@ -1,0 +1,154 @@
+"""`kv.verify`: every live run of a store is read and compared with the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ftfile.core.checksum import Crc32, require_known
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.kv.buckets import bucket_number
+from ftfile.kv.files.opening import open_run
+from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.planning.runs import apart
+from ftfile.kv.reading.reader import open_store
+from ftfile.kv.run.cache import Cache
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+    from ftfile.commit.format.model import Add
+    from ftfile.core.context import Context
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.files.opening import OpenFiles
+    from ftfile.kv.planning.runs import Run
+    from ftfile.kv.reading.view import View
+
+__all__ = ("DamagedRun", "StoreReport", "verify")
+
+_READ_BYTES = 4 << 20
+_CACHE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRun:
+    """A run that is not as it was committed.
+
+    Attributes:
+        path: of its file, relative to the store.
+        offset: of its first byte there.
+        bucket: its number.
+        error: what is wrong, and where.
+    """
+
+    path: str
+    offset: int
+    bucket: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """The result of `verify`.
+
+    Attributes:
+        version: that was read.
+        runs: number that were read.
+        rows: of these, as the log counts them.
+        damaged: none if all is as it was committed.
+    """
+
+    version: int
+    runs: int
+    rows: int
+    damaged: tuple[DamagedRun, ...]
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> StoreReport:
+    """Read all runs of a version, and return those that are damaged. Writes nothing; safe beside writers.
+
+    For each run: its bytes have the checksum that was committed, and each block and page its own; keys rise, are in the
+    run's bucket, and from the first to the last that were committed; its pages find every row. Runs of a bucket with
+    keys in common are apart in position.
+
+    Args:
+        path: see `open_store` for all arguments.
+        version: the newest by default.
+        key_provider: where the keys of an encrypted store are.
+        storage: settings of the file system.
+        context: clock, ids and retries.
+
+    Raises:
+        ConfigError: there is no store, no such version, or its keys are not known.
+        CorruptData: the log is damaged.
+        StorageError: the store failed.
+    """
+    reader = open_store(path, version=version, key_provider=key_provider, storage=storage, context=context)
+    view = reader.view
+    runs = sorted(view.runs.values(), key=lambda run: (run.add.path, run.add.offset))
+    damaged = [
+        DamagedRun(run.add.path, run.add.offset, bucket_number(run.add.bucket), error)
+        for run in runs
+        for error in _errors(run, view)
+    ]
+    return StoreReport(view.version, len(runs), sum(run.add.rows for run in runs), tuple(damaged))
+
+
+def _errors(run: Run, view: View) -> Iterator[str]:
+    """Yield the errors of a run: at most one of its bytes, and one for each run that it is not apart from."""
+    try:
+        _check_run(run, view.sources.files, view.definition)
+    except NotFound as error:
+        yield f"its file is not there: {error}"
+    except (CorruptData, ConfigError) as error:
+        yield str(error)
+    others = (each for level in view.buckets[bucket_number(run.add.bucket)].levels for each in level.runs)
+    for other in others:
+        if other.add.id < run.add.id and not apart(run, other):
+            yield f"it has keys in common with the run {other.add.id} at {other.add.path!r}, in no order"
+
+
+def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
+    """Raise `CorruptData` unless a run is as it was committed."""
+    add = run.add
+    reader = open_run(files, add, Cache(_CACHE_BYTES))
+    reader.verify()  # names block or page, which the checksum of all bytes does not
+    _check_bytes(run.add, files)
+    if reader.rows != add.rows + add.skip_rows:
+        raise CorruptData(add.path, f"{add.rows + add.skip_rows} rows", f"{reader.rows} rows")
+    if run.marks.keys is not None:
+        low, high = run.marks.keys
+        below = sum(batch.num_rows for batch in reader.scan(end=low, columns=definition.keys))
+        if below != add.skip_rows or reader.last_key != high:
+            expected = f"{add.skip_rows} rows before the key {low!r}, and {high!r} as the last one"
+            raise CorruptData(add.path, expected, f"{below} rows, and {reader.last_key!r}")
+    for batch in reader.scan(columns=definition.bucket_by):
+        buckets = buckets_of(hash_rows(batch.columns), definition.buckets)
+        other = buckets != bucket_number(add.bucket)
+        if other.any():
+            row = int(np.argmax(other))
+            key = [column[row].as_py() for column in batch.columns]
+            raise CorruptData(
+                add.path, f"keys of bucket {bucket_number(add.bucket)}", f"{key!r} of bucket {buckets[row]}"
+            )
+
+
+def _check_bytes(add: Add, files: OpenFiles) -> None:
+    """Raise `CorruptData` unless the bytes of a run have the checksum that was committed."""
+    require_known(add.checksum)
+    read, crc = files.open(add.path), Crc32()
+    for offset in range(0, add.length, _READ_BYTES):
+        crc.update(read(add.offset + offset, min(_READ_BYTES, add.length - offset)))
+    if crc.text() != add.checksum:
+        raise CorruptData(add.path, f"a run at {add.offset} with {add.checksum}", crc.text())

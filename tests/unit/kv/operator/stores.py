@@ -1,0 +1,26 @@
+"""Stores of operators on file systems in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ftfile.attempt import logs
+from ftfile.fs.registry import register
+from ftfile.kv.operator.store import KeyValueStore
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("keys_of", "open_store")
+
+
+def open_store(fs: FileSystem, writer: str = "w", **options: Any) -> KeyValueStore:
+    """Open the store on a file system, as a process that has just begun."""
+    register("operator", lambda _: fs)
+    logs.forget_logs()
+    return KeyValueStore("operator://store", writer=writer, **{"maintenance": "none", **options})
+
+
+def keys_of(store: KeyValueStore) -> list[Any]:
+    """Return all committed keys, sorted."""
+    return [key for batch in store.scan() for key in batch.column(0).to_pylist()]

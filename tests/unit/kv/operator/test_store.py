@@ -1,0 +1,490 @@
+"""Cases of HDHT's own tests, by their ids, and failures of operators, by their numbers in the design of the store."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ftfile.commit.format import layout
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, Fenced, UserCodeError, WindowOrder
+from ftfile.kv.operator.chain import list_wal
+from ftfile.kv.operator.codecs import Int64, Json, Pairs
+from ftfile.kv.operator.reads import DELETED
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from tests.unit.kv.operator.stores import keys_of, open_store
+
+if TYPE_CHECKING:
+    from ftfile.kv.operator.store import KeyValueStore
+
+COUNTS: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "bigint"}, "merge": "sum"}
+NUMBERS: dict[str, Any] = {"keys": {"id": "bigint"}, "values": {"n": "bigint"}}
+
+
+@pytest.fixture(params=["disk", "s3"])
+def fs(request: pytest.FixtureRequest) -> CrashingFileSystem:
+    return CrashingFileSystem(store=request.param)
+
+
+def window(store: KeyValueStore, number: int, **rows: int) -> None:
+    store.begin_window(number)
+    for key, value in rows.items():
+        store.merge(key, value)
+    store.end_window()
+
+
+def test_hd_1_get_and_delete(fs: CrashingFileSystem) -> None:
+    with open_store(fs) as store:
+        store.begin_window(1)
+        store.put(b"key", b"value")
+        assert store.get_uncommitted(b"key") == b"value"
+        assert store.get(b"key") is None
+        store.end_window()
+        store.committed(1)
+        assert store.get(b"key") == b"value"
+        assert store.get_uncommitted(b"key") is None
+        store.begin_window(2)
+        store.delete(b"key")
+        assert store.get_uncommitted(b"key") is DELETED
+        assert not DELETED
+        assert store.read(b"key") is None
+        assert store.get(b"key") == b"value"
+        store.end_window()
+        store.committed(2)
+        assert store.get(b"key") is None
+
+
+def test_hd_2_keys_without_order_are_sorted(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **NUMBERS, buckets=1) as store:
+        for number, keys in enumerate([(3, 1), (5, 2, 4)]):
+            store.begin_window(number)
+            for key in keys:
+                store.put(key, number)
+            store.end_window()
+        store.committed(1)
+        assert keys_of(store) == [1, 2, 3, 4, 5]
+        assert store.stats().runs == 1
+
+
+def test_hd_3_an_update_replaces_the_row_of_its_key(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **NUMBERS, buckets=1) as store:
+        for number, keys in enumerate([(1, 2, 3, 4), (5, 1)]):
+            for key in keys:
+                store.put(key, number)
+            store.commit()
+        assert keys_of(store) == [1, 2, 3, 4, 5]
+        assert store.multi_get([1, 2, 5, 6]) == [1, 0, 1, None]
+
+
+def test_hd_5_files_of_one_row_and_those_that_are_merged(fs: CrashingFileSystem) -> None:
+    options = {"flushSize": "1", "maxFileSize": "1", "flushIntervalCount": "2"}
+    with open_store(fs, **NUMBERS, buckets=1, options=options) as store:
+        for number in range(6):
+            store.put(number % 3, number)
+            store.commit()
+        assert store.multi_get([0, 1, 2]) == [3, 4, 5]
+
+
+def test_hd_8_a_reader_reads_its_version_while_the_store_goes_on(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **COUNTS) as store:
+        store.merge("a", 1)
+        store.commit()
+        before = store.at(store.version)
+        store.merge("a", 1)
+        store.commit()
+        assert (before.get("a"), store.get("a")) == (1, 2)
+        before.refresh()
+        assert before.get("a") == 2
+
+
+def test_hd_9_windows_are_read_back_whole(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **NUMBERS) as store:
+        store.begin_window(0)
+        for key in range(100):
+            store.put(key, key)
+            if key % 3 == 0:
+                store.delete(key)
+        store.end_window()
+    with open_store(fs, **NUMBERS) as store:
+        found = [store.get_uncommitted(key) for key in range(101)]
+        assert found == [DELETED if key % 3 == 0 else key for key in range(100)] + [None]
+
+
+def test_hd_11_what_is_recorded_and_what_is_not_comes_back(fs: CrashingFileSystem) -> None:
+    store = open_store(fs)
+    for number, keys in ((1, [b"a", b"b"]), (2, [b"c"])):
+        store.begin_window(number)
+        for key in keys:
+            store.put(key, b"%d" % number)
+        store.end_window()
+        if number == 1:
+            store.committed(1)
+    with open_store(fs) as again:
+        assert (again.last_window, again.recorded_window) == (2, 1)
+        assert [again.get_uncommitted(key) for key in (b"a", b"b", b"c")] == [None, None, b"2"]
+        assert [again.get(key) for key in (b"a", b"b", b"c")] == [b"1", b"1", None]
+        again.committed(2)
+        assert keys_of(again) == [b"a", b"b", b"c"]
+
+
+def test_hd_13_a_restore_takes_windows_back(fs: CrashingFileSystem) -> None:
+    store = open_store(fs, **NUMBERS)
+    for number in range(1, 5):
+        store.begin_window(number)
+        for key in range(10):
+            store.put(100 * number + key, number)
+        store.end_window()
+        store.checkpointed(number)
+    store.committed(2)
+    with open_store(fs, **NUMBERS, restore=3) as again:
+        uncommitted = [key for key in range(500) if again.get_uncommitted(key) is not None]
+        assert uncommitted == [*range(300, 310)]
+        again.committed(3)
+        assert len(keys_of(again)) == 30
+        again.begin_window(4)
+        again.put(400, 44)
+        again.end_window()
+        again.committed(4)
+        assert len(keys_of(again)) == 31
+    with open_store(fs, **NUMBERS) as third:
+        assert third.last_window == 4
+        assert third.get(400) == 44
+        assert third.get(401) is None
+
+
+def test_hd_15_one_log_of_windows_is_for_all_buckets(fs: CrashingFileSystem) -> None:
+    store = open_store(fs, **NUMBERS, buckets=64)
+    store.begin_window(7)
+    for key in range(500):
+        store.put(key, key)
+    store.end_window()
+    assert len(list_wal(fs, "w")) == 1
+    with open_store(fs, **NUMBERS, buckets=64) as again:
+        again.committed(7)
+        assert again.multi_get(range(500)) == [*range(500)]
+
+
+def test_hd_16_a_purge_of_changes_that_are_not_committed(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **NUMBERS) as store:
+        store.begin_window(0)
+        for key in range(5):
+            store.put(key, 0)
+        store.end_window()
+        store.begin_window(1)
+        for key in range(5, 10):
+            store.put(key, 1)
+        store.purge(3, 7)
+        store.put(6, 2)
+        assert [store.get_uncommitted(key) for key in range(11)] == [0, 0, 0, *[DELETED] * 3, 2, 1, 1, 1, None]
+        store.end_window()
+        store.committed(1)
+        assert keys_of(store) == [0, 1, 2, 6, 7, 8, 9]
+
+
+def test_hd_17_a_purge_of_all_rows(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **NUMBERS) as store:
+        for key in range(20):
+            store.put(key, key)
+        store.commit()
+        store.purge()
+        assert store.read(3) is None
+        assert store.get(3) == 3
+        store.commit()
+        assert keys_of(store) == []
+
+
+def test_hd_19_purges_from_the_middle(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **NUMBERS, buckets=4) as store:
+        for first in range(0, 1000, 250):
+            for key in range(first, first + 250):
+                store.put(key, key)
+            store.commit()
+        store.purge(0, 100)
+        store.purge(949, 1000)
+        store.purge(100, 101)
+        store.commit()
+        assert keys_of(store) == [*range(101, 949)]
+        store.purge(end=151)
+        store.commit()
+        assert keys_of(store) == [*range(151, 949)]
+
+
+def test_hd_20_a_purge_comes_back_with_its_window(fs: CrashingFileSystem) -> None:
+    store = open_store(fs, **NUMBERS)
+    for key in range(10):
+        store.put(key, key)
+    store.commit()
+    store.begin_window(5)
+    store.purge(2, 6)
+    store.put(3, 33)
+    store.end_window()
+    with open_store(fs, **NUMBERS) as again:
+        assert [again.read(key) for key in range(7)] == [0, 1, None, 33, None, None, 6]
+        again.committed(5)
+        assert len(keys_of(again)) == 7
+
+
+def test_hd_22_several_writers_share_a_store(fs: CrashingFileSystem) -> None:
+    stores = [open_store(fs, f"w{number}", **COUNTS) for number in range(3)]
+    for store in stores:
+        window(store, 1, a=1, b=2)
+    for store in stores:
+        store.committed(1)
+    assert stores[0].refresh() == stores[2].version
+    assert stores[0].multi_get(["a", "b"]) == [3, 6]
+    # One goes on for all of them.
+    one = open_store(fs, "w1", **COUNTS)
+    window(one, 2, a=1)
+    one.committed(2)
+    assert one.multi_get(["a", "b"]) == [4, 6]
+
+
+class Visit:
+    """An event with both a key and a value."""
+
+    def __init__(self, page: str, seconds: int) -> None:
+        self.page = page
+        self.seconds = seconds
+
+
+class Visits:
+    """A codec as of HDHT."""
+
+    def key_to_bytes(self, event: Visit) -> bytes:
+        return event.page.encode()
+
+    def value_to_bytes(self, event: Visit) -> bytes:
+        return b"%d" % event.seconds
+
+    def from_key_value(self, key: bytes, value: bytes) -> Visit:
+        return Visit(key.decode(), int(value))
+
+
+def test_hd_23_a_codec_of_events(fs: CrashingFileSystem) -> None:
+    with open_store(fs, codec=Visits()) as store:
+        store.begin_window(1)
+        visit = Visit("home", 7)
+        store.put(visit, visit)
+        found = [store.get_uncommitted(visit), store.read(visit)]
+        store.end_window()
+        store.committed(1)
+        found += [store.get(visit), *store.multi_get([visit])]
+        assert [(each.page, each.seconds) for each in found] == [("home", 7)] * 4
+        assert store.get(Visit("none", 1), "nothing") == "nothing"
+        store.delete(visit)
+        assert store.get_uncommitted(visit) is DELETED
+
+
+def test_a_codec_of_pairs(fs: CrashingFileSystem) -> None:
+    with open_store(fs, codec=Pairs(Int64(), Json())) as store:
+        for key in (5, -3, 0):
+            store.put(key, {"key": [key]})
+        store.commit()
+        store.purge(-5, 0)
+        store.commit()
+        assert [store.get(key) for key in (5, -3, 0)] == [{"key": [5]}, None, {"key": [0]}]
+        with pytest.raises(EncodingError, match="64 bits"):
+            store.put("five", 1)
+        with pytest.raises(ConfigError, match="prefix"):
+            store.purge(prefix=(1,))
+
+
+def test_a_codec_that_makes_no_bytes_is_an_error(fs: CrashingFileSystem) -> None:
+    class Wrong(Visits):
+        def key_to_bytes(self, event: Visit) -> bytes:
+            return event.page  # type: ignore[return-value]
+
+    with open_store(fs, codec=Wrong()) as store, pytest.raises(UserCodeError, match="no bytes"):
+        store.delete(Visit("home", 1))
+
+
+def test_merges_are_folded_with_what_is_committed(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **COUNTS) as store:
+        window(store, 1, a=1, b=1)
+        store.committed(1)
+        window(store, 2, a=10)
+        store.begin_window(3)
+        store.merge("a", 100)
+        assert (store.get("a"), store.get_uncommitted("a"), store.read("a")) == (1, 110, 111)
+        store.put("b", 5)
+        store.merge("b", 1)
+        store.delete("c")
+        store.merge("c", 2)
+        assert [store.read(key) for key in ("b", "c", "d")] == [6, 2, None]
+        store.end_window()
+        store.committed(3)
+        assert store.multi_get(["a", "b", "c"]) == [111, 6, 2]
+        assert store.get_uncommitted("a") is None
+
+
+def test_rows_of_several_columns(fs: CrashingFileSystem) -> None:
+    shape: dict[str, Any] = {
+        "keys": {"user": "string", "day": "date"},
+        "values": {"n": "long", "last": "string"},
+        "merge": "n:sum",
+    }
+    import datetime
+
+    day = datetime.date(2024, 2, 29)
+    with open_store(fs, **shape, bucket_by=["user"]) as store:
+        store.begin_window(1)
+        store.merge(("ann", day), (1, "x"))
+        store.merge(("ann", day), {"n": 2})
+        assert store.get_uncommitted(("ann", day)) == (3, None)
+        store.end_window()
+        store.committed(1)
+        assert store.get(("ann", day)).n == 3
+        store.put(("bob", day), (7, "y"))
+        store.purge(prefix=("ann",))
+        store.commit()
+        assert store.multi_get([("ann", day), ("bob", day)]) == [None, (7, "y")]
+        with pytest.raises(EncodingError, match="n"):
+            store.put(("bob", day), ("seven", "y"))
+        with pytest.raises(EncodingError, match="each of the columns n, last"):
+            store.put(("bob", day), 7)
+
+
+def test_windows_come_in_order(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **COUNTS) as store:
+        with pytest.raises(WindowOrder, match="no window has begun"):
+            store.end_window()
+        store.begin_window(5)
+        for wrong in (store.begin_window, store.checkpointed, store.committed, store.commit):
+            with pytest.raises(WindowOrder):
+                wrong(6)
+        store.merge("a", 1)
+        store.end_window()
+        for number in (5, 4):
+            with pytest.raises(WindowOrder, match="rise"):
+                store.begin_window(number)
+        store.merge("a", 1)
+        with pytest.raises(WindowOrder, match="changes of no window"):
+            store.begin_window(6)
+        with pytest.raises(WindowOrder, match="follow"):
+            store.commit(5)
+        store.commit()
+        assert (store.last_window, store.recorded_window, store.get("a")) == (6, 6, 2)
+        store.committed(3)
+        store.committed(6)
+        store.commit(6)
+        assert store.get("a") == 2
+
+
+def test_23_a_restore_to_before_recorded_windows_is_refused(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **COUNTS) as store:
+        window(store, 1, a=1)
+        window(store, 2, a=1)
+        store.committed(2)
+    with pytest.raises(WindowOrder, match="up to 2 are recorded"):
+        open_store(fs, **COUNTS, restore=1)
+    with open_store(fs, **COUNTS, restore=2) as store:
+        assert store.get("a") == 2
+
+
+def test_22_a_zombie_is_fenced(fs: CrashingFileSystem) -> None:
+    zombie = open_store(fs, **COUNTS)
+    window(zombie, 1, a=1)
+    zombie.begin_window(2)
+    zombie.merge("a", 10)
+    with open_store(fs, **COUNTS) as store:
+        for call in (zombie.end_window, zombie.commit, lambda: zombie.committed(1)):
+            with pytest.raises(Fenced, match="epoch 2"):
+                call()
+        window(store, 2, a=100)
+        zombie.close()
+        store.committed(2)
+        assert store.get("a") == 101
+    with open_store(fs, **COUNTS) as store:
+        assert (store.last_window, store.read("a")) == (2, 101)
+    assert list_wal(fs, "w") == []
+
+
+def test_19_and_20_damage_of_windows(caplog: pytest.LogCaptureFixture) -> None:
+    fs = CrashingFileSystem()
+    store = open_store(fs, **COUNTS)
+    window(store, 1, a=1)
+    window(store, 2, a=10)
+    path = layout.wal_path("w", list_wal(fs, "w")[0])
+    whole = fs.read(path)
+    fs.put(path, whole[:-3])
+    with caplog.at_level(logging.WARNING), open_store(fs, **COUNTS) as again:
+        assert again.last_window == 1
+    assert "never acknowledged" in caplog.text
+    fs.put(path, whole[:50] + b"?" + whole[51:])
+    with pytest.raises(CorruptData, match="wal"):
+        open_store(fs, **COUNTS)
+
+
+def test_21_windows_that_are_recorded_are_skipped(fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ftfile.kv.operator.wal import Wal
+
+    store = open_store(fs, **COUNTS)
+    window(store, 1, a=1)
+    monkeypatch.setattr(Wal, "trim", lambda *_: None)
+    store.committed(1)
+    monkeypatch.undo()
+    assert list_wal(fs, "w")
+    with open_store(fs, **COUNTS) as again:
+        assert (again.last_window, again.get_uncommitted("a"), again.get("a")) == (1, None, 1)
+        window(again, 2, a=1)
+        again.committed(2)
+        assert again.get("a") == 2
+
+
+def test_changes_of_no_window_are_lost_with_the_process(
+    fs: CrashingFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(fs, **COUNTS)
+    store.merge("a", 1)
+    with caplog.at_level(logging.WARNING):
+        store.close()
+        store.close()
+    assert "has not ended" in caplog.text
+    for change in (store.merge, store.put):
+        with pytest.raises(ConfigError, match="closed"):
+            change("a", 1)
+    with pytest.raises(ConfigError, match="closed"):
+        store.delete("a")
+    with pytest.raises(ConfigError, match="closed"):
+        store.purge()
+    for ending in (store.end_window, store.commit):
+        with pytest.raises(ConfigError, match="closed"):
+            ending()
+    with open_store(fs, **COUNTS) as again:
+        assert again.read("a") is None
+
+
+def test_windows_without_changes_write_nothing(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **COUNTS) as store:
+        version = store.version
+        for number in range(3):
+            store.begin_window(number)
+            store.end_window()
+            store.committed(number)
+        assert (store.last_window, store.version) == (2, version)
+        assert list_wal(fs, "w") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"writer": "a/b"}, "letters"),
+        ({"writer": ""}, "letters"),
+        ({"maintenance": "sometimes"}, "background, inline or none"),
+        ({**COUNTS, "codec": Visits()}, "one binary key column"),
+        ({**COUNTS, "buckets": 3}, "buckets"),
+        ({"merge": "sum"}, "sum"),
+        ({"options": {"colour": "red"}}, "colour"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        open_store(CrashingFileSystem(), **options)
+
+
+def test_17_another_definition_is_refused(fs: CrashingFileSystem) -> None:
+    open_store(fs, **COUNTS).close()
+    for other in ({**COUNTS, "buckets": 8}, {**COUNTS, "merge": "max"}, NUMBERS):
+        with pytest.raises(ConfigError, match="the store has"):
+            open_store(fs, **other)
