@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.reader import open_store as open  # noqa: A004 - kv.open reads best
     from ftfile.kv.reading.verify import verify
+    from ftfile.kv.upkeep.compact import compact
+    from ftfile.kv.upkeep.purge import purge
+    from ftfile.kv.upkeep.rebucket import rebucket
 
 __all__ = (
     "DELETED",
@@ -29,7 +32,10 @@ __all__ = (
     "Pairs",
     "Reader",
     "Text",
+    "compact",
     "open",
+    "purge",
+    "rebucket",
     "verify",
 )
 
@@ -41,7 +47,10 @@ _HOMES = {
     "DELETED": ("ftfile.kv.operator.reads", "DELETED"),
     "KeyValueStore": ("ftfile.kv.operator.store", "KeyValueStore"),
     "Reader": ("ftfile.kv.reading.reader", "Reader"),
+    "compact": ("ftfile.kv.upkeep.compact", "compact"),
     "open": ("ftfile.kv.reading.reader", "open_store"),
+    "purge": ("ftfile.kv.upkeep.purge", "purge"),
+    "rebucket": ("ftfile.kv.upkeep.rebucket", "rebucket"),
     "verify": ("ftfile.kv.reading.verify", "verify"),
 }
 

@@ -20,6 +20,7 @@ from ftfile.core.logs import get_logger, log_context
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import make_proposal
 from ftfile.kv.task.task import write_task
+from ftfile.kv.upkeep.automatic import vacuum_if_due
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,7 +103,20 @@ class StoreWriter:
                     claims_replay=batch.claims_replay,
                 )
             report_commit(log, writer, done)
+            self._keep_up(log)
             return done
+
+    def _keep_up(self, log: CommitLog) -> None:
+        """Start a vacuum in a thread, if it is time."""
+        config = self.config
+        vacuum_if_due(
+            config.path,
+            log,
+            grace_s=config.grace_s,
+            interval_s=config.vacuum_interval_s,
+            key_provider=None if config.encryption is None else config.encryption.keys.reference,
+            storage=dict(config.storage.connection),
+        )
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
         """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""

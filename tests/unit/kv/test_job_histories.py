@@ -11,19 +11,20 @@ import pyarrow as pa
 import pytest
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.message import segment_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Origin
 from ftfile.core.context import Context
+from ftfile.filters.chain import Chain
+from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.planning.jobs import Output
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
-from ftfile.kv.task import outputs as task_outputs
 from ftfile.kv.task.jobs import Merger
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.kv.model import STEPS, TTL_MS, Store
-from tests.unit.kv.spools import PlainSpool
 
 if TYPE_CHECKING:
     import random
@@ -63,14 +64,15 @@ class StoredRuns(Store):
         super().__init__(seed)
         self.fs = MemoryFileSystem(f"jobs-{seed}")
         self.fs.context = Context(ManualClock(), SeededIds(seed + 1000))
+        self.block_bytes = self.rng.choice((1, 100, 400))
         self.tables: dict[str, pa.Table] = {}
         self.stage = Stage(self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
 
     def _output(self, bucket: str, table: pa.Table) -> Output:
-        spool = PlainSpool(self.stage, self.definition)
+        spool = RunSpool(self.stage, self.definition, Chain(), "lz4", self.block_bytes)
         written = spool.write(bucket, table.to_batches())
         spool.end()
-        add = task_outputs._add_of(written.segment, "encoding", Origin("query", 0, 0))  # noqa: SLF001
+        add = segment_of(written.segment, "encoding", Origin("query", 0, 0), {})
         assert table.num_rows == add.rows
         return Output(add, written.keys, written.ops)
 
@@ -79,7 +81,7 @@ class StoredRuns(Store):
             self.stage,
             self.definition,
             "encoding",
-            lambda: PlainSpool(self.stage, self.definition),
+            lambda: RunSpool(self.stage, self.definition, Chain(), "lz4", self.block_bytes),
             len(self.versions) - 1,
             window_bytes=self.rng.choice((1, 200, 1 << 20)),
         )

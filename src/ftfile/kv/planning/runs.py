@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
 
-__all__ = ("Marks", "Run", "Stretch", "apart", "meet", "placed", "run_of", "stretches_of")
+__all__ = ("Marks", "Run", "Stretch", "apart", "meet", "placed", "position_of", "run_of", "stretches_of")
 
 # A position is the version of a record and, in the low bits, the index of the run in it.
 _INDEX_BITS = 20
@@ -109,10 +109,15 @@ def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
     assert len(adds) <= 1 << _INDEX_BITS
     found = []
     for index, add in enumerate(adds):
-        position = version << _INDEX_BITS | index
+        position = position_of(version, index)
         run = run_of(add)
         found.append(run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms)))
     return found
+
+
+def position_of(version: int, index: int = 0) -> int:
+    """Return the position of a new run in the record of a version."""
+    return version << _INDEX_BITS | index
 
 
 class Stretch(NamedTuple):

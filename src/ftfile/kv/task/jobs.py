@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.commit.log.state import LogState
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.files.spool import RunSpool
     from ftfile.kv.planning.jobs import Group, Left, Output, Share
-    from ftfile.kv.task.outputs import Spool
 
 __all__ = ("BUDGET_S", "Merger", "run_jobs")
 
@@ -43,7 +42,7 @@ _log = get_logger(__name__)
 
 
 def run_jobs(
-    stage: Stage, head: LogState, definition: StoreDefinition, encoding: str, open_spool: Callable[[], Spool]
+    stage: Stage, head: LogState, definition: StoreDefinition, encoding: str, open_spool: Callable[[], RunSpool]
 ) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
     """Do the due jobs that fall to the stage's partition; return the results, and the ids of jobs that failed.
 
@@ -92,12 +91,12 @@ class Merger:
     stage: Stage
     definition: StoreDefinition
     encoding: str
-    open_spool: Callable[[], Spool]
+    open_spool: Callable[[], RunSpool]
     read_version: int
     window_bytes: int = _WINDOW_BYTES
 
     def merge(self, job: AssemblyJob) -> tuple[Rewrite | None, list[Exception]]:
-        """Return what replaces the runs of a job, None if nothing does, and the errors of runs that stay.
+        """Return the rewrite of a job, None if nothing was merged, and the errors of runs that stay.
 
         A bucket whose runs cannot be merged leaves the others of the job alone.
         """
@@ -120,15 +119,15 @@ class Merger:
         return replace(found[0], inputs=tuple(inputs), adds=tuple(adds)), errors
 
     def _merged(self, job: AssemblyJob, groups: Sequence[Group]) -> Rewrite:
-        """Return what replaces groups of a job; what was written is removed if one fails."""
+        """Return the rewrite of groups of a job; if one fails, all that was written is removed."""
         inputs: list[Add] = []
         adds: list[Add] = []
         outputs = Outputs(self.open_spool, self.encoding, job.payload["maxBytesPerFile"])
         try:
             for group in groups:
-                with closing(Inputs(self.stage.fs, self.definition)) as runs:
-                    share = group.below(cut_of(group, runs, job.payload["jobBytes"]))
-                    replaced, new = share.replacement(*self._written(share, runs, outputs), self.stage.fs.context.ids)
+                runs = Inputs(self.stage.fs, self.definition)
+                share = group.below(cut_of(group, runs, job.payload["jobBytes"]))
+                replaced, new = share.replacement(*self._written(share, runs, outputs), self.stage.fs.context.ids)
                 inputs += replaced
                 adds += new
             outputs.end()
@@ -138,7 +137,7 @@ class Merger:
         return Rewrite(tuple(inputs), tuple(adds), self.read_version, job.reason)
 
     def _written(self, share: Share, runs: Inputs, outputs: Outputs) -> tuple[list[Output], dict[str, Left]]:
-        """Write the folded rows of a share; return their runs, and what is left of its inputs."""
+        """Write the folded rows of a share; return their runs, and the rests of its inputs."""
         inputs = [runs.rows(run, share.cut) for run in share.folded]
         tables = (self._folded(window, share) for window in windows_of(inputs, self.window_bytes))
         # Another run must not lie between the keys of one.

@@ -4,55 +4,26 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import Add
+from ftfile.attempt.message import segment_of
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.jobs import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
-    from ftfile.attempt.message import StagedSegment
     from ftfile.commit.format.model import Origin
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.files.spool import RunSpool
     from ftfile.kv.key_values import Key
 
-__all__ = ("FoldedRows", "Outputs", "Spool", "WrittenRun")
+__all__ = ("FoldedRows", "Outputs")
 
 # Of pages and directory, for each row.
 _INDEX_BYTES = 7
 _PIECE_BYTES_MAX = 1 << 20
-
-
-class WrittenRun(Protocol):
-    """A run in a spool; see `planning.jobs.Output`."""
-
-    @property
-    def segment(self) -> StagedSegment: ...  # noqa: D102
-    @property
-    def keys(self) -> tuple[Key, Key] | None: ...  # noqa: D102
-    @property
-    def ops(self) -> int: ...  # noqa: D102
-
-
-class Spool(Protocol):
-    """A file of runs."""
-
-    @property
-    def position(self) -> int:
-        """Return the bytes of it so far; they grow while a run is written."""
-
-    def write(self, bucket: str, rows: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> WrittenRun:
-        """Append a run."""
-
-    def end(self) -> None:
-        """Make it durable."""
-
-    def discard(self) -> None:
-        """Remove it if possible, ended or not."""
 
 
 class FoldedRows:
@@ -110,12 +81,12 @@ class Outputs:
         max_file_bytes: a run ends at about that length, and a spool that has as many bytes.
     """
 
-    open_spool: Callable[[], Spool]
+    open_spool: Callable[[], RunSpool]
     encoding: str
     max_file_bytes: int
 
     def __post_init__(self) -> None:
-        self._spools: list[Spool] = []
+        self._spools: list[RunSpool] = []
         self._is_open = False
 
     @property
@@ -130,21 +101,23 @@ class Outputs:
             self._is_open = True
         spool = self._spools[-1]
         start = known = spool.position
-        pending_bytes = index_bytes = 0
+        plain_bytes = known_plain_bytes = rows_taken = 0
 
         def is_full(batch: pa.RecordBatch) -> bool:
-            nonlocal known, pending_bytes, index_bytes
+            nonlocal known, plain_bytes, known_plain_bytes, rows_taken
             if spool.position != known:
-                known, pending_bytes = spool.position, 0
-            pending_bytes += batch.nbytes
-            index_bytes += _INDEX_BYTES * batch.num_rows
-            size_bytes = known - start + pending_bytes + index_bytes
-            return bool(size_bytes >= self.max_file_bytes - self.piece_bytes)
+                known, known_plain_bytes = spool.position, plain_bytes
+            plain_bytes += batch.nbytes
+            rows_taken += batch.num_rows
+            # What the spool still holds back becomes as small as what it has written.
+            ratio = (known - start) / known_plain_bytes if known_plain_bytes else 1.0
+            size_bytes = known - start + (plain_bytes - known_plain_bytes) * min(ratio, 1.0)
+            return bool(size_bytes + _INDEX_BYTES * rows_taken >= self.max_file_bytes - self.piece_bytes)
 
         made = spool.write(bucket, rows.of_one_run(is_full))
         if spool.position >= self.max_file_bytes // 2:
             self.end()
-        return Output(_add_of(made.segment, self.encoding, origin), made.keys, made.ops)
+        return Output(segment_of(made.segment, self.encoding, origin, {}), made.keys, made.ops)
 
     def end(self) -> None:
         """End the spool that is being written."""
@@ -157,21 +130,3 @@ class Outputs:
         self._is_open = False
         for spool in self._spools:
             spool.discard()
-
-
-def _add_of(segment: StagedSegment, encoding: str, origin: Origin) -> Add:
-    return Add(
-        id=segment.id,
-        kind="segment",
-        path=segment.path,
-        final_path=None,
-        length=segment.length,
-        logical_length=segment.logical_length,
-        checksum=segment.checksum,
-        rows=segment.rows,
-        bucket=segment.bucket,
-        encoding=encoding,
-        origin=origin,
-        offset=segment.offset,
-        filters=segment.filters,
-    )

@@ -1,0 +1,1 @@
+"""Keeping a store small and its files few: merges without a batch, purges, other buckets, vacuum by itself."""

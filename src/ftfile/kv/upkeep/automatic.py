@@ -1,0 +1,110 @@
+"""Vacuum by itself: now and then a commit starts one in a thread, or files that merges replaced would pile up."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ftfile.commit.log.times import created_ms
+from ftfile.core.errors import FtfileError
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.core.context import Context
+
+__all__ = ("forget_vacuums", "vacuum_if_due")
+
+_log = get_logger(__name__)
+_lock = threading.Lock()
+_last_ms: dict[str, int] = {}  # by path: when one began, as far as this process knows
+_running: set[str] = set()  # paths
+
+
+def vacuum_if_due(
+    path: str,
+    log: CommitLog,
+    *,
+    grace_s: float,
+    interval_s: float,
+    key_provider: str | None,
+    storage: Mapping[str, str],
+) -> threading.Thread | None:
+    """Start a vacuum in a thread if `interval_s` seconds have passed since the last one; return the thread, or None.
+
+    It keeps what versions of the last `grace_s` seconds need. Nothing is raised: what fails is logged, and tried again
+    after the next interval. The log tells a new process, and others, when the last vacuum was that deleted anything.
+
+    Args:
+        path: of the store.
+        log: of it, with the clock and the ids.
+        grace_s: for how long files stay that a merge replaced.
+        interval_s: 0 for no vacuum at all.
+        key_provider: see `ftfile.vacuum`.
+        storage: likewise.
+    """
+    now_ms, interval_ms = log.clock.now_ms(), 1000 * interval_s
+    with _lock:
+        known = path in _last_ms and now_ms - _last_ms[path] < interval_ms
+        if interval_s <= 0 or known or path in _running:
+            return None
+        _running.add(path)
+    try:
+        _last_ms[path] = max(_last_ms.get(path, 0), _recorded_ms(log, grace_s))
+        is_due = now_ms - _last_ms[path] >= interval_ms
+    except FtfileError as error:
+        _log.warning("whether %s is to be vacuumed is not known: %s", path, error)
+        is_due = False
+    if not is_due:
+        _running.discard(path)
+        return None
+    _last_ms[path] = now_ms
+    thread = threading.Thread(
+        target=contextvars.copy_context().run,
+        args=(_vacuum, path, grace_s, key_provider, dict(storage), log.fs.context),
+        name=f"vacuum of {path}",
+        daemon=True,  # one that dies halfway loses nothing
+    )
+    thread.start()
+    return thread
+
+
+def _recorded_ms(log: CommitLog, grace_s: float) -> int:
+    """Return when the log says that the store was vacuumed: the time of its oldest record, if it says nothing."""
+    head = log.read_on()
+    if head.horizon_ms > 0:
+        return head.horizon_ms + round(1000 * grace_s)
+    return created_ms(log, head.log_start) or 0
+
+
+def forget_vacuums() -> None:
+    """Forget when vacuums began, as a new process would start."""
+    with _lock:
+        _last_ms.clear()
+
+
+def _vacuum(path: str, grace_s: float, key_provider: str | None, storage: Mapping[str, str], context: Context) -> None:
+    # Maintenance lies above this layer.
+    vacuum = import_module("ftfile.maintenance.vacuum").vacuum
+    retention = f"{round(1000 * grace_s)}ms"
+    try:
+        vacuum(
+            path,
+            dry_run=False,
+            retention=retention,
+            force=True,
+            key_provider=key_provider,
+            storage=storage,
+            context=context,
+        )
+    except FtfileError as error:
+        _log.warning("vacuum of %s failed, it will be tried again: %s", path, error)
+    except Exception:
+        _log.exception("vacuum of %s failed, it will be tried again", path)
+    finally:
+        with _lock:
+            _running.discard(path)

@@ -1,0 +1,143 @@
+"""Merging runs without a batch: jobs are done here, and recorded, until none is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import StaleFiles
+from ftfile.core.logs import get_logger
+from ftfile.kv.marks import open_state
+from ftfile.kv.planning.plan import is_held, plan_jobs
+from ftfile.kv.task.jobs import Merger
+from ftfile.kv.upkeep.maintained import how_written, new_stage
+from ftfile.kv.upkeep.recording import MergedRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ftfile.commit.format.model import AssemblyJob, Record
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.rewrites import Rewrite
+    from ftfile.kv.upkeep.maintained import HowWritten
+
+    # Returns the jobs to be done at a head.
+    Choose = Callable[[LogState, HowWritten], Iterable[AssemblyJob]]
+
+__all__ = ("Merges", "all_due", "run_due")
+
+# Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
+_STALE_MAX = 2
+
+_log = get_logger(__name__)
+
+
+@dataclass
+class Merges:
+    """Merges under way, each recorded by itself or with a few others, so that an interruption loses little.
+
+    Attributes:
+        log: of the store.
+        author: of the records.
+        records: their number.
+        replaced: runs that ended.
+        written: runs that took their place, the rests of merges that are cut included.
+        bytes_written: of new runs.
+        errors: of runs that stay as they are.
+    """
+
+    log: CommitLog
+    author: MaintenanceAuthor
+    records: int = 0
+    replaced: int = 0
+    written: int = 0
+    bytes_written: int = 0
+    errors: list[Exception] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._left_alone: set[str] = set()
+        self._refused: Counter[frozenset[str]] = Counter()
+
+    def do_all(self, choose: Callable[[LogState, HowWritten], Iterable[AssemblyJob]]) -> None:
+        """Do what is chosen at the head, again and again, until that is nothing; runs that fail are left alone."""
+        while True:
+            head = open_state(self.log.fs, self.log.read_on(durable=True))
+            how = how_written(head, self.log.fs)
+            jobs = [job for job in choose(head, how) if self._left_alone.isdisjoint(add.id for add in job.inputs)]
+            if not jobs:
+                return
+            self._do_some(head, how, jobs)
+
+    def _do_some(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> None:
+        """Do jobs, and create a record of them; the last ones wait if they are too many for one."""
+        stage = new_stage(self.log, self.author, how.storage.durability)
+        merger = Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), head.version)
+        rewrites: list[Rewrite] = []
+        read_bytes = 0
+        for job in jobs:
+            rewrite, errors = merger.merge(job)
+            self.errors += errors
+            done = set() if rewrite is None else {add.id for add in rewrite.inputs}
+            if errors:
+                self._left_alone |= {add.id for add in job.inputs if add.id not in done}
+            if rewrite is not None:
+                rewrites.append(rewrite)
+            read_bytes += sum(add.length for add in job.inputs)
+            if read_bytes >= how.plan.job_bytes:
+                break
+        if rewrites:
+            self._record(how, rewrites)
+
+    def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
+        change = MergedRuns(self.log, how, rewrites)
+        with self.log.lock:
+            record = commit(self.log, self.author, change.prepare).record
+        if record is not None:
+            self._count(record, {add.path for rewrite in rewrites for add in rewrite.inputs})
+        ended = {remove.id for remove in record.removes} if record is not None else set()
+        live = self.log.read_on().segments
+        for rewrite in rewrites:
+            inputs = frozenset(add.id for add in rewrite.inputs)
+            if inputs <= ended or not all(each in live for each in inputs):
+                continue
+            self._refused[inputs] += 1
+            if self._refused[inputs] >= _STALE_MAX:
+                self._left_alone |= inputs
+                advice = "vacuum may delete files as soon as they are written: vacuum with a longer retention"
+                self.errors.append(StaleFiles(f"{len(inputs)} runs stay as they are: {advice}"))
+
+    def _count(self, record: Record, known: set[str]) -> None:
+        self.records += 1
+        self.replaced += len(record.removes)
+        self.written += len(record.adds)
+        self.bytes_written += sum(add.length for add in record.adds if add.path not in known)
+
+
+def run_due(log: CommitLog) -> int:
+    """Do the jobs that are due, beside a writer that shares the log or not; return the number of records.
+
+    Jobs that fail are logged, and stay due; those that failed often are left alone for a while.
+
+    Raises:
+        CommitError: as for a batch write.
+        StorageError: the log cannot be read.
+    """
+    merges = Merges(log, MaintenanceAuthor("compact", log.ids.unique()))
+
+    def choose(head: LogState, how: HowWritten) -> Iterable[AssemblyJob]:
+        return (job for job in all_due(head, how, log) if not is_held(job, head.version + 1))
+
+    merges.do_all(choose)
+    for error in merges.errors:
+        _log.warning("merging runs failed, it will be tried again: %s", error)
+    return merges.records
+
+
+def all_due(head: LogState, how: HowWritten, log: CommitLog) -> list[AssemblyJob]:
+    """Return the jobs that are due at a head, also those that no record names yet."""
+    due = head.assembly_jobs
+    return [*due, *plan_jobs(head.segments.values(), due, how.plan, log.ids, now_ms=log.clock.now_ms())]

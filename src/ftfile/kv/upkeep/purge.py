@@ -1,0 +1,171 @@
+"""Purges: one record ends all rows in a range of keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.attempt.message import segment_of
+from ftfile.attempt.stage import durability_of
+from ftfile.commit.format.model import Body, Origin
+from ftfile.commit.protocol import commit
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.kv.key_ranges import overlap
+from ftfile.kv.marks import open_marks, seal_marks
+from ftfile.kv.planning.runs import placed, run_of
+from ftfile.kv.upkeep.maintained import how_written, maintaining_store, new_stage
+from ftfile.kv.user_keys import UserKeys
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from ftfile.attempt.message import StagedSegment
+    from ftfile.commit.format.model import MaintenanceAuthor
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.upkeep.maintained import HowWritten
+
+__all__ = ("PurgeReport", "purge", "range_of")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeReport:
+    """The result of a purge.
+
+    Attributes:
+        version: of its record; None if no run has a key in the range.
+        buckets: number of buckets that have such runs.
+    """
+
+    version: int | None = None
+    buckets: int = 0
+
+
+def purge(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    start: Any = None,  # noqa: ANN401 - a key
+    end: Any = None,  # noqa: ANN401
+    prefix: tuple[Any, ...] = (),
+    *,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> PurgeReport:
+    """End all rows of a store whose keys are in `[start, end)`, in one record, however many they are.
+
+    A version has all of these rows, the next has none; jobs drop them later. Rows written after it stay, also merges,
+    which begin anew. Older versions can be read until a vacuum. A second purge does no harm.
+
+    Args:
+        path: an absolute local path or a URL.
+        start: the first key, or the first values of one; None for the first of all.
+        end: the key before which the range ends, or the first values of one; None for all keys behind `start`.
+        prefix: values of the first key columns; `start` and `end` are then about the columns behind them.
+        key_provider: see `ftfile.vacuum`.
+        storage: likewise.
+        context: likewise.
+
+    Raises:
+        ConfigError: the path is no store, its keys are not known, or the range is empty or not one of its keys.
+        TypeError: a value is of a type that its key column does not have.
+        CommitError: as for a batch write.
+    """
+    with maintaining_store("purge", path, key_provider, storage, context) as (log, author):
+        staged = _PurgeRuns(log, author, (start, end, prefix))
+        done = commit(log, author, staged.prepare)
+        if done.record is None:
+            return PurgeReport()
+        report = PurgeReport(done.version, len(done.record.adds))
+        _log.info("purged: %s", report)
+        return report
+
+
+class _PurgeRuns:
+    """Runs without rows, one for each bucket in which rows are to end; written when a head turns out to need them."""
+
+    def __init__(self, log: CommitLog, author: MaintenanceAuthor, keys: tuple[Any, Any, tuple[Any, ...]]) -> None:
+        self._log = log
+        self._author = author
+        self._keys = keys  # start, end, prefix
+        self._written: dict[str, StagedSegment] = {}
+
+    def prepare(self, head: LogState, _: object) -> Body | None:
+        """Return the record of the purge; None if no run has a key in the range."""
+        log = self._log
+        how = how_written(head, log.fs)
+        found = range_of(how.definition, *self._keys)
+        runs = map(run_of, open_marks(log.fs, head.segments.values()))
+        buckets = sorted({run.add.bucket for run in runs if run.marks.keys and overlap([found], *run.marks.keys)})
+        if not buckets:
+            return None
+        self._write([bucket for bucket in buckets if bucket not in self._written], how, found)
+        origin = Origin(self._author.job_id, 0, 0)
+        segments = [self._written[bucket] for bucket in buckets]
+        adds = [segment_of(each, how.encoding, origin, {}) for each in segments]
+        return Body(
+            adds=seal_marks(log.fs, placed(adds, head.version + 1, log.clock.now_ms())),
+            metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
+        )
+
+    def _write(self, buckets: Sequence[str], how: HowWritten, found: KeyRange) -> None:
+        if not buckets:
+            return
+        spool = how.spool(new_stage(self._log, self._author, how.storage.durability))
+        try:
+            written = {bucket: spool.write(bucket, (), [found]).segment for bucket in buckets}
+            spool.end()
+        except BaseException:
+            spool.discard()
+            raise
+        self._written |= written
+
+
+def range_of(definition: StoreDefinition, start: Any, end: Any, prefix: tuple[Any, ...] = ()) -> KeyRange:  # noqa: ANN401
+    """Return the range of keys from `start` on and before `end`, both with a prefix in front; see `purge`.
+
+    Raises:
+        ConfigError: no key lies in it.
+        TypeError: a value is of a type that its column does not have.
+    """
+    keys = UserKeys(definition)
+    first = keys.prefix((*prefix, *_values(start)))
+    behind = keys.prefix((*prefix, *_values(end))) if end is not None else _behind(keys.prefix(prefix), definition)
+    if behind is not None and behind <= first:
+        raise ConfigError(
+            f"start={start!r}, end={end!r}: the range has no key, as its end does not come after its start"
+        )
+    return first, behind
+
+
+def _values(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    return () if key is None else key if isinstance(key, tuple) else (key,)
+
+
+def _behind(prefix: Key, definition: StoreDefinition) -> Key | None:
+    """Return the least key behind all that begin with a prefix; None if none comes behind them."""
+    for place in reversed(range(len(prefix))):
+        value = prefix[place]
+        if isinstance(value, bytes):
+            return *prefix[:place], value + b"\0"
+        if value < _greatest(definition.schema.field(definition.keys[place]).type):
+            return *prefix[:place], value + 1
+    return None
+
+
+def _greatest(kind: pa.DataType) -> int:
+    if pa.types.is_boolean(kind):
+        return 1
+    if pa.types.is_decimal(kind):
+        return int(10**kind.precision - 1)
+    return int((1 << kind.bit_width - 1) - 1)

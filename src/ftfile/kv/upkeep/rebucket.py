@@ -1,0 +1,247 @@
+"""Another number of buckets: all rows are written anew, and one record replaces all runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.attempt.stage import durability_of
+from ftfile.commit.format.definitions import definition_key
+from ftfile.commit.format.model import Body, Origin, Remove
+from ftfile.commit.protocol import commit
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import CommitError, ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.kv.buckets import bucket_number, by_bucket
+from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET, ops_in
+from ftfile.kv.definition import BUCKETS_MAX
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold.rows import aligned
+from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.marks import open_marks, seal_marks
+from ftfile.kv.planning.runs import Marks, position_of, run_of
+from ftfile.kv.task.inputs import Inputs
+from ftfile.kv.task.outputs import FoldedRows, Outputs
+from ftfile.kv.upkeep.maintained import how_written, maintaining_store, new_stage
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ftfile.attempt.stage import Stage
+    from ftfile.commit.format.model import MaintenanceAuthor
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.planning.jobs import Output
+    from ftfile.kv.planning.runs import Run
+    from ftfile.kv.upkeep.maintained import HowWritten
+
+__all__ = ("RebucketReport", "rebucket")
+
+# How often buckets are written anew because a batch came meanwhile.
+_TRIES = 5
+_WINDOW_BYTES = 16 << 20
+# Rows of all new buckets together that wait to be written as runs.
+_HELD_BYTES = 64 << 20
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RebucketReport:
+    """The result of a change of the number of buckets.
+
+    Attributes:
+        version: of its record; None if the store had that number.
+        buckets: number of them now.
+        runs_replaced: all that there were.
+        runs_written: that took their place.
+        rows: in them.
+    """
+
+    version: int | None
+    buckets: int
+    runs_replaced: int = 0
+    runs_written: int = 0
+    rows: int = 0
+
+
+def rebucket(
+    path: str | os.PathLike[str],
+    buckets: int,
+    *,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> RebucketReport:
+    """Give a store another number of buckets, a power of two; every row is written once more, and none changes.
+
+    One record replaces all runs; a process that dies before it has changed nothing. It takes memory for some windows of
+    rows, however large the store is. Readers go on as they are. Batches that are committed meanwhile are taken in, by
+    writing their buckets anew, a few times; a batch that is under way when the record is created fails with an error
+    that names both numbers: start its query again with the new `buckets`. A store that has the number gets no record.
+    For the other arguments see `ftfile.vacuum`.
+
+    Raises:
+        ConfigError: the path is no store, its keys are not known, or the number is no power of two.
+        CommitError: batches came all the time; stop the queries first. Or as for a batch write.
+        CorruptData: a run is damaged; nothing changed.
+    """
+    if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
+        raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
+    with maintaining_store("rebucket", path, key_provider, storage, context) as (log, author):
+        head = log.read_on(durable=True)
+        how = how_written(head, log.fs)
+        if how.definition.buckets == buckets:
+            return RebucketReport(None, buckets)
+        change = _NewBuckets(log, author, buckets)
+        for _ in range(_TRIES):
+            change.write(log.read_on(durable=True))
+            done = commit(log, author, change.prepare)
+            if done.record is not None:
+                adds, removes = done.record.adds, done.record.removes
+                rows = sum(add.rows for add in adds)
+                report = RebucketReport(done.version, buckets, len(removes), len(adds), rows)
+                _log.info("rebucketed: %s", report)
+                return report
+        raise CommitError(
+            f"{_TRIES} times batches came while buckets={buckets} were written, and nothing changed: stop the queries "
+            "that write to the store, and start them again with the new number"
+        )
+
+
+@dataclass
+class _Group:
+    """Old buckets whose rows go to the same new ones, which get no others: what was read, and what was written."""
+
+    inputs: frozenset[str]  # ids of runs
+    outputs: list[Output]
+
+
+@dataclass
+class _NewBuckets:
+    """The runs of new buckets."""
+
+    log: CommitLog
+    author: MaintenanceAuthor
+    buckets: int
+    groups: dict[int, _Group] = field(default_factory=dict)
+
+    def write(self, head: LogState) -> None:
+        """Write the groups that are not as they were when they were written before."""
+        how = how_written(head, self.log.fs)
+        stage = new_stage(self.log, self.author, how.storage.durability)
+        for number, runs in self._runs_of(head, how).items():
+            inputs = frozenset(run.add.id for run in runs)
+            if number not in self.groups or self.groups[number].inputs != inputs:
+                self.groups[number] = _Group(inputs, self._written(runs, how, stage))
+
+    def prepare(self, head: LogState, _: object) -> Body | None:
+        """Return the record, None if the head has other runs than were read."""
+        how = how_written(head, self.log.fs)
+        found = {number: frozenset(run.add.id for run in runs) for number, runs in self._runs_of(head, how).items()}
+        if found != {number: group.inputs for number, group in self.groups.items() if number in found}:
+            return None
+        encoding = self._encoding(head)
+        position = position_of(head.version + 1)
+        adds = []
+        for number in sorted(found):
+            for output in self.groups[number].outputs:
+                marks = Marks((position, position), output.keys, (), output.ops, self.log.clock.now_ms())
+                adds.append(replace(output.add, encoding=definition_key(encoding), rolling_stats=marks.to_json()))
+        return Body(
+            adds=seal_marks(self.log.fs, adds),
+            removes=tuple(map(Remove.of, head.segments.values())),
+            assembly_jobs=(),
+            encoding=definition_key(encoding),
+            definitions={definition_key(encoding): encoding},
+            metrics={"durability": durability_of(how.storage.durability, self.log.fs.capabilities)},
+        )
+
+    def _encoding(self, head: LogState) -> dict[str, object]:
+        assert head.encoding is not None, "no record says what is stored"
+        encoding = head.definitions[head.encoding]
+        return {**encoding, "store": {**encoding["store"], "buckets": self.buckets}}
+
+    def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
+        """Return the live runs by group."""
+        found: defaultdict[int, list[Run]] = defaultdict(list)
+        groups = min(how.definition.buckets, self.buckets)
+        for add in open_marks(self.log.fs, head.segments.values()):
+            found[bucket_number(add.bucket) % groups].append(run_of(add))
+        return found
+
+    def _written(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Output]:
+        """Write the rows of old buckets to new ones."""
+        definition = replace(how.definition, buckets=self.buckets)
+        outputs = Outputs(lambda: how.spool(stage), how.encoding, how.plan.max_file_bytes)
+        origin = Origin(self.author.job_id, 0, 0)
+        held: defaultdict[str, list[pa.Table]] = defaultdict(list)
+        held_bytes = 0
+        made: list[Output] = []
+
+        def write_held() -> None:
+            for bucket, tables in sorted(held.items()):
+                rows = FoldedRows(_alike(tables, definition), (), len(definition.keys), outputs.piece_bytes)
+                while rows.has_more():
+                    made.append(outputs.write(bucket, rows, origin))
+            held.clear()
+
+        try:
+            for table in _sorted_rows(runs, how, Inputs(self.log.fs, how.definition), self.log.clock.now_ms()):
+                for bucket, rows in by_bucket(table, definition):
+                    held[bucket].append(rows)
+                held_bytes += table.nbytes
+                if held_bytes >= _HELD_BYTES:
+                    write_held()
+                    held_bytes = 0
+            write_held()
+            outputs.end()
+        except BaseException:
+            outputs.discard()
+            raise
+        return made
+
+
+def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.Table]:
+    """Yield the rows of all old buckets of a group, by key; no two of them have a key in common."""
+    buckets: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: run.marks.at):
+        buckets[run.add.bucket].append(run)
+    keys = how.definition.keys
+    schema = aligned(how.definition.schema.empty_table(), how.definition).schema
+    sources = [SortedRows(_folded(own, how, inputs, now_ms), schema, len(keys)) for own in buckets.values()]
+    for window in windows_of(sources, _WINDOW_BYTES):
+        tables = [table for table in window if table.num_rows]
+        yield tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by([(key, "ascending") for key in keys])
+
+
+def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an old bucket, each key once; of merges without an older row, as the sets that they are."""
+    purges = [run.marks.purges for run in runs]
+    expired_ms = now_ms - how.plan.tombstone_ttl_ms
+    sources = [inputs.rows(run, None) for run in runs]
+    for window in windows_of(sources, _WINDOW_BYTES):
+        table = fold(window, how.definition, bottom=True, purges=purges, expired_ms=expired_ms)
+        yield from aligned(table, how.definition).to_batches()
+    for run, rows in zip(runs, sources, strict=True):
+        inputs.left(run, None, rows.taken)
+
+
+def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
+    """Yield tables with the columns of ours that say something in one of them."""
+    ops = 0
+    for table in tables:
+        ops |= ops_in(table)
+    columns = [*definition.schema.names]
+    if definition.sequence is not None and ops & 1 << DELETE:
+        columns.append(DELETED_MS)
+    if ops & ~(1 << SET):
+        columns.append(OP)
+    for table in tables:
+        yield table.select(columns)

@@ -1,0 +1,299 @@
+"""Jobs that tasks do: who does which, what failures leave, how large outputs and memory get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import Add, Origin
+from ftfile.commit.log.state import LogState
+from ftfile.core.context import Context
+from ftfile.core.errors import CorruptData, OutOfSpace
+from ftfile.filters.chain import Chain
+from ftfile.kv.columns import OP
+from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.files.spool import RunSpool
+from ftfile.kv.planning.jobs import JobTerms, job_of
+from ftfile.kv.planning.runs import Marks, run_of
+from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.reader import RunReader
+from ftfile.kv.task import jobs as task_jobs
+from ftfile.kv.task.jobs import Merger, run_jobs
+from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.unit.kv.runs import Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ftfile.attempt.message import Rewritten
+    from ftfile.commit.format.model import AssemblyJob
+    from ftfile.fs.api import FileSystem
+    from ftfile.kv.planning.jobs import Share
+
+SETTINGS = PlanSettings()
+SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+
+
+@dataclass
+class Bench:
+    """Runs on a store in memory, and jobs about them."""
+
+    fs: MemoryFileSystem
+    clock: ManualClock
+    definition: StoreDefinition = field(default_factory=lambda: define(SCHEMA, ["k"], merge="n:sum"))
+    block_bytes: int = 4096
+    versions: int = 0
+
+    def stage(self, partition: int = 0) -> Stage:
+        return Stage(self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
+
+    def spool(self, stage: Stage) -> RunSpool:
+        return RunSpool(stage, self.definition, Chain(), "lz4", self.block_bytes)
+
+    def run(
+        self, keys: Iterable[int], bucket: str = "b=00000", ops: Iterable[int] | None = None, value: int = 1
+    ) -> Add:
+        """Return the add of a new run, newer than those before, with a value for each key."""
+        columns = {"k": pa.array(keys, pa.int64())}
+        columns["n"] = pa.array([value] * len(columns["k"]), pa.int64())
+        if ops is not None:
+            columns[OP] = pa.array(ops, pa.int8())
+        fields = [
+            pa.field("k", pa.int64(), nullable=False),
+            *(pa.field(name, columns[name].type) for name in [*columns][1:]),
+        ]
+        rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
+        spool = self.spool(self.stage())
+        made = spool.write(bucket, [rows])
+        spool.end()
+        self.versions += 1
+        marks = Marks((self.versions << 20, self.versions << 20), made.keys, (), made.ops)
+        each = made.segment
+        add = Add(
+            each.id,
+            "segment",
+            each.path,
+            None,
+            each.length,
+            each.length,
+            each.checksum,
+            each.rows,
+            bucket,
+            "old",
+            Origin("query", self.versions, self.versions),
+            each.offset,
+        )
+        return replace(add, rolling_stats=marks.to_json())
+
+    def job(self, *groups: list[Add], settings: PlanSettings = SETTINGS, tasks: int = 1) -> AssemblyJob:
+        chosen = []
+        for adds in groups:
+            runs = tuple(map(run_of, adds))
+            chosen.append((runs, JobTerms((runs[0].marks.at[0], runs[-1].marks.at[1]), True, 0)))
+        return job_of("flush", chosen, settings, self.fs.context.ids, tasks)
+
+    def do(
+        self, jobs: list[AssemblyJob], version: int = 0, partition: int = 0, fs: FileSystem | None = None
+    ) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+        stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
+        head = LogState(version=version, assembly_jobs=tuple(jobs), whole=False)
+        return run_jobs(
+            stage,
+            head,
+            self.definition,
+            "new",
+            lambda: self.spool(stage),
+        )
+
+    def rows(self, adds: Iterable[Add]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for add in adds:
+            with self.fs.open(add.path) as file:
+                written = Written(file.read_at(add.offset, add.length))
+            reader = RunReader(written.read_range, add.length, "", Cache(1 << 30))
+            reader.verify()
+            for batch in reader.scan():
+                found |= dict(zip(batch["k"].to_pylist(), batch["n"].to_pylist(), strict=True))
+        return found
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    fs = MemoryFileSystem("bench")
+    clock = ManualClock()
+    fs.context = Context(clock, SeededIds(1))
+    yield Bench(fs, clock)
+    MemoryFileSystem.drop("bench")
+
+
+def damage(bench: Bench, add: Add) -> None:
+    content = bytearray(bench.fs.read(add.path))
+    content[add.offset + add.length // 2] ^= 1
+    bench.fs.put(add.path, bytes(content))
+
+
+class TestShare:
+    def test_each_task_does_other_jobs_and_each_job_gets_its_turn(self, bench: Bench) -> None:
+        jobs = [bench.job([bench.run([1]), bench.run([2])], tasks=3) for _ in range(3)]
+        done = [{each.job for each in bench.do(jobs, 5, partition)[0]} for partition in range(4)]
+        assert [len(each) for each in done] == [1, 1, 1, 0]
+        assert set.union(*done) == {job.id for job in jobs}
+        # The one task that is left does all of them, one at each version.
+        alone = {each.job for version in range(5, 8) for each in bench.do(jobs, version)[0]}
+        assert alone == {job.id for job in jobs}
+
+    def test_nothing_is_due(self, bench: Bench) -> None:
+        assert bench.do([]) == ((), ())
+
+    def test_one_that_failed_often_is_left_out(self, bench: Bench) -> None:
+        job = bench.job([bench.run([1]), bench.run([2])])
+        held = replace(job, payload=job.payload | {"notBefore": 9})
+        assert bench.do([held], 7) == ((), ())
+        assert bench.do([held], 8)[0]
+
+    def test_time_ends_between_jobs_and_those_that_failed_come_last(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        jobs = [bench.job([bench.run([1]), bench.run([2])]) for _ in range(3)]
+        jobs[0] = replace(jobs[0], attempts=2)
+        merge = Merger.merge
+
+        def slow(self: Merger, job: AssemblyJob) -> Any:
+            bench.clock.advance(task_jobs.BUDGET_S * 0.75)
+            return merge(self, job)
+
+        monkeypatch.setattr(Merger, "merge", slow)
+        assert [each.job for each in bench.do(jobs)[0]] == [jobs[1].id, jobs[2].id]
+
+
+class TestResult:
+    def test_rows_are_folded_and_the_add_says_where_from(self, bench: Bench) -> None:
+        old, new = bench.run([1, 2]), bench.run([2, 3], ops=[1, 1], value=5)
+        ((made,), failed) = bench.do([bench.job([old, new])], 7)
+        (add,) = made.rewrite.adds
+        assert not failed
+        assert made.rewrite.inputs == (old, new)
+        assert made.rewrite.read_version == 7
+        assert bench.rows([add]) == {1: 1, 2: 6, 3: 5}
+        assert (add.encoding, add.origin, add.rows) == ("new", Origin("query", 1, 2), 3)
+        marks = run_of(add).marks
+        assert (marks.at, marks.keys, marks.ops) == ((1 << 20, 2 << 20), ((1,), (3,)), 1)
+
+    def test_columns_that_came_later_are_null_in_older_rows(self, bench: Bench) -> None:
+        old, new = bench.run([1, 2]), bench.run([2, 3])
+        bench.definition = define(SCHEMA.append(pa.field("m", pa.string())), ["k"], merge="n:sum")
+        ((made,), _) = bench.do([bench.job([old, new])])
+        assert bench.rows(made.rewrite.adds) == {1: 1, 2: 1, 3: 1}
+
+    def test_large_outputs_are_cut_to_files(self, bench: Bench) -> None:
+        limit = 60_000
+        runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
+        assert sum(add.length for add in runs) > 2 * limit
+        job = bench.job(runs, settings=replace(SETTINGS, max_file_bytes=limit))
+        job = replace(job, payload=job.payload | {"relabelBytes": 1 << 30})
+        ((made,), _) = bench.do([job])
+        lengths = [add.length for add in made.rewrite.adds]
+        assert max(lengths) <= limit < sum(lengths)
+        assert min(lengths[:-1]) > limit // 2
+        assert len({add.path for add in made.rewrite.adds}) == len(lengths)
+        assert len(bench.rows(made.rewrite.adds)) == 30_000
+
+    def test_too_much_to_read_is_cut_by_keys(self, bench: Bench) -> None:
+        runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
+        job = bench.job(runs, settings=replace(SETTINGS, job_bytes=sum(add.length for add in runs) // 4))
+        ((made,), _) = bench.do([job])
+        folded, *rests = made.rewrite.adds
+        assert len(rests) == 2
+        assert 5_000 < folded.rows < 20_000
+        assert [add.rows + add.skip_rows for add in rests] == [15_000, 15_000]
+        assert folded.rows == sum(add.skip_rows for add in rests)
+        assert {add.path for add in rests} == {add.path for add in runs}
+
+
+class TestMemory:
+    def test_it_is_bounded_by_windows(self, bench: Bench) -> None:
+        bench.block_bytes = 1 << 14
+        value = np.random.default_rng(1).integers(0, 1 << 60, 400_000)
+        runs = [bench.run(np.sort(part)) for part in np.array_split(value, 4)]
+        total = 400_000 * 16
+        stage = bench.stage()
+        merger = Merger(
+            stage,
+            bench.definition,
+            "new",
+            lambda: bench.spool(stage),
+            0,
+            window_bytes=1 << 18,
+        )
+        held: list[int] = []
+        folded = Merger._folded  # noqa: SLF001
+
+        def measured(self: Merger, window: list[pa.Table], share: Share) -> pa.Table:
+            held.append(sum(table.nbytes for table in window))
+            return folded(self, window, share)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Merger, "_folded", measured)
+            rewrite, errors = merger.merge(bench.job(runs))
+        assert not errors
+        assert rewrite is not None
+        assert sum(add.rows for add in rewrite.adds) == 400_000
+        assert sum(held) == total
+        assert max(held) <= (1 << 18) + 4 * (1 << 15)
+        assert len(held) < 60
+
+
+class TestFailures:
+    def test_a_damaged_run_names_itself_and_leaves_other_jobs_alone(
+        self, bench: Bench, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        good, bad = [bench.run([1]), bench.run([2])], [bench.run([1]), bench.run([2])]
+        damage(bench, bad[1])
+        jobs = [bench.job(bad), bench.job(good)]
+        done, failed = bench.do(jobs)
+        assert failed == (jobs[0].id,)
+        assert [each.job for each in done] == [jobs[1].id]
+        assert bad[1].path in caplog.text
+
+    def test_a_bucket_with_a_damaged_run_leaves_the_others_of_its_job_alone(self, bench: Bench) -> None:
+        groups = [[bench.run([1], f"b={number:05d}"), bench.run([2], f"b={number:05d}")] for number in range(3)]
+        damage(bench, groups[1][0])
+        job = bench.job(*groups)
+        ((made,), failed) = bench.do([job])
+        assert failed == (job.id,)
+        assert made.rewrite.inputs == (*groups[0], *groups[2])
+        assert [add.bucket for add in made.rewrite.adds] == ["b=00000", "b=00002"]
+
+    def test_a_run_that_is_gone_fails_its_job_alone(self, bench: Bench) -> None:
+        runs = [bench.run([1]), bench.run([2])]
+        bench.fs.delete(runs[0].path)
+        job = bench.job(runs)
+        assert bench.do([job]) == ((), (job.id,))
+
+    def test_another_number_of_rows_is_damage(self, bench: Bench) -> None:
+        runs = [bench.run([1]), bench.run([2])]
+        job = bench.job([replace(runs[0], rows=2), runs[1]])
+        _, (error,) = Merger(
+            bench.stage(),
+            bench.definition,
+            "new",
+            lambda: bench.spool(bench.stage()),
+            0,
+        ).merge(job)
+        assert isinstance(error, CorruptData)
+
+    def test_a_full_disk_leaves_the_job_due_and_no_file(self, bench: Bench) -> None:
+        job = bench.job([bench.run([1]), bench.run([2])])
+        before = {info.path for info in bench.fs.list("_ftfile/staged/job/0")}
+        full = FaultyFileSystem(bench.fs, [Fault(OutOfSpace, operations=frozenset({"write"}))])
+        assert bench.do([job], fs=full) == ((), (job.id,))
+        assert {info.path for info in bench.fs.list("_ftfile/staged/job/0")} == before
