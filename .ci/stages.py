@@ -1,6 +1,7 @@
 """Makes the targets of `make test`: several lanes at once, in each lane one target after the other.
 
-Usage: stages.py LANE..., each of them targets with blanks between. A target that fails stops no other. What a target
+Usage: stages.py LANE..., each of them targets with blanks between. A lane that has made its targets goes on with the
+last one of the lane that has most left, until none is left. A target that fails stops no other. What a target
 prints comes in one piece when it has ended, and stays in .reports; the last lines sum up all reports. Interrupted, it
 ends the processes of all targets.
 """
@@ -85,8 +86,8 @@ def make(lanes: Sequence[list[str]]) -> list[str]:
             if number in running and running[number].has_ended():
                 stage = running.pop(number)
                 failed += [stage.target] if stage.exit_code else []
-            if number not in running and lane:
-                running[number] = Stage(lane.pop(0))
+            if number not in running and any(lanes):
+                running[number] = Stage(lane.pop(0) if lane else max(lanes, key=len).pop())
         time.sleep(POLL_S)
     end(running.values())
     return [*failed, *(stage.target for stage in running.values())]

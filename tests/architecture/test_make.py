@@ -87,6 +87,13 @@ def test_lanes_run_at_once_and_what_a_target_prints_stays_together(tmp_path: Pat
     )
 
 
+def test_a_lane_that_has_made_its_targets_takes_the_last_of_another(tmp_path: Path) -> None:
+    # The first target waits for the last one of its own lane.
+    run(tmp_path, "patient unit quick", "lint")
+    made = (tmp_path / "made").read_text().splitlines()
+    assert sorted(line.split()[2] for line in made) == ["lint", "patient", "quick", "unit"]
+
+
 @pytest.mark.parametrize(
     ("target", "signals"),
     [("endless", [signal.SIGINT]), ("endless", [signal.SIGTERM]), ("stubborn", [signal.SIGHUP, signal.SIGHUP])],

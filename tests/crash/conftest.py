@@ -1,4 +1,4 @@
-"""Keeps decoded records, so that thousands of recoveries take a minute."""
+"""Keeps decoded records, and what follows from settings, so that thousands of recoveries take a minute."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log import records
+from tests.settings import settled_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,10 +33,10 @@ def _decode_once(content: bytes, path: str, read_companion: Callable[[str], byte
 
 
 @pytest.fixture(autouse=True, scope="session")
-def records_decoded_once() -> Iterator[None]:
+def made_once() -> Iterator[None]:
     from ftfile.testing import log_check
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, settled_once():
         for module in (records, log_check):
             patch.setattr(module, "decode_record", _decode_once)
         yield

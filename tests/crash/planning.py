@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.fs.api import FileSystem
+    from ftfile.source.files.stream import FilesConfig
     from ftfile.testing.source_run import Moment
 
 DATA = "planning"
@@ -25,9 +27,15 @@ DATA = "planning"
 
 @dataclass
 class NotedRun(FilesRun):
-    """A query that tells what Spark has written down, so that a later process can go on from it."""
+    """A query that tells what Spark has written down, so that a later process can go on from it.
+
+    Its settings are checked once and not for every batch.
+    """
 
     record: Callable[[str], None] = field(default=lambda _: None)
+
+    def config(self) -> FilesConfig:
+        return _config(self.path, tuple(self.columns), tuple(self.options.items()))
 
     def run_batch(self, *, once: bool = False) -> bool:
         done = super().run_batch(once=once)
@@ -40,6 +48,11 @@ class NotedRun(FilesRun):
         if moment == "rows read":
             self.record(json.dumps({"batch": max(self.batches), "rows": self.batches[max(self.batches)]}))
         super()._die(moment)
+
+
+@functools.cache
+def _config(path: str, columns: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> FilesConfig:
+    return FilesRun(path, dict.fromkeys(columns, "string"), dict(options)).config()
 
 
 @dataclass(frozen=True)

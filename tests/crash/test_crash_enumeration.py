@@ -3,7 +3,7 @@
 A scenario runs once on a file system that keeps a journal. For every moment of the run, every disk that a power cut
 may leave there is checked as it is, then Spark starts anew on it, goes on to the end, and the directory is checked
 again. The same for a process killed at every moment. Then power is cut at every moment of such recoveries: of a share
-of them in the suite, of every one in `make long`.
+of them in the suite, of every one in `make long`. Of disks that are alike, the suite tries a few: see `alike`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.keys.keys import forget_keys
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.by_reference import PickledByReference
-from ftfile.testing.fs.crashing import CrashingFileSystem, KillState, crash_states, kill_states
+from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
+from tests.crash.alike import Alike
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
@@ -45,7 +46,6 @@ from tests.unit.sink.encrypted import FIRST, ring_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.testing.fs.crashing import CrashState
     from ftfile.testing.fs.volume import Store
 
 pytestmark = pytest.mark.slow
@@ -89,6 +89,7 @@ class Exploration:
         self.seed = seed
         self.limit = limit
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
+        self.alike = Alike(seed, every=THOROUGH or scenario.vacuum)
         self._finished: set[bytes] = set()
         self._passed = Passed()
 
@@ -103,11 +104,13 @@ class Exploration:
         for state in states:
             if isinstance(state, KillState) and id(state) not in chosen:
                 continue  # a power cut may leave the same, and a recovery that is not crashed knows no difference
+            if isinstance(state, CrashState) and not self.alike.is_tried(state) and id(state) not in chosen:
+                continue
             recovered = self.recover(state, run=2, to_the_end=id(state) in chosen)
             if id(state) not in chosen:
                 continue
             crashed = crash_states(recovered, seen=self.seen, limit_per_point=self.limit and 1)
-            for again in itertools.islice(crashed, self.limit):
+            for again in filter(self.alike.is_tried, itertools.islice(crashed, self.limit)):
                 self.recover(again, run=3, before=f"{state}; then, in the recovery, ")
 
     def recover(
@@ -142,8 +145,9 @@ def explore(
         exploration.explore(store)
     states, seconds = len(exploration.seen), round(time.process_time() - began_s, 1)
     record("crash_states", states)
+    record("tried_states", exploration.alike.tried)
     record("processor_seconds", seconds)
-    print(f"{scenario.name}: {states} different states in {seconds} s of one core")
+    print(f"{scenario.name}: {states} different states, {exploration.alike.tried} tried, in {seconds} s of one core")
     return states
 
 

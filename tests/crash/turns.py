@@ -20,11 +20,11 @@ TO_THE_END = 10**9
 
 
 class Turns:
-    """Lets drivers go one after the other.
+    """Lets drivers go one after the other: a turn is over when its driver asks for another call, or has ended.
 
     Args:
-        schedule: name of the driver whose turn it is, and for how many calls; who is not named again waits until
-            the others have ended.
+        schedule: name of the driver whose turn it is, and for how many calls. After it, each driver goes to its end, in
+            the order in which they are given to `run`.
     """
 
     def __init__(self, schedule: Iterable[tuple[str, int]]) -> None:
@@ -35,10 +35,8 @@ class Turns:
     def wait(self, name: str) -> None:
         """Return when it is this driver's turn to make a call."""
         with self._changed:
-            self._drop_what_is_over()
-            self._changed.wait_for(lambda: not self._schedule or self._schedule[0][0] == name)
-            if self._schedule:
-                self._schedule[0] = (name, self._schedule[0][1] - 1)
+            self._changed.wait_for(lambda: self._is_turn_of(name))
+            self._schedule[0] = (name, self._schedule[0][1] - 1)
             self.calls[name] = self.calls.get(name, 0) + 1
 
     def end(self, name: str) -> None:
@@ -47,14 +45,17 @@ class Turns:
             self._schedule = deque(turn for turn in self._schedule if turn[0] != name)
             self._changed.notify_all()
 
-    def _drop_what_is_over(self) -> None:
-        while self._schedule and not self._schedule[0][1]:
+    def _is_turn_of(self, name: str) -> bool:
+        """Return True if a driver that makes no call may make one; nobody else ends its turns."""
+        while self._schedule[0] == (name, 0):
             self._schedule.popleft()
             self._changed.notify_all()
+        return self._schedule[0][0] == name
 
     def run(self, drivers: Mapping[str, Callable[[], object]]) -> dict[str, BaseException | None]:
         """Run the drivers to their ends and return what each raised."""
         errors: dict[str, BaseException | None] = dict.fromkeys(drivers)
+        self._schedule += [(name, TO_THE_END) for name in drivers]
 
         def drive(name: str, driver: Callable[[], object]) -> None:
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -18,14 +17,13 @@ from ftfile.core.errors import FtfileError
 from ftfile.fs.registry import register
 from ftfile.keys.keys import Keys
 from ftfile.maintenance.flush import flush
-from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import forget_caches
 from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
-from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -98,22 +96,9 @@ class Batch:
 
 @dataclass
 class Query(MicroBatch):
-    """A query whose settings are checked once and not for every batch."""
+    """A query whose options change with its batches."""
 
     options: dict[str, str] = field(default_factory=dict)
-
-    def config(self) -> SinkConfig:
-        checkpoint = {"checkpointLocation": self.checkpoint} if self.checkpoint else {}
-        options = tuple((self.options | checkpoint).items())
-        return _config(self.path, tuple(self.columns), options, overwrite=self.overwrite)
-
-
-@functools.cache
-def _config(
-    path: str, columns: tuple[str, ...], options: tuple[tuple[str, str], ...], *, overwrite: bool
-) -> SinkConfig:
-    schema = spark_schema(dict.fromkeys(columns, "string"))
-    return SinkConfig.from_options({"path": path} | dict(options), schema, overwrite=overwrite)
 
 
 # Called with the run of a scenario and the number of batches that ended: True if more of it would show nothing new.

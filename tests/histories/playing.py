@@ -26,6 +26,7 @@ from tests.histories.plan import Step
 from tests.histories.small_limits import small_limits
 from tests.histories.world import World
 from tests.histories.writing import WRITING, run_batch
+from tests.settings import settled_once
 
 if TYPE_CHECKING:
     from tests.histories.plan import History
@@ -75,6 +76,7 @@ def play(history: History) -> Played:
         repeatable(clock, SeededIds(history.seed)),
         small_limits(use=history.small_limits),
         decoded_once(),
+        settled_once(),
         mounted(store) as url,
     ):
         forget_caches()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
-    from ftfile.sink.config import SinkConfig
     from ftfile.testing.clock import ManualClock
     from tests.histories.plan import History, QueryPlan
 
@@ -52,22 +51,11 @@ def rules_of(options: dict[str, str]) -> Rules | None:
     )
 
 
-class _Query(MicroBatch):
-    """Keeps the checked settings of its options, which every batch would check anew."""
-
-    def config(self) -> SinkConfig:
-        kept: dict[tuple[Any, ...], SinkConfig] = self.__dict__.setdefault("_kept", {})
-        key = (tuple(self.options.items()), self.overwrite)
-        if key not in kept:
-            kept[key] = super().config()
-        return kept[key]
-
-
 @dataclass
 class PlayedQuery:
     """A query, and what Spark knows of it."""
 
-    query: _Query  # with the options that it has now
+    query: MicroBatch  # with the options that it has now
     plan: QueryPlan
     watch: DueWatch
     rules: Rules | None
@@ -109,7 +97,7 @@ class World:
     def _query(self, number: int, plan: QueryPlan) -> PlayedQuery:
         query_id = f"00000000-0000-0000-0000-{number:012d}"
         options = {**self.history.format_options, **plan.options}
-        query = _Query(self.url, self.history.columns, options, query_id)
+        query = MicroBatch(self.url, self.history.columns, options, query_id)
         return PlayedQuery(query, plan, DueWatch(self.facts_of), rules_of(options))
 
     def facts_of(self, segment: Add) -> Sequence[RowFacts]:

@@ -23,7 +23,9 @@ from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_check import check_followed
 from ftfile.testing.source_run import Killed, SourceRun
+from tests.histories.decoding import decoded_once
 from tests.histories.small_limits import small_limits
+from tests.settings import settled_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +214,15 @@ class Follower:
         check_followed(self.directory.fs, self.run)
 
 
+@pytest.fixture
+def _found_once() -> Iterator[None]:
+    """Records are decoded once, and settings checked once: half of a history would be that."""
+    with decoded_once(), settled_once():
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("_found_once")
 @pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
 def test_every_new_row_is_read_once(place: int) -> None:
     lost = 0

@@ -1,0 +1,71 @@
+"""What follows from a sink's settings alone is found out once, where thousands of batches have the same ones."""
+
+from __future__ import annotations
+
+import contextlib
+import copyreg
+import functools
+import pickle
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from ftfile.sink import writer
+from ftfile.sink.config import SinkConfig
+from ftfile.sink.driver import proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ftfile.fs.api import Capabilities
+
+KEPT = 1_000
+
+
+@contextlib.contextmanager
+def settled_once() -> Iterator[None]:
+    """Within the block, settings are made, suited to a store, described, pickled and checked once for all equal ones."""
+    checked: set[tuple[SinkConfig, Capabilities, str]] = set()
+    check_paths, from_options = proposal.check_paths, SinkConfig.from_options
+
+    @functools.lru_cache(KEPT)
+    def made(options: tuple[tuple[str, str], ...], schema_json: str, *, overwrite: bool) -> SinkConfig:
+        return from_options(dict(options), schema_json, overwrite=overwrite)
+
+    def made_once(options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
+        return made(tuple(options.items()), schema_json, overwrite=overwrite)
+
+    def check_paths_once(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
+        asked = (config, store, config.bucketing.only_directory(planned_ms))
+        if asked not in checked:
+            check_paths(config, store, planned_ms)
+            checked.add(asked)
+
+    with contextlib.ExitStack() as stack:
+        for owner, name, once in (
+            (SinkConfig, "from_options", made_once),
+            (SinkConfig, "for_store", functools.lru_cache(KEPT)(SinkConfig.for_store)),
+            (SinkConfig, "encoding", functools.lru_cache(KEPT)(SinkConfig.encoding)),
+            (proposal, "_definitions", functools.lru_cache(KEPT)(proposal._definitions)),  # noqa: SLF001
+            (writer, "check_paths", check_paths_once),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, once))
+        stack.enter_context(mock.patch.dict(copyreg.dispatch_table, {SinkConfig: _reduced}))
+        yield
+
+
+def _reduced(config: SinkConfig) -> tuple[Any, ...]:
+    return _unpickled, (_pickled(config),)
+
+
+@functools.lru_cache(KEPT)
+def _pickled(config: SinkConfig) -> bytes:
+    return pickle.dumps(config.__reduce_ex__(pickle.HIGHEST_PROTOCOL))
+
+
+@functools.lru_cache(KEPT)
+def _unpickled(content: bytes) -> SinkConfig:
+    reduced: Any = pickle.loads(content)
+    function, arguments, state = reduced[:3]
+    config: SinkConfig = function(*arguments)
+    config.__setstate__(state)  # type: ignore[attr-defined]
+    return config
