@@ -40,6 +40,7 @@ from tests.crash.scenarios import (
     VACUUMED,
 )
 from tests.crash.share import RECOVERIES_SHARE, THOROUGH, some
+from tests.crash.stores import ENCRYPTED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
 from tests.unit.sink.encrypted import FIRST, ring_text
 
@@ -174,6 +175,9 @@ def test_every_crash_around_a_vacuum(
     assert explore(VACUUMED, record_property, seed, limit=16 if THOROUGH else 4) >= (10_000 if THOROUGH else 250)
 
 
+# At least, also where few states of a moment are tried.
+STORES = {STORE: 150, REPLACED_STORE: 80, TWO_INTO_A_STORE: 100, ENCRYPTED_STORE: 50}
+
 # With names that are durable at once there are far fewer states.
 ON_HDFS = {
     BATCHES: 2_000,
@@ -230,6 +234,11 @@ def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, o
 
 def test_every_crash_of_what_is_encrypted(record_property: Callable[[str, object], None], seed: int) -> None:
     assert explore(ENCRYPTED, record_property, seed) >= PORTION * 8_000
+
+
+@pytest.mark.parametrize("scenario", STORES, ids=lambda scenario: scenario.name)
+def test_every_crash_of_a_store(scenario: Scenario, record_property: Callable[[str, object], None], seed: int) -> None:
+    assert explore(scenario, record_property, seed, limit=None if THOROUGH else 4) >= STORES[scenario]
 
 
 class NameInDoubt(WrapperFileSystem, PickledByReference):

@@ -33,6 +33,7 @@ from tests.crash.scenarios import (
     VACUUMED,
 )
 from tests.crash.share import THOROUGH
+from tests.crash.stores import REPLACED_STORE, STORE, StoreScenario
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, told
 from tests.unit.sink.encrypted import FIRST, ring_text
 
@@ -49,10 +50,17 @@ pytestmark = pytest.mark.slow
 
 Result = TypeVar("Result")
 
-SCENARIOS = [BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED]
+SCENARIOS = [
+    *(BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED),
+    *(STORE, REPLACED_STORE),
+]
 # What those with options ask for cannot be had under final names.
 DIRECT = (("publish", "direct"),)
-WRITTEN_DIRECTLY = [dataclasses.replace(scenario, options=DIRECT) for scenario in SCENARIOS if not scenario.options]
+WRITTEN_DIRECTLY = [
+    dataclasses.replace(each, options=DIRECT)
+    for each in SCENARIOS
+    if not each.options and not isinstance(each, StoreScenario)
+]
 STORES: dict[str, tuple[Store, list[Scenario]]] = {
     "disk": ("disk", SCENARIOS),
     "hdfs": ("hdfs", SCENARIOS),
@@ -125,7 +133,8 @@ class Sweep:
         self.scenario.play(fs, 3, self.recorded, self.recorded.append)
         self.scenario.check_finished(fs)
         direct = self.scenario.options == DIRECT
-        check_directory(self.scenario.with_keys(fs), earlier=earlier, direct=direct)
+        keyed = self.scenario.with_keys(fs)
+        check_directory(keyed, earlier=earlier, rows_of=self.scenario.rows_of, direct=direct)
 
 
 def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:

@@ -23,10 +23,10 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.micro_batch import BatchQuery, MicroBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from ftfile.commit.format.model import Author
     from ftfile.fs.api import FileSystem
@@ -195,19 +195,22 @@ class Scenario:
             flush(next(iter(queries.values())).path, context=current())
         return True
 
-    def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> Query:
+    def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> BatchQuery:
         """Return a query that was started anew; drivers of different names share nothing but the disk."""
         register(driver, lambda _: fs)
-        columns = {"value": "string"} | ({"letter": "string"} if self.partitioned or self.named else {})
-        options = {"fileFormat": "text"} | ({"partitionBy": "letter"} if self.partitioned else {})
-        options |= {"fileNameColumn": "letter", "badRecords": "deadLetter"} if self.named else {}
-        checkpoint = f"memory://spark/{self.name}/{name}" if self.checkpoint else None
-        query = Query(f"{driver}://directory", columns, options | dict(self.options), name, checkpoint)
+        query = self.query_at(f"{driver}://directory", name)
         query.restart()
         query.run_id = f"run-{run}"
         return query
 
-    def run_batch(self, batch: Batch, query: Query, run: int = 1) -> None:
+    def query_at(self, path: str, name: str) -> BatchQuery:
+        columns = {"value": "string"} | ({"letter": "string"} if self.partitioned or self.named else {})
+        options = {"fileFormat": "text"} | ({"partitionBy": "letter"} if self.partitioned else {})
+        options |= {"fileNameColumn": "letter", "badRecords": "deadLetter"} if self.named else {}
+        checkpoint = f"memory://spark/{self.name}/{name}" if self.checkpoint else None
+        return Query(path, columns, options | dict(self.options), name, checkpoint)
+
+    def run_batch(self, batch: Batch, query: BatchQuery, run: int = 1) -> None:
         if self.new_processes:
             forget_caches()
         if batch.change in {"compact", "drop"}:
@@ -215,11 +218,12 @@ class Scenario:
             return
         tasks = self.deal(batch, tasks=2 if run == 1 else 1)
         if batch.change == "transaction":
-            query.options |= {"txnAppId": batch.query, "txnVersion": str(batch.batch_id)}
+            query.options = {**query.options, "txnAppId": batch.query, "txnVersion": str(batch.batch_id)}
             query.run_job(current().ids.unique(), tasks)
             return
         query.overwrite = batch.change == "overwrite"
         if query.overwrite:
+            query.options = {**query.options}
             query.options.pop("rolling", None)  # an overwrite leaves nothing open
         if batch.troubled and run == 1:
             planned, writer = query.plan(), query.identity(batch.batch_id)
@@ -268,20 +272,7 @@ class Scenario:
 
     def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
         """Check what must be true at any moment, also before anybody recovers."""
-        by_query: dict[str, list[int]] = {}
-        for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
-            by_query.setdefault(batch.query, []).append(batch.batch_id)
-        direct = ("publish", "direct") in self.options
-        report = check_directory(self.with_keys(fs), recorded_by_spark=by_query, direct=direct)
-        streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
-        assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
-        batches = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
-        if report.log_start:
-            # Records before those that are kept are of the batches before theirs.
-            batches[:0] = self.batches[: self.batches.index(batches[0]) if batches else len(recorded)]
-        written = {batch.note for batch in batches}
-        returned = {batch.note for batch in self.batches if batch.change == "transaction" and batch.note in recorded}
-        assert returned <= written, f"{returned - written} returned, and is in no record"
+        report, batches = self.check_batches(fs, recorded)
         expected = self.expected(batches)
         assert report.live_rows == expected, f"the log should hold {expected} and holds {report.live_rows}"
         twice = [row for row, count in report.visible_rows.items() if count > 1]
@@ -292,6 +283,29 @@ class Scenario:
         if self.named:
             self.check_named(fs, report, batches)
         return report
+
+    def check_batches(self, fs: FileSystem, recorded: Sequence[str]) -> tuple[DirectoryReport, list[Batch]]:
+        """Check the directory and the batches in it; return those that are committed, in their order."""
+        by_query: dict[str, list[int]] = {}
+        for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
+            by_query.setdefault(batch.query, []).append(batch.batch_id)
+        direct = ("publish", "direct") in self.options
+        keyed = self.with_keys(fs)
+        report = check_directory(keyed, recorded_by_spark=by_query, rows_of=self.rows_of, direct=direct)
+        streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
+        assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
+        batches = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
+        if report.log_start:
+            # Records before those that are kept are of the batches before theirs.
+            batches[:0] = self.batches[: self.batches.index(batches[0]) if batches else len(recorded)]
+        written = {batch.note for batch in batches}
+        returned = {batch.note for batch in self.batches if batch.change == "transaction" and batch.note in recorded}
+        assert returned <= written, f"{returned - written} returned, and is in no record"
+        return report, batches
+
+    def rows_of(self, content: bytes) -> Iterable[Hashable]:
+        """Return the rows of a part or segment."""
+        return content.splitlines()
 
     def check_named(self, fs: FileSystem, report: DirectoryReport, committed: Sequence[Batch]) -> None:
         """Check that each row is in the file it names, or a dead letter once."""

@@ -52,7 +52,7 @@ def report_abort(messages: Sequence[TaskCommit | None], batch_id: int | None, lo
     Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
     """
     known = [message for message in messages if message is not None]
-    staged = sum(len(message.parts) for message in known)
+    staged = len({each.path for message in known for each in (*message.parts, *message.segments)})
     if not known:
         with log_context(batch=batch_id):
             _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
@@ -70,7 +70,7 @@ def report_abort(messages: Sequence[TaskCommit | None], batch_id: int | None, lo
             return
         is_stream = isinstance(writer, StreamIdentity)
         where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
-        _log.warning("Spark aborts %s. It is %s; %d staged parts stay for vacuum", name, where, staged)
+        _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
 
 
 def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:

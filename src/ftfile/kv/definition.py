@@ -116,12 +116,13 @@ def define(
 def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
     """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
     kinds = [[str(each.schema.field(name).type) for name in each.keys] for each in (recorded, given)]
+    both = set(recorded.values) & set(given.values)
     pairs = {
         "keyColumns": (list(recorded.keys), list(given.keys)),
         "types of the key columns": kinds,
         "bucketBy": (list(recorded.bucket_by), list(given.bucket_by)),
         "buckets": (recorded.buckets, given.buckets),
-        "merge": (_text(recorded), _text(given)),
+        "merge": (_text(recorded, both), _text(given, both)),
         "sequenceColumn": (recorded.sequence, given.sequence),
     }
     for option, (old, new) in pairs.items():
@@ -132,9 +133,10 @@ def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
             )
 
 
-def _text(definition: StoreDefinition) -> str:
-    """Return the merge functions that both definitions can have, by column."""
-    return ",".join(f"{name}:{function}" for name, function in sorted(definition.merge.items())) or LAST
+def _text(definition: StoreDefinition, columns: set[str]) -> str:
+    """Return the merge functions of some columns."""
+    found = sorted(item for item in definition.merge.items() if item[0] in columns)
+    return ",".join(f"{name}:{function}" for name, function in found) or LAST
 
 
 def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:

@@ -49,12 +49,19 @@ class _Sum:
 
 class _Min:
     def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
-        return pc.min_element_wise(older, newer)
+        return _chosen(pc.min_element_wise, older, newer)
 
 
 class _Max:
     def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
-        return pc.max_element_wise(older, newer)
+        return _chosen(pc.max_element_wise, older, newer)
+
+
+def _chosen(choose: Callable[[pa.Array, pa.Array], pa.Array], older: pa.Array, newer: pa.Array) -> pa.Array:
+    if not pa.types.is_timestamp(older.type):
+        return choose(older, newer)
+    plain = pa.timestamp(older.type.unit)  # there is no kernel for times with a zone
+    return choose(older.view(plain), newer.view(plain)).view(older.type)
 
 
 class _Append:

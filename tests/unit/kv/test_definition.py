@@ -90,4 +90,5 @@ def test_options_that_differ_from_the_store(options: dict[str, Any], told: str) 
     with pytest.raises(ConfigError, match=told):
         require_same(recorded, define(SCHEMA, **{"keys": KEYS, "merge": "n:sum", **options}))
     more = SCHEMA.append(pa.field("more", pa.string()))
-    require_same(recorded, define(more, KEYS, merge="n:sum"))
+    for merge in ("n:sum", "n:sum,more:append"):
+        require_same(recorded, define(more, KEYS, merge=merge))

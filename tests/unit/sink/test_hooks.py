@@ -289,10 +289,10 @@ class TestAbort:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
         query.abort(1, query.write(1, [rows("b"), rows("c")]))
-        assert "Spark aborts batch 1. It is not committed; 2 staged parts stay for vacuum" in caplog.text
+        assert "Spark aborts batch 1. It is not committed; 2 staged files stay for vacuum" in caplog.text
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
         SinkWriter.plan(query.config(), current()).abort(messages, None, current())
-        assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged parts stay" in caplog.text
+        assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged files stay" in caplog.text
         query.abort(1, [None])
         assert "what its tasks staged stays for vacuum" in caplog.text
         assert "committed as version 1" not in caplog.text

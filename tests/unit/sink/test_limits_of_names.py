@@ -130,7 +130,7 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
     caplog.clear()
     stream.run(reports.JOBS_LOOKED_AT - 1, [[]])
     planned.abort([message], None, current())
-    assert "in none of the last 16 versions; 1 staged parts stay for vacuum" in caplog.text
+    assert "in none of the last 16 versions; 1 staged files stay for vacuum" in caplog.text
     assert ftfile.open(out).to_arrow().num_rows == 1
 
 

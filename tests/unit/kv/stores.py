@@ -1,0 +1,126 @@
+"""Stores for tests: queries that write them, and their rows, read without the reader."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.commit.format.layout import storage_identity
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
+from ftfile.core.checksum import matches
+from ftfile.filters.chain import Chain
+from ftfile.fs.registry import normalise
+from ftfile.kv.buckets import by_bucket
+from ftfile.kv.columns import DELETE, operations
+from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.key_columns import first_fall
+from ftfile.kv.key_values import key_at
+from ftfile.kv.marks import open_state
+from ftfile.kv.planning.runs import apart, run_of
+from ftfile.testing.context import current
+from ftfile.testing.micro_batch import StoreBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import LogState
+    from ftfile.fs.api import FileSystem
+    from ftfile.kv.planning.runs import Run
+
+__all__ = (
+    "FIRST",
+    "SECOND",
+    "counting",
+    "file_system",
+    "head_of",
+    "query_of",
+    "rows",
+    "rows_in",
+    "rows_of",
+    "table_of",
+)
+
+FIRST, SECOND = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
+COLUMNS = {"k": "string", "n": "long"}
+
+
+def query_of(path: str, columns: dict[str, str] | None = None, query_id: str = FIRST, **options: str) -> StoreBatch:
+    """A query that writes rows of k and n; the newest n of a k counts."""
+    return StoreBatch(path, columns or COLUMNS, {"keyColumns": "k", "buckets": "4"} | options, query_id)
+
+
+def counting(path: str, query_id: str = FIRST, **options: str) -> StoreBatch:
+    """A query that adds up n for each k."""
+    return query_of(path, None, query_id, merge="n:sum", **options)
+
+
+def rows(*keys: str, n: int = 1, **more: Any) -> list[dict[str, Any]]:
+    return [{"k": key, "n": n, **more} for key in keys]
+
+
+def file_system(path: str, ring: str | None = None) -> FileSystem:
+    return open_with_keys(normalise(path), current(), ring)
+
+
+def head_of(path: str, ring: str | None = None) -> LogState:
+    """The newest state, marks open."""
+    fs = file_system(path, ring)
+    return open_state(fs, CommitLog(fs).read_on())
+
+
+def table_of(fs: FileSystem, add: Add) -> pa.Table:
+    """All rows of a run, those included that a job has taken; its bytes are those that were recorded."""
+    content = fs.read(add.path)[add.offset : add.offset + add.length]
+    assert matches(content, add.checksum)
+    if add.filters:
+        identity = storage_identity("segment", add.path, add.offset)
+        content = Chain.for_reading(add.filters, keys_of(fs)).decode(content, identity)
+    return pa.ipc.open_file(io.BytesIO(content)).read_all()
+
+
+def rows_of(path: str, ring: str | None = None) -> dict[Any, Any]:
+    """The values of the newest version by key, single keys and single values without a tuple; runs are checked."""
+    return rows_in(file_system(path, ring))
+
+
+def rows_in(fs: FileSystem) -> dict[Any, Any]:
+    """The same, of an opened directory."""
+    head = open_state(fs, CommitLog(fs).read_on())
+    assert head.encoding is not None
+    definition = StoreDefinition.from_json(head.definitions[head.encoding]["store"])
+    buckets: dict[str, list[Run]] = {}
+    for add in head.segments.values():
+        buckets.setdefault(add.bucket, []).append(run_of(add))
+    found: dict[Any, Any] = {}
+    for bucket, runs in buckets.items():
+        runs.sort(key=lambda run: run.marks.at)
+        assert all(apart(one, other) for one in runs for other in runs if one is not other)
+        tables = [_checked(fs, run, definition) for run in runs]
+        folded = fold(tables, definition, bottom=True, purges=[run.marks.purges for run in runs])
+        for row in folded.filter(pa.array(operations(folded) != DELETE)).to_pylist():
+            key = tuple(row[name] for name in definition.keys)
+            values = tuple(row[name] for name in definition.values)
+            found[_alone(key)] = _alone(values)
+        assert {name for name, _ in by_bucket(folded, definition)} <= {bucket}
+    return found
+
+
+def _checked(fs: FileSystem, run: Run, definition: StoreDefinition) -> pa.Table:
+    table = table_of(fs, run.add).slice(run.add.skip_rows)
+    assert table.num_rows == run.add.rows
+    assert {bucket for bucket, _ in by_bucket(table, definition)} <= {run.add.bucket}
+    if table.num_rows:
+        batch = table.select(definition.keys).combine_chunks().to_batches()[0]
+        assert first_fall(batch.columns) is None
+        assert run.marks.keys == (key_at(table, 0, definition.keys), key_at(table, -1, definition.keys))
+    return table
+
+
+def _alone(values: Iterable[Any]) -> Any:
+    values = tuple(values)
+    return values[0] if len(values) == 1 else values

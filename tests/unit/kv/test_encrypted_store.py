@@ -1,0 +1,121 @@
+"""An encrypted store: neither its runs nor its log tell keys, and marks are those of their run."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.sealed.filesystem import keys_of
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.kv.marks import open_marks, seal_marks
+from ftfile.kv.planning.runs import Marks, run_of
+from tests.unit.kv.stores import counting, file_system, head_of, rows, rows_of
+from tests.unit.sink.encrypted import SECOND, forget_all, ring, write_ring
+
+if TYPE_CHECKING:
+    from ftfile.testing.micro_batch import StoreBatch
+
+__all__ = ("ring",)
+
+WORDS = [f"word-{number}-confidential" for number in range(6)]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "out")
+
+
+def query_of(out: str, ring: Path, **options: str) -> StoreBatch:
+    return counting(out, encryption="aes-gcm", keyProvider=f"file:{ring}", flushIntervalCount="2", **options)
+
+
+def all_bytes(out: str) -> bytes:
+    """The content of all files, also as it is in base64 and when decompressed where it is."""
+    found = b""
+    for path in sorted(path for path in Path(out).rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        found += content
+        start = content.find(b"\x78\x01")
+        while start >= 0:
+            with contextlib.suppress(zlib.error):
+                found += zlib.decompressobj().decompress(content[start:])
+            start = content.find(b"\x78\x01", start + 1)
+    return found
+
+
+def test_rows_are_read_back_and_jobs_are_done(out: str, ring: Path) -> None:
+    for batch in range(8):
+        query = query_of(out, ring)
+        query.restart()
+        query.run(batch, [rows(*WORDS), rows(*WORDS[: batch % 6])])
+    provider = f"file:{ring}"
+    more = [sum(batch % 6 > place for batch in range(8)) for place in range(6)]
+    assert rows_of(out, provider) == {word: 8 + count for word, count in zip(WORDS, more, strict=True)}
+    assert any(run_of(add).marks.at[0] < run_of(add).marks.at[1] for add in head_of(out, provider).segments.values())
+    content = all_bytes(out)
+    assert b"committedMs" in content, "records are looked at"
+    for word in WORDS:
+        assert word.encode() not in content
+        assert base64.b64encode(word.encode()) not in content
+
+
+def test_jobs_in_records_are_sealed(out: str, ring: Path) -> None:
+    query = query_of(out, ring, buckets="1")
+    for batch in range(2):
+        query.run(batch, [rows("a")])
+    record = CommitLog(file_system(out)).read_record(1)
+    assert record is not None
+    (job,) = record.assembly_jobs
+    for add in (*job.inputs, *record.adds):
+        assert "keys" not in add.rolling_stats
+        assert "sealed" in add.rolling_stats
+    (opened,) = head_of(out).assembly_jobs
+    assert [run_of(add).marks.keys for add in opened.inputs] == [((b"a",), (b"a",))] * 2
+
+
+def test_marks_are_sealed_once(out: str, ring: Path) -> None:
+    query = query_of(out, ring)
+    query.run(0, [rows("a")])
+    fs = file_system(out)
+    (add,) = CommitLog(fs).read_on().segments.values()
+    (opened,) = open_marks(fs, [add])
+    assert seal_marks(fs, [opened]) == (add,)
+    changed = run_of(opened).marked(Marks((5, 5), None, (((), None),)))
+    (sealed,) = seal_marks(fs, [changed])
+    assert sealed.rolling_stats["sealed"] != add.rolling_stats["sealed"]
+    assert run_of(*open_marks(fs, [sealed])).marks == run_of(changed).marks
+
+
+def test_those_of_another_run_are_refused(out: str, ring: Path) -> None:
+    query = query_of(out, ring)
+    query.run(0, [rows("a", "b", "c", "d")])
+    fs = file_system(out)
+    first, second, *_ = CommitLog(fs).read_on().segments.values()
+    with pytest.raises(CorruptData):
+        open_marks(fs, [replace(first, rolling_stats=second.rolling_stats)])
+
+
+def test_without_the_key_no_run_is_known(out: str, ring: Path) -> None:
+    query = query_of(out, ring, encryptionKeyId="first")
+    query.run(0, [rows("a")])
+    fs = file_system(out)
+    adds = [*CommitLog(fs).read_on().segments.values()]
+    assert keys_of(fs) is not None
+    write_ring(ring, second=SECOND)
+    with pytest.raises(ConfigError, match="'first'"):
+        open_marks(fs, adds)
+    forget_all()
+
+
+def test_dead_letters_are_encrypted(out: str, ring: Path) -> None:
+    query = query_of(out, ring, badRecords="deadLetter", maxRecordBytes="100")
+    query.run(0, [rows("a", "confidential" * 100)])
+    assert rows_of(out, f"file:{ring}") == {"a": 1}
+    assert b"confidential" not in all_bytes(out)
