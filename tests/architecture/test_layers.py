@@ -66,7 +66,7 @@ def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
             "import pyarrow",
         ),
         "The log and the protocol know no rows": ("commit/again", "import ftfile.encoding.api"),
-        "Only ftfile.spark and pyspark_ftfile know pyspark": ("sink/planted", "import pyspark.sql"),
+        "Only ftfile.spark, pyspark_ftfile and pyspark_ftkv know pyspark": ("sink/planted", "import pyspark.sql"),
         "Storage SDKs stay in the file systems": ("sink/again", "import fsspec"),
         "File systems do not know each other": ("fs/s3/planted", "import ftfile.fs.local.filesystem"),
         "Nothing in the product uses the test kit": ("spark/planted", "import ftfile.testing"),
@@ -89,7 +89,10 @@ def test_core_imports_only_the_standard_library_and_a_checksum() -> None:
     assert foreign == {("checksum.py", "isal")}
 
 
-@pytest.mark.parametrize(("package", "needed"), [("ftfile", set()), ("pyspark_ftfile", {"pyspark"})])
+@pytest.mark.parametrize(
+    ("package", "needed"),
+    [("ftfile", set()), ("ftfile.kv", set()), ("pyspark_ftfile", {"pyspark"}), ("pyspark_ftkv", {"pyspark"})],
+)
 def test_root_packages_import_nothing_heavy(package: str, needed: set[str]) -> None:
     code = f"import sys, {package}; print(*{{name.split('.')[0] for name in sys.modules}})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -60,7 +60,7 @@ def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
         return pa.scalar(value, pa.binary()).cast(arrow)
     if pa.types.is_decimal(arrow):
         return pa.scalar(decimal.Decimal(value).scaleb(-arrow.scale), arrow)
-    return pa.scalar(value, arrow)
+    return pa.scalar(bool(value) if pa.types.is_boolean(arrow) else value, arrow)
 
 
 def _value(scalar: pa.Scalar) -> int | bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import open_with_keys
@@ -12,12 +14,15 @@ from ftfile.core.logs import log_context
 from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping
 
     from ftfile.core.context import Context
 
 __all__ = ("maintaining", "open_log")
+
+
+# These rewrite or remove files of rows; a store has its own.
+_OF_FILES = frozenset({"compact", "drop", "flush"})
 
 
 @contextlib.contextmanager
@@ -28,9 +33,15 @@ def maintaining(
     storage: Mapping[str, str] | None,
     context: Context,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
-    """Give the log of a directory, and the author of what one operation records; messages carry its job id."""
+    """Give the log of a directory, and the author of what one operation records; messages carry its job id.
+
+    Raises:
+        ConfigError: see `open_log`; or the directory is a store, and the operation is one for files.
+    """
     log, author = open_log(path, key_provider, storage, context), MaintenanceAuthor(operation, context.ids.unique())
     with log_context(job=author.job_id):
+        if operation in _OF_FILES:
+            refuse_store(log.read_on(), os.fspath(path))
         yield log, author
 
 

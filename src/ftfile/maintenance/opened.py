@@ -66,7 +66,9 @@ def open_directory(
         context: clock, ids and retries; the machine's by default.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or its keys are not known.
+        ConfigError: the path is no ftfile directory, or its keys are not known, or it is a store: see `ftfile.kv.open`.
         StorageError: the store failed.
     """
-    return OpenedDirectory(path, key_provider, storage, context)
+    opened = OpenedDirectory(path, key_provider, storage, context)
+    opened.require_files()
+    return opened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from itertools import chain
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, MaintenanceAuthor, Record, StreamAuthor
@@ -18,7 +20,7 @@ from ftfile.commit.log.times import created_ms, version_at
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
 from ftfile.commit.sealed.filesystem import open_with_keys
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.units import parse_time
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.registry import normalise
@@ -134,6 +136,14 @@ class Directory:
     def __repr__(self) -> str:
         return f"ftfile.open({self.path!r})"
 
+    def require_files(self) -> None:
+        """Raise a ConfigError if the directory is a store of keys and values.
+
+        A log that cannot be read raises nothing here: who reads rows will hear of it, and `verify` says how.
+        """
+        with contextlib.suppress(CorruptData, StorageError):
+            refuse_store(self._log.read_on(), self.path)
+
     def version(self) -> int:
         """Return the newest version; -1 when nothing has been committed yet."""
         return self._log.read_on().version
@@ -230,7 +240,7 @@ class Directory:
         head = self._log.read_on()
         if head.schema is None:
             raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
-        return follow_log(self._log, arrow_schema(head.definitions[head.schema]), offset, options)
+        return follow_log(self._log, self.path, arrow_schema(head.definitions[head.schema]), offset, options)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.

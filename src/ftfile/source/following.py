@@ -24,12 +24,13 @@ __all__ = ("follow_log",)
 
 
 def follow_log(
-    log: CommitLog, columns: pa.Schema, offset: dict[str, Any] | None, options: Mapping[str, object]
+    log: CommitLog, path: str, columns: pa.Schema, offset: dict[str, Any] | None, options: Mapping[str, object]
 ) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
     """Yield the new rows behind an offset, plan by plan, each with the offset behind it, up to the head as it is now.
 
     Args:
         log: of the directory.
+        path: of the directory, for errors.
         columns: that are read.
         offset: where to go on; None to begin.
         options: those of a stream, by their names.
@@ -38,7 +39,7 @@ def follow_log(
         ConfigError: an option is wrong.
         SourceError: the log cannot be followed from there.
     """
-    planner = FollowPlanner(log, _settings(options), columns)
+    planner = FollowPlanner(log, _settings(options), columns, path)
     position = position_of(START if offset is None else offset)
     end_version = planner.read_on().version
     while (end := planner.plan(position, end_version)) != position:

@@ -1,8 +1,8 @@
-"""`attach(spark)`: files that are open over batches end in time, also when a stream is idle or has ended."""
+"""`attach(spark)`: open files end and runs of stores are merged in time, also when a stream is idle or has ended."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import (
@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
+from ftfile.kv.upkeep.compact import compact
 from ftfile.maintenance.flush import flush
 from ftfile.spark.settings import absolute_options
 
@@ -29,6 +30,8 @@ _log = get_logger(__name__)
 
 def attach(spark: SparkSession) -> None:
     """Finish the files of this session's ftfile streams whose rules fire while no batch runs, and all when one ends.
+
+    Of ftkv streams, merge the runs of the store that are due, likewise.
 
     Call it once per session, before streams are started; another call does nothing. A stream ends when it is stopped,
     fails, or has used up its source (`availableNow`, `once`). What is killed finishes nothing: the next start goes on.
@@ -55,15 +58,22 @@ def detach(spark: SparkSession) -> None:
 _attached: WeakKeyDictionary[SparkSession, StreamingQueryListener] = WeakKeyDictionary()
 
 
+class _Place(NamedTuple):
+    """The directory that a query writes to."""
+
+    sink: str  # the name of the format
+    options: ParsedOptions
+
+
 class _Flusher(StreamingQueryListener):
-    """Knows the directory of each run of a query, and flushes it; Spark calls it in the driver's own process.
+    """Knows the directory of each run of a query, and tends it; Spark calls it in the driver's own process.
 
     A query that is started again may run before the end of its run before is told: only starts are told at once.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
-        self._places: dict[str, ParsedOptions] = {}
+        self._places: dict[str, _Place] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Note where the query writes: later it may be gone."""
@@ -76,31 +86,40 @@ class _Flusher(StreamingQueryListener):
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Finish what is due."""
         if place := self._places.get(str(event.runId)):
-            _flush(str(event.id), place, due_only=True)
+            _tend(str(event.id), place, due_only=True)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Finish everything."""
         if place := self._places.pop(str(event.runId), None):
-            _flush(str(event.id), place, due_only=False)
+            _tend(str(event.id), place, due_only=False)
 
 
-def _flush(query_id: str, place: ParsedOptions, *, due_only: bool) -> None:
-    path, key_provider, storage = place["path"], place["keyProvider"], place.prefixed("storage")
+def _tend(query_id: str, place: _Place, *, due_only: bool) -> None:
+    options = place.options
+    path, key_provider, storage = options["path"], options["keyProvider"], options.prefixed("storage")
     with log_context(query=query_id):
         try:
-            flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
+            if place.sink == "ftkv":
+                compact(path, key_provider=key_provider, storage=storage)
+            else:
+                flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
         except FtfileError as error:
             if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
                 _log.debug("nothing was ever committed to %s", path)
                 return
-            _log.error("files could not be finished, ftfile.flush(%r) tries again: %s", path, error)
+            again = "runs could not be merged, ftfile.kv.compact" if place.sink == "ftkv" else _NOT_FINISHED
+            _log.error("%s(%r) tries again: %s", again, path, error)
 
 
-def _place_of(spark: SparkSession, query_id: str) -> ParsedOptions | None:
+_NOT_FINISHED = "files could not be finished, ftfile.flush"
+
+
+def _place_of(spark: SparkSession, query_id: str) -> _Place | None:
     """Return the options that say where a query of this session writes, if it uses ftfile."""
     session = spark._jsparkSession  # noqa: SLF001 - of the JVM
     execution = session.streams().get(query_id).streamingQuery()
-    if execution.sink().name() != "ftfile":
+    sink = str(execution.sink().name())
+    if sink not in ("ftfile", "ftkv"):
         return None
     extra = _field(execution, "extraOptions")
     iterator = extra.iterator()
@@ -108,7 +127,7 @@ def _place_of(spark: SparkSession, query_id: str) -> ParsedOptions | None:
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
     found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
     place = parse_options(absolute_options({name: options[name] for name in found}), "read")
-    return place if place["path"] is not None else None
+    return _Place(sink, place) if place["path"] is not None else None
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

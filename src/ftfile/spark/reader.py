@@ -98,6 +98,7 @@ def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | No
         raise ConfigError(_NO_PATH)
     directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM)
     require_shared(directory.file_system, parsed["path"])
+    directory.require_files()
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:
         raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -17,14 +17,24 @@ from ftfile.spark.settings import sink_config
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from ftfile.attempt.message import TaskCommit
+    from ftfile.core.context import Context
 
-__all__ = ("FtFileBatchWriter", "FtFileStreamWriter", "TaskCommitMessage", "stream_task", "unwrap")
+__all__ = (
+    "BatchWriter",
+    "FtFileBatchWriter",
+    "FtFileStreamWriter",
+    "StreamWriter",
+    "TaskCommitMessage",
+    "Writer",
+    "stream_task",
+    "unwrap",
+)
 
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
@@ -36,8 +46,22 @@ class TaskCommitMessage(WriterCommitMessage):
     task: TaskCommit
 
 
+class Writer(Protocol):
+    """Settings, and the log as it was when the batch was planned: of files, or of a store. Picklable."""
+
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
+        """Write one attempt's rows; nobody sees them before the driver commits."""
+
+    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> object:
+        """Commit all tasks' messages exactly once."""
+
+    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
+        """Log it, and delete nothing."""
+
+
 class _Writer(Shipped):
-    _writer: SinkWriter
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
@@ -52,28 +76,19 @@ class _Writer(Shipped):
         return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM))
 
 
-class FtFileStreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
-
-    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        self._writer = SinkWriter.plan(sink_config(options, schema, overwrite=overwrite, stream=True), SYSTEM)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
         return self._write(stream_task(), iterator)
 
 
-class FtFileBatchWriter(_Writer, DataSourceArrowWriter):
-    """Appends a DataFrame as one commit, or replaces all there is by it; all of it is seen, or nothing."""
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Writes a DataFrame as one commit; all of it is seen, or nothing."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        config = sink_config(options, schema, overwrite=overwrite, stream=False)
-        if config.rolling is not None:
-            raise ConfigError(
-                "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
-                "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
-            )
-        self._writer = SinkWriter.plan(config, SYSTEM)
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer)
         self._job_id = SYSTEM.ids.unique()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -82,6 +97,26 @@ class FtFileBatchWriter(_Writer, DataSourceArrowWriter):
         # Inside `foreachBatch` the properties of the stream are set, too: they are not the identity of this write.
         identity = TaskIdentity(JobIdentity(self._job_id), context.partitionId(), context.attemptNumber())
         return self._write(identity, iterator)
+
+
+class FtFileStreamWriter(StreamWriter):
+    """Writes the files of a micro-batch."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        super().__init__(SinkWriter.plan(sink_config(options, schema, overwrite=overwrite, stream=True), SYSTEM))
+
+
+class FtFileBatchWriter(BatchWriter):
+    """Appends the files of a DataFrame, or replaces all there is by them."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        config = sink_config(options, schema, overwrite=overwrite, stream=False)
+        if config.rolling is not None:
+            raise ConfigError(
+                "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
+                "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
+            )
+        super().__init__(SinkWriter.plan(config, SYSTEM))
 
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:

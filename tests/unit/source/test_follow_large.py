@@ -58,7 +58,7 @@ def test_a_first_snapshot_is_a_thousand_batches(tmp_path: Path) -> None:
     write(tmp_path)
     settings = FollowSettings(limits=Limits(files=PARTS // BATCHES))
     columns = arrow_schema(spark_schema({"value": "string"}))
-    planner = FollowPlanner(CommitLog(open_filesystem(str(tmp_path))), settings, columns)
+    planner = FollowPlanner(CommitLog(open_filesystem(str(tmp_path))), settings, columns, str(tmp_path))
     start: Position = Beginning()
     seen: set[str] = set()
     plans = 0

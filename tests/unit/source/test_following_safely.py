@@ -79,7 +79,7 @@ def test_no_offset_is_ahead_of_what_survives_the_power(store: str) -> None:
             fs.rename(f"{path}.tmp", path)
             for directory in {"", *layout.ancestors(layout.parent(path))} if path != last else ():
                 fs.sync_directory(directory)
-        planner = FollowPlanner(CommitLog(fs), FollowSettings(), arrow_schema(spark_schema(COLUMNS)))
+        planner = FollowPlanner(CommitLog(fs), FollowSettings(), arrow_schema(spark_schema(COLUMNS)), "/out")
         before = len(fs.journal)
         planned = planner.plan(Beginning())
         assert isinstance(planned, InLog)

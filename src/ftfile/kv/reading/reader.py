@@ -1,8 +1,7 @@
-"""The reader of a store: `kv.open(path)`."""
+"""The reader of a store, as `kv.open` returns it."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import defaultdict
 from contextlib import contextmanager
@@ -13,15 +12,9 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.log.times import version_at
 from ftfile.commit.read.snapshot import take_snapshot
-from ftfile.commit.sealed.filesystem import open_with_keys
-from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
-from ftfile.core.units import parse_time
 from ftfile.fs.calls.parallel import parallel
-from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.windows import SortedRows, windows_of
@@ -35,71 +28,20 @@ from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from ftfile.commit.format.model import Add
+    from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.core.context import Context
     from ftfile.kv.key_values import Key
+    from ftfile.kv.planning.runs import Run
 
-__all__ = ("CACHE_BYTES", "FOUND", "Reader", "open_store")
+__all__ = ("CACHE", "FOUND", "Reader")
 
-CACHE_BYTES = 256 << 20
 # The last column of what `lookup` returns.
 FOUND = "_found"
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
 
-_CACHE = Cache(CACHE_BYTES)  # of the process
-
-
-def open_store(  # noqa: PLR0913 - all by name
-    path: str | os.PathLike[str],
-    *,
-    version: int | None = None,
-    timestamp: str | datetime | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    cache_bytes: int | None = None,
-    context: Context = SYSTEM,
-) -> Reader:
-    """Return a reader of a store, at its newest version by default. Nothing is written.
-
-    Args:
-        path: an absolute local path or a URL.
-        version: the one to read.
-        timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
-            in ISO 8601; without a zone it is UTC.
-        key_provider: where the keys of an encrypted store are; see `ftfile.open`.
-        storage: settings of the file system, as the options `storage.<name>`.
-        cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
-        context: clock, ids and retries; the machine's by default.
-
-    Raises:
-        ConfigError: there is no store, no such version, or its keys are not known.
-        CorruptData: the log is damaged.
-        StorageError: the store failed.
-    """
-    if version is not None and timestamp is not None:
-        raise ConfigError("version and timestamp both say which version to read: give one of them")
-    if cache_bytes is not None and cache_bytes <= 0:
-        raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
-    path = normalise(os.fspath(path))
-    fs = open_with_keys(path, context, key_provider, (storage or {}).items())
-    log = CommitLog(fs)
-    try:
-        log.check_layout()
-    except NotFound as error:
-        raise ConfigError(f"{path!r} is no store: nothing was ever committed there, or the path is wrong") from error
-    if cache_bytes is not None:
-        _CACHE.resize(cache_bytes)
-    reader = Reader(log, path)
-    if timestamp is not None:
-        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
-        try:
-            version = version_at(log, parse_time(text))
-        except ValueError:
-            raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
-    return reader if version is None else reader.at(version)
+CACHE = Cache(256 << 20)  # of the process
 
 
 class Reader:
@@ -168,7 +110,7 @@ class Reader:
         made = object.__new__(Reader)
         made.path, made._log, made._files, made._lock = self.path, self._log, self._files, threading.Lock()
         definition = self._definition_of(adds, snapshot.definitions, head)
-        made._view = view_of(version, adds, Sources(self._files, _CACHE, definition), self._view)
+        made._view = view_of(version, adds, Sources(self._files, CACHE, definition), self._view)
         return made
 
     def close(self) -> None:
@@ -287,7 +229,11 @@ class Reader:
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
-        return stats_of(self._view, self._log.read_on(), _CACHE)
+        return stats_of(self._view, self._log.read_on(), CACHE)
+
+    def runs(self) -> list[Run]:
+        """Return the runs of the version, with their keys and sizes."""
+        return [*self._view.runs.values()]
 
     def to_stored_key(self, key: Any) -> Key:  # noqa: ANN401
         """Return the stored form of a key; raises as `get` does."""
@@ -317,7 +263,7 @@ class Reader:
         refuse_files(head, self.path)
         adds = [*head.segments.values()]
         definition = self._definition_of(adds, head.definitions, head)
-        return view_of(head.version, adds, Sources(self._files, _CACHE, definition), before)
+        return view_of(head.version, adds, Sources(self._files, CACHE, definition), before)
 
     def _definition_of(self, adds: Sequence[Add], definitions: Mapping[str, Any], head: LogState) -> StoreDefinition:
         """Return the definition of runs: that of the newest, which may have more columns than others."""

@@ -14,7 +14,7 @@ from ftfile.kv.buckets import bucket_number
 from ftfile.kv.files.opening import open_run
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
 from ftfile.kv.planning.runs import apart
-from ftfile.kv.reading.reader import open_store
+from ftfile.kv.reading.open_store import open_store
 from ftfile.kv.run.cache import Cache
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.kv.buckets import bucket_number
 from ftfile.kv.hashing.one_key import key_hasher
+from ftfile.kv.marks import open_marks
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.levels import Level, Sources, levels_of
@@ -57,15 +58,25 @@ class View:
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
-    """Return the view of a version; what is open in the view before, and still live, is taken from there."""
+    """Return the view of a version; what is open in the view before, and still live, is taken from there.
+
+    Raises:
+        CorruptData, ConfigError: see `open_marks`.
+    """
     if before is not None and before.definition != sources.definition:
         before = None
     known = {} if before is None else before.runs
     by_bucket: defaultdict[str, list[Run]] = defaultdict(list)
     runs: dict[str, Run] = {}
+    new = []
     for add in adds:
-        run = runs[add.id] = known.get(add.id) or run_of(add)
-        by_bucket[add.bucket].append(run)
+        if run := known.get(add.id):
+            runs[add.id] = run
+        else:
+            new.append(add)
+    runs.update((add.id, run_of(add)) for add in open_marks(sources.files.fs, new))
+    for run in runs.values():
+        by_bucket[run.add.bucket].append(run)
     buckets: dict[int, Bucket] = {}
     for name, members in by_bucket.items():
         members.sort(key=lambda run: run.marks.at)

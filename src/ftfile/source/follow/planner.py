@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.log.times import first_since
 from ftfile.commit.places import open_add
 from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGone, SchemaError
@@ -46,10 +47,12 @@ class FollowPlanner:
         log: of the directory.
         settings: of the follower.
         requested: the columns that are read.
+        path: of the directory, for errors.
     """
 
-    def __init__(self, log: CommitLog, settings: FollowSettings, requested: pa.Schema) -> None:
+    def __init__(self, log: CommitLog, settings: FollowSettings, requested: pa.Schema, path: str) -> None:
         self._log = log
+        self._path = path
         self._settings = settings
         self._columns = FollowedColumns(log.read_on(), requested)
         self._first = FirstSnapshot(log)
@@ -76,9 +79,10 @@ class FollowPlanner:
             HistoryGone: versions or files that are to be read are gone.
             ChangedRows: the next version replaces or removes rows.
             SchemaError: the next version has other columns than are read.
-            ConfigError: there is no such version to begin with.
+            ConfigError: the directory is a store, or there is no such version to begin with.
         """
         head = self.read_on()
+        refuse_store(head, self._path)
         end = head.version if end_version is None else min(end_version, head.version)
         check_position(self._log, head, start)
         begin = replace(start, first=None) if isinstance(start, InLog) else self._begin(head, end, start)

@@ -120,7 +120,7 @@ class FollowStream:
         log = CommitLog(self._fs)
         if is_there:
             log.check_layout()
-        planner = FollowPlanner(log, config.settings, arrow_schema(config.schema_json))
+        planner = FollowPlanner(log, config.settings, arrow_schema(config.schema_json), config.path)
         self._planner = planner if is_there else None
         return planner
 

@@ -1,0 +1,124 @@
+"""The keys, buckets and ranges that conditions leave."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.key_values import to_scalar
+from ftfile.kv.pushdown.conditions import Condition, behind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_values import Key
+
+__all__ = ("EVERYTHING", "Selection", "select")
+
+# A task looks up as many keys at once, or scans as many ranges.
+KEYS_MAX, RANGES_MAX = 10_000, 1_000
+
+
+class Selection(NamedTuple):
+    """The part of a store to read.
+
+    Attributes:
+        keys: the key columns by bucket, if these are all; None if keys are not known one by one.
+        buckets: None for all of them.
+        ranges: of keys, apart and rising.
+        met: the numbers of conditions that all rows of the selection meet.
+    """
+
+    keys: dict[int, pa.Table] | None
+    buckets: frozenset[int] | None
+    ranges: tuple[KeyRange, ...]
+    met: frozenset[int]
+
+
+EVERYTHING = Selection(None, None, (((), None),), frozenset())
+
+
+def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Selection:
+    """Return the part of a store with all keys that meet conditions, and perhaps others."""
+    columns = {name: _together(name, conditions) for name in definition.keys}
+    listed = [columns[name].values for name in definition.keys]
+    if _is_at_most(KEYS_MAX, listed):
+        keys = sorted(_tuples(listed))
+        return Selection(_by_bucket(keys, definition), None, (), frozenset(range(len(conditions))))
+    hashed = [columns[name].values for name in definition.bucket_by]
+    buckets = None
+    if _is_at_most(KEYS_MAX, hashed):
+        parts = _table([*_tuples(hashed)], definition.bucket_by, definition)
+        buckets = frozenset(_bucket_numbers(parts, definition))
+    ranges, used = _ranges([columns[name] for name in definition.keys], definition)
+    met = frozenset(number for number, each in enumerate(conditions) if each.column in used)
+    return Selection(None, buckets, ranges, met)
+
+
+def _together(column: str, conditions: Iterable[Condition]) -> Condition:
+    """Return the condition that is met where all of a column are."""
+    mine = [each for each in conditions if each.column == column]
+    start = max((each.start for each in mine if each.start is not None), default=None)
+    end = min((each.end for each in mine if each.end is not None), default=None)
+    sets = [each.values for each in mine if each.values is not None]
+    if not sets:
+        return Condition(column, None, start, end)
+    kept = (value for value in frozenset.intersection(*sets) if _is_within(value, start, end))
+    return Condition(column, frozenset(kept))
+
+
+def _is_within(value: int | bytes, start: int | bytes | None, end: int | bytes | None) -> bool:
+    return (start is None or (start,) <= (value,)) and (end is None or (value,) < (end,))
+
+
+def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[tuple[KeyRange, ...], set[str]]:
+    """Return the ranges of keys by their first columns, and the columns whose conditions they meet."""
+    depth = 0
+    while _is_at_most(RANGES_MAX, [each.values for each in columns[: depth + 1]]):
+        depth += 1
+    used = {each.column for each in columns[:depth]}
+    last = columns[depth]
+    bounds = Condition(last.column) if last.values is not None else last
+    if last.values is None:
+        used.add(last.column)
+    found: list[KeyRange] = []
+    for prefix in sorted(_tuples([each.values for each in columns[:depth]])):
+        start = prefix if bounds.start is None else (*prefix, bounds.start)
+        end = behind(prefix, definition) if bounds.end is None else (*prefix, bounds.end)
+        if end is None or start < end:
+            found.append((start, end))
+    return tuple(found), used
+
+
+def _is_at_most(limit: int, sets: Sequence[frozenset[int | bytes] | None]) -> bool:
+    return all(each is not None for each in sets) and math.prod(len(each or ()) for each in sets) <= limit
+
+
+def _tuples(sets: Sequence[frozenset[int | bytes] | None]) -> Iterable[Key]:
+    return itertools.product(*(each or () for each in sets))
+
+
+def _by_bucket(keys: Sequence[Key], definition: StoreDefinition) -> dict[int, pa.Table]:
+    table = _table(keys, definition.keys, definition)
+    numbers = _bucket_numbers(table.select(definition.bucket_by), definition)
+    return {number: table.filter(pa.array([each == number for each in numbers])) for number in sorted({*numbers})}
+
+
+def _bucket_numbers(table: pa.Table, definition: StoreDefinition) -> list[int]:
+    """Return the buckets of keys, given their columns of `bucket_by`."""
+    hashes = hash_rows([column.combine_chunks() for column in table.columns])
+    found: list[int] = buckets_of(hashes, definition.buckets).tolist()
+    return found
+
+
+def _table(keys: Sequence[Key], names: Sequence[str], definition: StoreDefinition) -> pa.Table:
+    kinds = [definition.schema.field(name).type for name in names]
+    columns = [[to_scalar(key[place], kind) for key in keys] for place, kind in enumerate(kinds)]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return pa.table(arrays, names=list(names))

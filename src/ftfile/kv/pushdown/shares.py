@@ -1,0 +1,64 @@
+"""The share of each task that reads a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.kv.buckets import bucket_number
+from ftfile.kv.key_ranges import clip, overlap
+from ftfile.kv.key_values import to_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_values import Key
+    from ftfile.kv.planning.runs import Run
+    from ftfile.kv.pushdown.selection import Selection
+
+__all__ = ("SPLIT_BYTES", "BucketShare", "shares_of", "to_user_bound")
+
+SPLIT_BYTES = 128 << 20
+
+
+class BucketShare(NamedTuple):
+    """Ranges of keys, apart and rising, in one bucket."""
+
+    bucket: int
+    ranges: tuple[KeyRange, ...]
+
+
+def shares_of(runs: Iterable[Run], selection: Selection, split_bytes: int = SPLIT_BYTES) -> list[BucketShare]:
+    """Return the shares of a scan: one for each bucket with rows, and more for one with more bytes than that."""
+    buckets: dict[int, list[Run]] = {}
+    for run in runs:
+        buckets.setdefault(bucket_number(run.add.bucket), []).append(run)
+    found = []
+    for number, members in sorted(buckets.items()):
+        if selection.buckets is None or number in selection.buckets:
+            for start, end in _stretches(members, split_bytes):
+                ranges = clip(selection.ranges, start, end)
+                if any(run.marks.keys and overlap(ranges, *run.marks.keys) for run in members):
+                    found.append(BucketShare(number, ranges))
+    return found
+
+
+def _stretches(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
+    """Yield ranges of a bucket with about as many bytes, cut where runs begin: large ones are apart."""
+    start: Key = ()
+    size_bytes = 0
+    for run in sorted((run for run in runs if run.marks.keys), key=lambda run: run.begins):
+        if size_bytes and size_bytes + run.size > split_bytes and run.begins > start:
+            yield start, run.begins
+            start, size_bytes = run.begins, 0
+        size_bytes += run.size
+    yield start, None
+
+
+def to_user_bound(bound: Key | None, definition: StoreDefinition) -> Any:  # noqa: ANN401 - values of users
+    """Return the end of a range as `Reader.scan` takes it."""
+    if not bound:
+        return None
+    kinds = [definition.schema.field(name).type for name in definition.keys]
+    return tuple([to_scalar(value, kind).as_py() for value, kind in zip(bound, kinds, strict=False)])

@@ -1,0 +1,73 @@
+"""`kv.open(path)`: a store opened for reading."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.times import version_at
+from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.units import parse_time
+from ftfile.fs.registry import normalise
+from ftfile.kv.reading.reader import CACHE, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from ftfile.core.context import Context
+
+__all__ = ("open_store",)
+
+
+def open_store(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    cache_bytes: int | None = None,
+    context: Context = SYSTEM,
+) -> Reader:
+    """Return a reader of a store, at its newest version by default. Nothing is written.
+
+    Args:
+        path: an absolute local path or a URL.
+        version: the one to read.
+        timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
+            in ISO 8601; without a zone it is UTC.
+        key_provider: where the keys of an encrypted store are; see `ftfile.open`.
+        storage: settings of the file system, as the options `storage.<name>`.
+        cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
+        context: clock, ids and retries; the machine's by default.
+
+    Raises:
+        ConfigError: there is no store, no such version, or its keys are not known.
+        CorruptData: the log is damaged.
+        StorageError: the store failed.
+    """
+    if version is not None and timestamp is not None:
+        raise ConfigError("version and timestamp both say which version to read: give one of them")
+    if cache_bytes is not None and cache_bytes <= 0:
+        raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
+    path = normalise(os.fspath(path))
+    fs = open_with_keys(path, context, key_provider, (storage or {}).items())
+    log = CommitLog(fs)
+    try:
+        log.check_layout()
+    except NotFound as error:
+        raise ConfigError(f"{path!r} is no store: nothing was ever committed there, or the path is wrong") from error
+    if cache_bytes is not None:
+        CACHE.resize(cache_bytes)
+    reader = Reader(log, path)
+    if timestamp is not None:
+        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
+        try:
+            version = version_at(log, parse_time(text))
+        except ValueError:
+            raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
+    return reader if version is None else reader.at(version)

@@ -1,0 +1,140 @@
+"""`ftfile.spark.lookup`: the rows of a store beside those of a DataFrame, also of a stream."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
+from ftfile.attempt.options import column_named
+from ftfile.core.errors import ConfigError
+from ftfile.kv.reading.reader import FOUND
+from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
+from ftfile.spark.settings import absolute_options
+from ftfile.spark.shipping import Shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from ftfile.kv.definition import StoreDefinition
+
+__all__ = ("lookup",)
+
+
+def lookup(  # noqa: PLR0913 - those of a join, and of a reader
+    df: DataFrame,
+    path: str,
+    on: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    how: Literal["left", "inner"] = "left",
+    version: int | None = None,
+    *,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the rows of a DataFrame with the values that a store has for their keys: a join without a shuffle.
+
+    Tasks look keys up in batches, with one reader for each Python process. Where a key has no row, or a null in it,
+    values are null with `how="left"`, and the row is left out with `how="inner"`.
+
+    Without `version`, a batch query reads the newest one when it is planned. Each task of a stream reads the newest one
+    when it begins, so that a batch that Spark repeats may find other values.
+
+    Args:
+        df: of a batch or a stream.
+        path: of the store.
+        on: the columns of `df` that have the key: the names of the key columns, or others in their order.
+        columns: the value columns wanted; None for all.
+        how: `left` or `inner`.
+        version: the one to read.
+        key_provider: see `ftfile.open`.
+        storage: settings of the file system, as the options `storage.<name>`.
+
+    Raises:
+        ConfigError: there is no store, no such column or version, a column of another type, or one of both sides.
+    """
+    if how not in ("left", "inner"):
+        raise ConfigError(f"how={how!r}: a lookup is `left` or `inner`")
+    reader, place = open_on_driver(
+        absolute_options({"path": path})["path"],
+        version=version,
+        timestamp=None,
+        key_provider=key_provider,
+        storage=storage or {},
+        cache_bytes=None,
+        follows=version is None and df.isStreaming,
+    )
+    definition, schema = reader.definition, arrow_schema(df.schema.json())
+    keys = _key_columns(schema, [on] if isinstance(on, str) else [*on], definition)
+    wanted = _value_columns(definition, columns, schema)
+    return _joined(df, _Lookup(place, keys, wanted, is_inner=how == "inner"), definition)
+
+
+def _joined(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFrame:
+    values = pa.schema([definition.schema.field(name) for name in task.values])
+    fields = StructType.fromJson(json.loads(spark_schema_json(values))).fields
+
+    def add_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task.rows(batches)
+
+    return df.mapInArrow(add_values, StructType([*df.schema.fields, *fields]))
+
+
+class _Lookup(Shipped):
+    """The work of a task."""
+
+    def __init__(self, place: StorePlace, keys: Mapping[str, str], values: Sequence[str], *, is_inner: bool) -> None:
+        self._place = place
+        self._keys = dict(keys)  # of the store, each with the column of the DataFrame
+        self.values = list(values)
+        self._is_inner = is_inner
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches with the values of the store behind their own."""
+        reader = None
+        for batch in batches:
+            reader = reader or reader_here(self._place)
+            keys = pa.table([batch.column(name) for name in self._keys.values()], names=list(self._keys))
+            found = reader.lookup(keys, self.values).combine_chunks()
+            own = [*batch.columns, *(found.column(name) for name in self.values)]
+            joined = pa.table(own, names=[*batch.schema.names, *self.values])
+            if self._is_inner:
+                joined = joined.filter(found.column(FOUND))
+            yield from joined.combine_chunks().to_batches()
+
+
+def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefinition) -> dict[str, str]:
+    """Return the DataFrame's column for each key column."""
+    if len(on) != len(definition.keys):
+        raise ConfigError(f"on={on}: the key of the store has the columns {', '.join(definition.keys)}")
+    given = {name.lower(): name for name in on}
+    if given.keys() == {name.lower() for name in definition.keys}:
+        on = [given[name.lower()] for name in definition.keys]
+    found = {}
+    for key, name in zip(definition.keys, on, strict=True):
+        kind = definition.schema.field(key).type
+        needed = f"{kind}, the type of the key column {key!r},"
+        found[key] = column_named("on", name, schema, kind.equals, needed)
+    return found
+
+
+def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:
+    """Return the value columns that are wanted, none of which the DataFrame has."""
+    values = pa.schema([definition.schema.field(name) for name in definition.values])
+    wanted = (
+        values.names
+        if columns is None
+        else [column_named("columns", name, values, lambda _: True, "") for name in columns]
+    )
+    theirs = {name.lower() for name in schema.names}
+    if doubled := [name for name in wanted if name.lower() in theirs]:
+        raise ConfigError(
+            f"lookup: the DataFrame has columns {', '.join(doubled)}, too: rename them there, or choose others of the "
+            "store with `columns`"
+        )
+    return wanted

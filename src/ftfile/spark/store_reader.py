@@ -1,0 +1,183 @@
+"""Batch reads of a keyed store: one version, bucket by bucket, and less where filters on keys allow it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
+from ftfile.core.errors import ConfigError
+from ftfile.core.options import parse_options
+from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
+from ftfile.kv.pushdown.selection import EVERYTHING, select
+from ftfile.kv.pushdown.shares import BucketShare, shares_of, to_user_bound
+from ftfile.kv.reading.reader import FOUND
+from ftfile.parts.reader import recorded_names
+from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
+from ftfile.spark.settings import absolute_options
+from ftfile.spark.shipping import Shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.reading.reader import Reader
+
+__all__ = ("FtKvReader", "make_reader", "stored_schema")
+
+
+@dataclass
+class _StorePartition(InputPartition):
+    """The share of one task: ranges of a bucket, or single keys."""
+
+    share: BucketShare | None
+    keys: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(None)
+
+
+def stored_schema(options: Mapping[str, str]) -> StructType:
+    """Return the columns of the version to be read: keys, then values."""
+    reader, _, _ = _opened(options)
+    return StructType.fromJson(json.loads(spark_schema_json(reader.definition.schema)))
+
+
+def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
+    """Return the reader for the options; the one that takes filters exists from Spark 4.1 on."""
+    _, place, pushes = _opened(options)
+    return (_pushing_reader() if pushes else FtKvReader)(place, schema)
+
+
+class FtKvReader(Shipped, DataSourceReader):
+    """Reads the columns of `schema` by name, case aside as in Spark; one that the store does not have is null."""
+
+    def __init__(self, place: StorePlace, schema: StructType) -> None:
+        self._place = place
+        self._schema_json = schema.json()
+        self._conditions: tuple[Condition, ...] = ()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the share of each task."""
+        reader = reader_here(self._place)
+        selection = select(self._conditions, reader.definition) if self._conditions else EVERYTHING
+        if selection.keys is not None:
+            found = [_StorePartition(None, keys) for keys in selection.keys.values()]
+        else:
+            found = [_StorePartition(share) for share in shares_of(reader.runs(), selection)]
+        return found or [_StorePartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task, in an executor."""
+        assert isinstance(partition, _StorePartition)
+        requested = arrow_schema(self._schema_json)
+        if partition.share is None and partition.keys is None:
+            return
+        reader = reader_here(self._place)
+        stored = reader.definition.schema.names
+        names = recorded_names(stored, requested.names)
+        wanted = [name for name in dict.fromkeys(names) if name in stored]
+        for batch in _rows(reader, partition, wanted or stored[:1]):
+            yield _as_requested(batch, names, requested)
+
+
+def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    definition = reader.definition
+    if partition.keys is not None:
+        values = [name for name in columns if name in definition.values]
+        rows = reader.lookup(partition.keys, values)
+        yield from rows.filter(rows[FOUND]).to_batches()
+    elif partition.share is not None:
+        for bounds in partition.share.ranges:
+            start, end = (to_user_bound(bound, definition) for bound in bounds)
+            yield from reader.scan(start, end, columns, buckets=[partition.share.bucket])
+
+
+def _as_requested(batch: pa.RecordBatch, names: Sequence[str], requested: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        batch.column(name).cast(field.type) if name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        for name, field in zip(names, requested, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=requested)
+
+
+# By the name of Spark's class; the others are about parts of values.
+_COMPARISONS: dict[str, Comparison] = {
+    "EqualTo": "in",
+    "EqualNullSafe": "in",
+    "In": "in",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+
+
+def _pushing_reader() -> type[FtKvReader]:
+    if not hasattr(DataSourceReader, "pushFilters"):
+        raise ConfigError(
+            "filterPushdown=true: Spark gives filters to Python sources from 4.1 on, with "
+            "spark.sql.python.filterPushdown.enabled=true. Leave the option out: Spark filters what is read"
+        )
+    return _PushingReader
+
+
+class _PushingReader(FtKvReader):
+    """Reads only what filters on key columns leave. Spark asks for its own setting when a reader has this method."""
+
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
+        """Return the filters that Spark must apply itself."""
+        definition = reader_here(self._place).definition
+        requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
+        keys = {
+            name.lower(): name
+            for name in definition.keys
+            if requested.get(name.lower()) == definition.schema.field(name).type
+        }
+        conditions = [self._condition(each, keys, definition) for each in filters]
+        places = [place for place, each in enumerate(conditions) if each is not None]
+        self._conditions = tuple(each for each in conditions if each is not None)
+        met = {places[number] for number in select(self._conditions, definition).met}
+        return [each for place, each in enumerate(filters) if place not in met]
+
+    def _condition(
+        self, each: datasource.Filter, keys: Mapping[str, str], definition: StoreDefinition
+    ) -> Condition | None:
+        """Return the condition on a key column that a filter is; None if it is another one."""
+        name = keys.get(".".join(getattr(each, "attribute", ())).lower())
+        if name is None:
+            return None
+        if isinstance(each, datasource.IsNotNull):
+            return Condition(name)
+        comparison = _COMPARISONS.get(type(each).__name__)
+        if comparison is None:
+            return None
+        values = each.value if isinstance(each, datasource.In) else (getattr(each, "value", None),)
+        return condition_of(definition, name, comparison, values)
+
+
+def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
+    """Return a reader of the version that the options name, its place, and if filters are pushed."""
+    parsed = parse_options(absolute_options(options), "ftkv-read")
+    if parsed["path"] is None:
+        raise ConfigError(_NO_PATH)
+    if parsed["versionAsOf"] is not None and parsed["timestampAsOf"] is not None:
+        raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
+    reader, place = open_on_driver(
+        parsed["path"],
+        version=parsed["versionAsOf"],
+        timestamp=parsed["timestampAsOf"],
+        key_provider=parsed["keyProvider"],
+        storage=parsed.prefixed("storage"),
+        cache_bytes=parsed["cacheBytes"],
+    )
+    return reader, place, parsed["filterPushdown"]
+
+
+_NO_PATH = "the reader has no `path`: give it as a read option, as in spark.read.format('ftkv').load('/data/counts')"

@@ -1,0 +1,38 @@
+"""The writers of a keyed store, as Spark calls them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import SYSTEM
+from ftfile.kv.config import StoreConfig
+from ftfile.kv.writer import StoreWriter
+from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.writers import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+__all__ = ("FtKvBatchWriter", "FtKvStreamWriter")
+
+
+class FtKvStreamWriter(StreamWriter):
+    """Upserts, merges and deletes the rows of a micro-batch; in complete mode they replace the store's."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        super().__init__(_planned(options, schema, overwrite=overwrite, stream=True))
+
+
+class FtKvBatchWriter(BatchWriter):
+    """Upserts, merges and deletes the rows of a DataFrame as one commit, or replaces all there is by them."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        super().__init__(_planned(options, schema, overwrite=overwrite, stream=False))
+
+
+def _planned(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> StoreWriter:
+    config = StoreConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite, stream=stream)
+    require_shared(config.storage.log_at(config.path, config.encryption, SYSTEM).fs, config.path)
+    return StoreWriter.plan(config, SYSTEM)

@@ -1,0 +1,10 @@
+"""Makes `format("ftkv")` known to Spark: it looks for `DefaultSource` in top-level modules named `pyspark_*`.
+
+One module of that name that fails to import hides every Python data source, so this one imports the least it can.
+"""
+
+from __future__ import annotations
+
+from ftfile.spark.store_datasource import FtKvDataSource as DefaultSource
+
+__all__ = ("DefaultSource",)

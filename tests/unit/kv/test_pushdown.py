@@ -1,0 +1,140 @@
+"""Conditions on key columns choose keys, buckets and ranges: no row that meets them is left out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import operator
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ftfile.commit.format.model import Add, Origin
+from ftfile.kv.buckets import bucket_name
+from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.key_values import key_at
+from ftfile.kv.planning.runs import Marks, Run
+from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
+from ftfile.kv.pushdown.selection import EVERYTHING, Selection, select
+from ftfile.kv.pushdown.shares import BucketShare, shares_of
+
+SCHEMA = pa.schema([("a", pa.int8()), ("b", pa.string()), ("c", pa.bool_()), ("n", pa.int64())])
+ALL = {"in": lambda value, others: value in others, ">": operator.gt, ">=": operator.ge, "<": operator.lt,
+       "<=": operator.le}  # fmt: skip
+
+
+def is_met(row: dict[str, Any], column: str, comparison: Comparison, values: list[Any]) -> bool:
+    return bool(ALL[comparison](row[column], values if comparison == "in" else values[0]))
+
+
+def is_selected(selection: Selection, row: dict[str, Any], definition: StoreDefinition, bucket: int) -> bool:
+    table = pa.Table.from_pylist([row], definition.schema)
+    if selection.keys is not None:
+        keys = selection.keys.get(bucket)
+        return keys is not None and table.select(definition.keys).to_pylist()[0] in keys.to_pylist()
+    key = key_at(table, 0, definition.keys)
+    in_range = any(start <= key and (end is None or key < end) for start, end in selection.ranges)
+    return in_range and (selection.buckets is None or bucket in selection.buckets)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_selected_has_all_rows_that_meet_the_conditions(seed: int) -> None:
+    chance = random.Random(seed)
+    definition = define(SCHEMA, ["a", "b", "c"], bucket_by=chance.choice([["a"], ["b", "a"], []]), buckets=4)
+    values: dict[str, list[Any]] = {"a": [-128, -1, 0, 5, 127], "b": ["", "x", "x\0", "xy", "é"], "c": [False, True]}
+    given: list[tuple[str, Comparison, list[Any]]] = []
+    for _ in range(chance.randrange(5)):
+        column, comparison = chance.choice("abc"), chance.choice([*ALL, "in", "in"])
+        count = chance.randrange(4) if comparison == "in" else 1
+        given.append((column, comparison, chance.choices(values[column], k=count)))  # type: ignore[arg-type]
+    conditions = [condition_of(definition, *each) for each in given]
+    selection = select([each for each in conditions if each is not None], definition)
+    rows = [{"a": a, "b": b, "c": c, "n": 0} for a in values["a"] for b in values["b"] for c in values["c"]]
+    table = pa.Table.from_pylist(rows, definition.schema)
+    each_key = [key_at(table, number, "abc") for number in range(len(rows))]
+    of_columns = (frozenset(column) for column in zip(*each_key, strict=True))
+    every = select([Condition(name, values) for name, values in zip("abc", of_columns, strict=True)], definition)
+    assert every.keys is not None
+    bucket_of = {tuple(key.values()): bucket for bucket, keys in every.keys.items() for key in keys.to_pylist()}
+    assert len({*bucket_of.values()}) > 1
+    for row in rows:
+        meets = [is_met(row, *each) for each in given]
+        found = is_selected(selection, row, definition, bucket_of[row["a"], row["b"], row["c"]])
+        assert found or not all(meets)
+        assert not found or all(meets[number] for number in selection.met)
+
+
+def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
+    definition = define(SCHEMA, ["a", "b", "c"], bucket_by=["a"], buckets=4)
+    one, two = (condition_of(definition, "a", "in", [n]) for n in (1, 2))
+    strings, flags = condition_of(definition, "b", "in", ["x", "y"]), condition_of(definition, "c", "in", [True])
+    assert one is not None
+    assert two is not None
+    assert strings is not None
+    assert flags is not None
+    keys = select([one, flags, strings], definition).keys
+    assert keys is not None
+    assert [table.num_rows for table in keys.values()] == [2]
+    assert select([one, two], definition).buckets == frozenset()
+    found = select([one, flags], definition)
+    assert found.keys is None
+    assert found.ranges == (((1,), (2,)),)
+    assert found.met == {0}
+    assert len(found.buckets or ()) == 1
+    from_x = condition_of(definition, "b", ">", ["x"])
+    assert from_x
+    assert select([from_x, one], definition).ranges == (((1, b"x\0"), (2,)),)
+    assert select([from_x, flags], definition) == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        (pa.timestamp("us", "UTC"), dt.datetime.max.replace(tzinfo=dt.timezone.utc), None),
+        (pa.timestamp("us"), dt.datetime(1970, 1, 1), 1),  # noqa: DTZ001 - without a zone
+        (pa.date32(), dt.date.max, None),
+        (pa.date32(), dt.date(1970, 1, 1), 1),
+        (pa.decimal128(3, 1), Decimal("99.9"), None),
+        (pa.decimal128(3, 1), Decimal("1.5"), 16),
+        (pa.int64(), (1 << 63) - 1, None),
+        (pa.binary(), b"\xff", b"\xff\0"),
+        (pa.bool_(), True, None),
+    ],
+)
+def test_nothing_lies_between_a_value_and_the_next(kind: pa.DataType, value: Any, stored: Any) -> None:
+    definition = define(pa.schema([("k", kind)]), ["k"])
+    assert condition_of(definition, "k", "<=", [value]) == Condition("k", end=stored)
+    greater = Condition("k", start=stored) if stored is not None else Condition("k", frozenset())
+    assert condition_of(definition, "k", ">", [value]) == greater
+
+
+def test_values_of_other_types_are_left_to_spark() -> None:
+    definition = define(SCHEMA, ["a"])
+    for value in ("1", 1.5, 128, True):
+        assert condition_of(definition, "a", "in", [value]) is None
+    assert condition_of(definition, "a", ">", [None]) is None
+    assert condition_of(definition, "a", "in", [None]) == Condition("a", frozenset())
+
+
+def run(bucket: int, first: int, last: int, size: int) -> Run:
+    add = Add(
+        id=f"{bucket}-{first}", kind="segment", path="p", final_path=None, length=size, logical_length=size,
+        checksum="", rows=10, bucket=bucket_name(bucket), encoding="e", origin=Origin("q", 0, 0),
+    )  # fmt: skip
+    return Run(add, Marks((0, 0), ((first,), (last,)), (), 1, 0))
+
+
+def test_large_buckets_are_split_where_runs_begin() -> None:
+    runs = [run(0, 0, 9, 60), run(0, 10, 19, 60), run(0, 20, 29, 60), run(0, 5, 25, 1), run(3, 0, 9, 500)]
+    assert shares_of(runs, EVERYTHING, 125) == [
+        BucketShare(0, (((), (20,)),)),
+        BucketShare(0, (((20,), None),)),
+        BucketShare(3, (((), None),)),
+    ]
+    ranges = Selection(None, frozenset({0}), (((2,), (4,)), ((6,), (21,)), ((30,), None)), frozenset())
+    assert shares_of(runs, ranges, 125) == [
+        BucketShare(0, (((2,), (4,)), ((6,), (20,)))),
+        BucketShare(0, (((20,), (21,)), ((30,), None))),
+    ]
