@@ -44,6 +44,10 @@ demo: java environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data,
 demo-logs: java environment ## tail two logs that are rotated all the time, kill the stream again and again, count every line (two minutes)
 	@$(python) -m tests.demo_logs
 
+.PHONY: demo-kv
+demo-kv: java environment ## count words into a keyed store, kill the stream and a program without Spark again and again, count every word (three minutes)
+	@$(python) -m tests.demo_kv
+
 # `make demo-kafka SECONDS=300 ROWS=100000 FORMAT=json FS=local`; each may be left out.
 kafka_options = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(FORMAT),--format $(FORMAT))
 

@@ -1,0 +1,20 @@
+"""The demonstration of a keyed store, in its short form."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.spark.demo_runs import run_demo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_quick_demo_has_every_word_as_often_as_it_occurs(seed: int, tmp_path: Path) -> None:
+    output = run_demo("tests.demo_kv", f"--seed={seed}", directory=tmp_path)
+    assert len(re.findall(r"SIGKILL to \d+ processes", output)) == 2
+    assert output.count("every word as often as it occurs") == 2
+    looked = re.search(r"looked at (\d+) versions: ([\d,]+) lookups of \d+ us, 0 of them wrong", output)
+    assert looked, output
+    assert int(looked[1]) > 2
