@@ -176,7 +176,7 @@ def test_every_crash_around_a_vacuum(
 
 
 # At least, also where few states of a moment are tried.
-STORES = {STORE: 150, REPLACED_STORE: 80, TWO_INTO_A_STORE: 100, ENCRYPTED_STORE: 50}
+STORES: dict[Scenario, int] = {STORE: 150, REPLACED_STORE: 80, TWO_INTO_A_STORE: 100, ENCRYPTED_STORE: 50}
 
 # With names that are durable at once there are far fewer states.
 ON_HDFS = {

@@ -18,8 +18,8 @@ from ftfile.commit.protocol import Committed, commit
 from ftfile.core.errors import FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.kv.driver.head import definition_after
-from ftfile.kv.driver.proposal import make_proposal
-from ftfile.kv.task.task import write_task
+from ftfile.kv.driver.proposal import propose_batch
+from ftfile.kv.task.task import write_runs
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class StoreWriter:
         with context_of(identity.writer):
             fs = open_to_write(config.path, context, config.storage.settings, config.encryption)
             check_marker(fs, config.path, self.planned.marker)
-            return write_task(config, self.planned, identity, batches, fs)
+            return write_runs(config, self.planned, identity, batches, fs)
 
     def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
         """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id."""
@@ -93,7 +93,7 @@ class StoreWriter:
         writer = whole[0].identity.writer
         with context_of(writer):
             with log.lock:
-                batch = make_proposal(self.config, whole, log)
+                batch = propose_batch(self.config, whole, log)
                 done = commit(
                     log,
                     batch.author,

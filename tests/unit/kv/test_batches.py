@@ -63,6 +63,13 @@ class TestOrder:
         assert rows_of(out) == {"a": 199, "b": 199, "c": 199}
         assert len({add.path for add in head_of(out).segments.values()}) == 1
 
+    def test_slices_of_a_batch_count_for_their_own_rows(self, out: str) -> None:
+        query = query_of(out, buckets="1", maxOpenBytes="100000")
+        whole = pa.RecordBatch.from_pylist(rows(*(f"{number}" for number in range(1000))), schema=query.config().schema)
+        slices = [whole.slice(start, 50) for start in range(0, 1000, 50)]
+        message = query.writer().write(TaskIdentity(query.identity(0), 0, 0), slices, current())
+        assert len(message.segments) == 1
+
     def test_a_batch_that_scatters_rows_is_warned_of(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = query_of(out, buckets="1")
         query.run(0, [rows("a")] * 4)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.kv.config import StoreConfig
 
-__all__ = ("StoreChange", "body_of", "make_proposal")
+__all__ = ("StoreChange", "body_of", "propose_batch")
 
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
@@ -53,7 +53,7 @@ class StoreChange:
     tasks: int = 1
 
 
-def make_proposal(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Proposal:
+def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Proposal:
     """Return the commit that the checked messages of all tasks make."""
     writer = messages[0].identity.writer
     author = author_of(writer, config.checkpoint, config.transaction, log.fs.context)

@@ -49,7 +49,7 @@ class RunWriter:
         if not batch.num_rows:
             return
         self._held.append(self._with_operations(batch))
-        self._held_bytes += batch.get_total_buffer_size()
+        self._held_bytes += batch.nbytes  # of these rows alone, where batches are slices of a larger one
         if self._held_bytes >= self._config.max_open_bytes // _COPIES:
             self._flush()
 

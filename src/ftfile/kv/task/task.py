@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.kv.config import StoreConfig
 
-__all__ = ("write_task",)
+__all__ = ("write_runs",)
 
 _log = get_logger(__name__)
 
 
-def write_task(
+def write_runs(
     config: StoreConfig, planned: Planned, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem
 ) -> TaskCommit:
     """Write the rows of one attempt to a spool of its own; of a committed batch, only fingerprint them.
@@ -67,7 +67,7 @@ def write_task(
     except BaseException:
         stage.discard()
         raise
-    rewritten, failed = ((), ()) if head is None else _run_task_jobs(config, planned, stage, head)
+    rewritten, failed = ((), ()) if head is None else _merge_due(config, planned, stage, head)
     return TaskCommit(
         identity,
         (),
@@ -81,7 +81,7 @@ def write_task(
     )
 
 
-def _run_task_jobs(
+def _merge_due(
     config: StoreConfig, planned: Planned, stage: Stage, head: LogState
 ) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
     """Do the task's share of the due jobs; an overwrite leaves them, as nothing stays of what they merge."""
