@@ -147,9 +147,8 @@ class Run(Design):
         return value_of
 
     def multi_get(self, keys: list[bytes]) -> int:
-        columns = pa.RecordBatch.from_arrays([pa.array(keys, pa.binary())], ["key"])
-        _, rows = self._reader.multi_get(columns, hash_rows(columns.columns))
-        return len(rows.column(1).to_pylist())
+        wanted = [(key,) for key in keys]
+        return sum(row is not None for row in self._reader.get_many(wanted, [*map(self._hash, wanted)]))
 
     def lookup(self, keys: pa.Array) -> int:
         columns = pa.RecordBatch.from_arrays([keys], ["key"])

@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import is_valid, values_of
+from ftfile.arrays.buffers import is_valid, string_parts, values_of
 from ftfile.kv.key_columns import is_byte_key, stored_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ("Block", "joined")
+    from numpy.typing import NDArray
+
+    Key = tuple[Any, ...]
+    Values = tuple[Any, ...]
+    _Read = Callable[[int], Any]
+
+__all__ = ("Block", "ByteColumn", "NumberColumn", "joined")
 
 _NUMBERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
 _DTYPES = {kind.id: f"<{'f' if pa.types.is_floating(kind) else 'i'}{kind.bit_width // 8}" for kind in _NUMBERS}
+
+
+class ByteColumn(NamedTuple):
+    """Strings or binary values of a block.
+
+    Attributes:
+        content: their bytes.
+        starts: where each begins in these, and the last one ends.
+        width: of each value, if all are as long.
+        has_nulls: True if some are null.
+    """
+
+    content: bytes
+    starts: NDArray[np.int32]
+    width: int | None
+    has_nulls: bool
+
+
+class NumberColumn(NamedTuple):
+    """Integers or floats of a block.
+
+    Attributes:
+        values: anything where they are null.
+        has_nulls: True if some are null.
+    """
+
+    values: NDArray[Any]
+    has_nulls: bool
 
 
 class Block:
@@ -24,23 +58,22 @@ class Block:
 
     Attributes:
         batch: the rows.
-        key: returns the key of a row by its number, as stored values.
-        values: returns the columns of a row behind the key by its number, as Arrow's `as_py` would.
+        columns: those of bytes and of numbers, None for others.
+        find: returns the columns of a row behind the key, as Arrow's `as_py` would, given the number of the row and a
+            key as stored values; None if the row has another key.
     """
 
-    __slots__ = ("batch", "key", "values")
+    __slots__ = ("batch", "columns", "find")
 
     def __init__(self, batch: pa.RecordBatch, key_columns: int) -> None:
-        # Slices of `bytes` cost a quarter of those of a view; Arrow shares them, so that nothing is in memory twice.
-        contents = [_content(column) for column in batch.columns]
-        columns = [_backed(*pair) for pair in zip(batch.columns, contents, strict=True)]
+        self.columns = [_parts(column) for column in batch.columns]
+        shared = [_backed(*pair) for pair in zip(batch.columns, self.columns, strict=True)]
         readers = [
-            _reader(column, content, is_key=number < key_columns)
-            for number, (column, content) in enumerate(zip(columns, contents, strict=True))
+            _reader(column, parts, is_key=number < key_columns)
+            for number, (column, parts) in enumerate(zip(shared, self.columns, strict=True))
         ]
-        self.batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        self.key = _row_reader(readers[:key_columns])
-        self.values = _row_reader(readers[key_columns:])
+        self.batch = pa.RecordBatch.from_arrays(shared, schema=batch.schema)
+        self.find = _finder(readers[:key_columns], readers[key_columns:])
 
     @property
     def size_bytes(self) -> int:
@@ -58,43 +91,73 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
     )
 
 
-def _content(column: pa.Array) -> bytes | None:
-    """Return the bytes of all strings or binary values of a column; None for other types."""
-    if not is_byte_key(column.type):
-        return None
-    data = column.buffers()[2]
-    return b"" if data is None else bytes(data)
+def _parts(column: pa.Array) -> ByteColumn | NumberColumn | None:
+    if is_byte_key(column.type):
+        data = column.buffers()[2]
+        starts = string_parts(column)[0]
+        lengths = np.diff(starts)
+        width = int(lengths[0]) if len(lengths) and (lengths == lengths[0]).all() else None
+        # Slices of `bytes` cost a quarter of those of a view; Arrow shares them, so that nothing is in memory twice.
+        return ByteColumn(b"" if data is None else bytes(data), starts, width, bool(column.null_count))
+    if column.type.id in _DTYPES:
+        return NumberColumn(values_of(column, _DTYPES[column.type.id]), bool(column.null_count))
+    return None
 
 
-def _backed(column: pa.Array, content: bytes | None) -> pa.Array:
-    """Return a column with the same values that are in `content`."""
-    if content is None:
+def _backed(column: pa.Array, parts: ByteColumn | NumberColumn | None) -> pa.Array:
+    """Return a column with the same values, which are in `parts`."""
+    if not isinstance(parts, ByteColumn):
         return column
     valid, starts, _ = column.buffers()
-    buffers = [valid, starts, pa.py_buffer(content)]
+    buffers = [valid, starts, pa.py_buffer(parts.content)]
     return pa.Array.from_buffers(column.type, len(column), buffers, offset=column.offset)
 
 
-def _row_reader(readers: Sequence[Callable[[int], Any]]) -> Callable[[int], tuple[Any, ...]]:
-    if len(readers) == 1:
-        (read,) = readers
-        return lambda row: (read(row),)
-    return lambda row: tuple([read(row) for read in readers])
+def _finder(keys: Sequence[_Read], values: Sequence[_Read]) -> Callable[[int, Key], Values | None]:
+    """Return the function from a row and a key to the values of the row; None if it has another key."""
+    if len(keys) > 1:
+
+        def find_several(row: int, key: Key) -> Values | None:
+            for read, wanted in zip(keys, key, strict=True):
+                if read(row) != wanted:
+                    return None
+            return tuple([read(row) for read in values])
+
+        return find_several
+    (read_key,) = keys
+    if len(values) == 1:
+        (read_value,) = values
+
+        def find_one(row: int, key: Key) -> Values | None:
+            return (read_value(row),) if read_key(row) == key[0] else None
+
+        return find_one
+
+    def find(row: int, key: Key) -> Values | None:
+        return tuple([read(row) for read in values]) if read_key(row) == key[0] else None
+
+    return find
 
 
-def _reader(column: pa.Array, content: bytes | None, *, is_key: bool) -> Callable[[int], Any]:
-    if content is not None:
-        first, end = column.offset, column.offset + len(column)
-        offsets = memoryview(column.buffers()[1]).cast("B").cast("i")[first : end + 1]
-        if pa.types.is_string(column.type) and not is_key:
-            return _or_none(column, lambda row: content[offsets[row] : offsets[row + 1]].decode())
-        return _or_none(column, lambda row: content[offsets[row] : offsets[row + 1]])
+def _reader(column: pa.Array, parts: ByteColumn | NumberColumn | None, *, is_key: bool) -> _Read:
+    if isinstance(parts, ByteColumn):
+        return _byte_reader(column, parts, is_text=pa.types.is_string(column.type) and not is_key)
     if is_key:
         return stored_reader(column)
-    if column.type.id in _DTYPES:
-        values = values_of(column, _DTYPES[column.type.id])
-        return _or_none(column, np.require(values, requirements="A").data.__getitem__)
+    if parts is not None:
+        return _or_none(column, np.require(parts.values, requirements="A").data.__getitem__)
     return lambda row: column[row].as_py()
+
+
+def _byte_reader(column: pa.Array, parts: ByteColumn, *, is_text: bool) -> _Read:
+    content, width = parts.content, parts.width
+    if width is not None and not is_text and not parts.has_nulls:
+        first = int(parts.starts[0])
+        return lambda row: content[first + row * width : first + row * width + width]
+    offsets = memoryview(column.buffers()[1]).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
+    if is_text:
+        return _or_none(column, lambda row: content[offsets[row] : offsets[row + 1]].decode())
+    return _or_none(column, lambda row: content[offsets[row] : offsets[row + 1]])
 
 
 def _or_none(column: pa.Array, read: Callable[[int], Any]) -> Callable[[int], Any]:

@@ -17,6 +17,7 @@ from ftfile.kv.key_columns import bools_of, first_fall, key_reader
 from ftfile.kv.run.blocks import Block, joined
 from ftfile.kv.run.cache import Shelf
 from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded
+from ftfile.kv.run.gather import gathered
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, Probes, build_pages, one_page, places_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ __all__ = ("SCAN_BYTES", "RunReader")
 
 _END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
 SCAN_BYTES = 2 << 20  # of one read of a scan
-_SLICED_ROWS_MAX = 8  # of a block: to take more at once costs less
 
 _Value = TypeVar("_Value")
 
@@ -103,53 +103,84 @@ class RunReader:
 
     def get(self, key: Key, hashed: int) -> tuple[Any, ...] | None:
         """Return the columns behind the key of the row with this key, as values of Python; None if there is none."""
-        pages = self._pages
-        page = (hashed >> PAGE_SHIFT) * self._page_count >> PAGE_SHIFT
-        slots = pages.values[page] or self._load_page(page)
-        pages.used[page] = 1
+        high = hashed >> PAGE_SHIFT
+        page = high * self._page_count >> PAGE_SHIFT
+        slots = self._pages.values[page] or self._load_page(page)
+        self._pages.used[page] = 1
         slot = hashed >> FIRST_SLOT_SHIFT & self._slot_mask
-        before = ((hashed >> PAGE_SHIFT & self._fingerprint_mask) << self._place_bits) + 1
+        before = ((high & self._fingerprint_mask) << self._place_bits) + 1
         while found := slots[slot]:
             place = found - before
             if 0 <= place < self._place_end:
                 number = place >> self._row_bits
                 block = self._blocks.values[number] or self._load_block(number)
                 self._blocks.used[number] = 1
-                row = place & self._row_mask
-                if block.key(row) == key:
-                    return block.values(row)
+                if (row := block.find(place & self._row_mask, key)) is not None:
+                    return row
             slot = slot + 1 & self._slot_mask
         return None
 
     def get_many(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[tuple[Any, ...] | None]:
         """Return rows as `get` does, in the order of the keys; missing pages, then blocks, are fetched side by side."""
-        page_values = self._loaded_pages(hashes)
+        pages, blocks = self._pages.values, self._blocks.values
+        page_used, block_used = self._pages.used, self._blocks.used
         page_count, slot_mask, fingerprint_mask = self._page_count, self._slot_mask, self._fingerprint_mask
-        place_bits, place_end, row_bits = self._place_bits, self._place_end, self._row_bits
-        candidates: list[list[int]] = []
-        for hashed in hashes:
-            high = hashed >> PAGE_SHIFT
-            slots = page_values[high * page_count >> PAGE_SHIFT]
-            slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
-            before = ((high & fingerprint_mask) << place_bits) + 1
-            places = []
-            while found := slots[slot]:
-                if 0 <= found - before < place_end:
-                    places.append(found - before)
-                slot = slot + 1 & slot_mask
-            candidates.append(places)
-        numbers = {place >> row_bits for places in candidates for place in places}
-        blocks = dict(zip(numbers, _cached(self._blocks, [*numbers], self._load_block, self._parallel), strict=True))
+        place_bits, place_end = self._place_bits, self._place_end
+        row_bits, row_mask = self._row_bits, self._row_mask
         rows: list[tuple[Any, ...] | None] = []
-        for key, places in zip(keys, candidates, strict=True):
+        missing: list[int] = []  # numbers of keys whose page or block is not cached
+        for key, hashed in zip(keys, hashes, strict=True):
             row = None
-            for place in places:
-                block = blocks[place >> row_bits]
-                if block.key(place & self._row_mask) == key:
-                    row = block.values(place & self._row_mask)
-                    break
+            high = hashed >> PAGE_SHIFT
+            page = high * page_count >> PAGE_SHIFT
+            if (slots := pages[page]) is None:
+                missing.append(len(rows))
+            else:
+                page_used[page] = 1
+                slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
+                before = ((high & fingerprint_mask) << place_bits) + 1
+                while found := slots[slot]:
+                    place = found - before
+                    if 0 <= place < place_end:
+                        number = place >> row_bits
+                        if (block := blocks[number]) is None:
+                            missing.append(len(rows))
+                            break
+                        block_used[number] = 1
+                        if (row := block.find(place & row_mask, key)) is not None:
+                            break
+                    slot = slot + 1 & slot_mask
             rows.append(row)
+        if missing:
+            own = [keys[number] for number in missing]
+            for number, row in zip(missing, self._fetched(own, [hashes[number] for number in missing]), strict=True):
+                rows[number] = row
         return rows
+
+    def _fetched(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[tuple[Any, ...] | None]:
+        """Return the rows of keys, of which pages and blocks are fetched, and kept till all are found."""
+        columns = np.array(hashes, np.uint64)
+        probes = self._probes(columns)
+        candidates: list[list[int]] = [[] for _ in keys]
+        wanted = np.arange(len(keys))
+        while wanted.size:
+            places = probes.next_places(wanted)
+            wanted, places = wanted[places >= 0], places[places >= 0]
+            for number, place in zip(wanted.tolist(), places.tolist(), strict=True):
+                candidates[number].append(place)
+        numbers = sorted({place >> self._row_bits for places in candidates for place in places})
+        blocks = dict(zip(numbers, _cached(self._blocks, numbers, self._load_block, self._parallel), strict=True))
+        return [
+            next(
+                (
+                    row
+                    for place in places
+                    if (row := blocks[place >> self._row_bits].find(place & self._row_mask, key)) is not None
+                ),
+                None,
+            )
+            for key, places in zip(keys, candidates, strict=True)
+        ]
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Look many keys up.
@@ -312,12 +343,6 @@ class RunReader:
                 self._require_crc(window[first - start : end - start], expected, f"block {number}")
             yield from pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
 
-    def _loaded_pages(self, hashes: Sequence[int]) -> dict[int, memoryview]:
-        """Return the pages of hashes, by number."""
-        count = self._page_count
-        numbers = [*{(hashed >> PAGE_SHIFT) * count >> PAGE_SHIFT for hashed in hashes}]
-        return dict(zip(numbers, _cached(self._pages, numbers, self._load_page, self._parallel), strict=True))
-
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
         slots = _cached(self._pages, pages.tolist(), self._load_page, self._parallel)
@@ -328,16 +353,13 @@ class RunReader:
 
     def _rows_at(self, places: NDArray[np.int64]) -> pa.RecordBatch:
         """Return rows by their places, which are sorted."""
-        blocks, starts = np.unique(places >> self._row_bits, return_index=True)
-        rows = np.split(places & self._row_mask, starts[1:])
-        found = _cached(self._blocks, blocks.tolist(), self._load_block, self._parallel)
-        taken: list[pa.RecordBatch] = []
-        for block, some in zip(found, rows, strict=False):  # without any, `rows` has an empty array
-            if len(some) <= _SLICED_ROWS_MAX:
-                taken += [block.batch.slice(row, 1) for row in some.tolist()]
-            else:
-                taken.append(block.batch.take(from_numpy(some, pa.int64())))
-        return joined(taken, self.schema)
+        if not len(places):
+            return joined([], self.schema)
+        numbers = places >> self._row_bits
+        ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        wanted = numbers[[end - 1 for end in ends]].tolist()
+        blocks = _cached(self._blocks, wanted, self._load_block, self._parallel)
+        return gathered(blocks, ends, places & self._row_mask, self.schema)
 
 
 def _cached(
